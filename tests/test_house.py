@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 MODULES = 320
-CODE_LINES = 43_400
+CODE_LINES = 43_900
 ADDED = {
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
     "memory": (
@@ -28,6 +28,7 @@ ADDED = {
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
     "team": (r"agent\.team\b|cli\.agents$", 3, 520),
+    "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "idle": (r"layers\.idle$", 1, 200),
     "mailbox": (r"stores\.jsonl\.mailbox$", 1, 160),
 }

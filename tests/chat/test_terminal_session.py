@@ -96,3 +96,29 @@ def test_files_that_are_mentioned_are_read_and_what_cannot_be_is_told(place):
         app.say("/show 1").until("1  hello")
         app.press("ctrl-d")
         assert app.ended() == 0
+
+
+@pytest.mark.spec("S13.1")
+def test_a_rewind_shows_what_the_agent_changed_and_brings_it_back_but_asks_about_the_users_changes(place):
+    folder = place["folder"]
+    with (
+        simulated() as (url, simulator),
+        Terminal("--mode", "autonomous", **place, url=url, **ALONE) as app,
+    ):
+        app.ready().say("write").until("✓ Write new.txt").ready()
+        app.say("run").until("✓ Shell").ready()
+        assert (folder / "ran.txt").read_text() == "ran\n"
+        (folder / "new.txt").write_text("one\nmine\n")
+        app.say("/rewind").until("Go back to before which message?").press("down", "enter")
+        app.until("remove new.txt").until("remove ran.txt").until("changed 2 files since")
+        app.press("enter").until("you have changed it since").until("Restore new.txt too?").press("enter")
+        app.until("restored ran.txt").until("rewound")
+        assert not (folder / "ran.txt").exists()
+        assert (folder / "new.txt").read_text() == "one\nmine\n"
+        app.press("ctrl-c").say("run").until("✓ Shell").ready()
+        app.say("/rewind").until("Go back to before which message?").press("enter")
+        app.until("changed 1 file since").press("down", "down", "enter").until("restored ran.txt").ready()
+        app.say("go on").until("You said: go on").ready()
+        assert "The user restored these files" in str(simulator.requests.answered()[-1].body["messages"])
+        app.press("ctrl-d")
+        assert app.ended() == 0

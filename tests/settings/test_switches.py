@@ -27,6 +27,7 @@ def on(settings: Settings) -> set[str]:
 def test_one_switch_turns_off_every_layer_and_nothing_else():
     assert on(Settings(layers=False, collapse=True, reactive_only=True)) == {
         "break_watch",
+        "checkpoints",
         "long_lifetime",
         "long_lifetime_account",
         "model_listing",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from functools import partial
@@ -16,6 +16,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar, Unpack, get_args
 
 from sevenfold.agent.assembly import AgentOptions, Assembly
+from sevenfold.agent.checkpoints import Checkpoints, RestorePlan
 from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
 from sevenfold.agent.interrupt import (
@@ -102,6 +103,28 @@ class _BaseAgent:
         """Queued messages that the model has not got yet."""
         return self.assembly.loop.waiting
 
+    def restore_plan(self, record: str) -> RestorePlan:
+        """How to bring back the files as they were when this message of the user was sent.
+
+        Raises `sevenfold.errors.Refused` if files are not kept, or are being changed. `restore` carries it out.
+        """
+        log, checkpoints = self.assembly.store.log, self._kept_files()
+        found = log.record(record)
+        if found is None:
+            raise Refused(f"there is no record {record} in this session")
+        return checkpoints.plan(lambda tip: (at := log.record(tip)) is None or at[0] >= found[0])
+
+    def restore(self, plan: RestorePlan, *, but: Collection[str] = ()) -> Mapping[str, str]:
+        """Bring files back, but for some; returns those that could not be brought back, and why."""
+        return self._kept_files().restore(plan, but=but)
+
+    def _kept_files(self) -> Checkpoints:
+        if self.assembly.checkpoints is None:
+            raise Refused(
+                "files are not kept here: pass checkpoints=True, and leave the setting checkpoints on"
+            )
+        return self.assembly.checkpoints
+
     def queue(self, text: str) -> None:
         """Send a message while it works; the model gets it with the results of the running tools."""
         self.assembly.loop.queue(text)
@@ -142,6 +165,7 @@ class Agent(_BaseAgent):
         ask                puts the model's questions to the user
         hooks              `Hooks`, or `AsyncHooks` for an `AsyncAgent`
         mentions           True: files that a prompt mentions as @path are attached to it
+        checkpoints        True: keep files as they were before the agent changed them; `restore` brings them back
         memory             False: do not remember facts across sessions; on for a session that has a name; "tool": the
                            model also gets a tool to view and write them
         mcp                MCP servers whose tools it may use: names with configurations, or `McpServers`

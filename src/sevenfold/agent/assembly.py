@@ -14,6 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from sevenfold.agent import slots
+from sevenfold.agent.checkpoints import Checkpoints
 from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
@@ -27,6 +28,7 @@ from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
 from sevenfold.agent.tools.context import AskUser, Context
 from sevenfold.agent.tools.memory import MemoryTool
 from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.searchers import find_searcher
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
@@ -111,6 +113,8 @@ class AgentOptions(TypedDict, total=False):
     """Settings that override those of files and environment, or a source of all settings."""
     listen: Iterable[Listener]
     """Functions called with every event of the engine; they may veto what is proposed."""
+    checkpoints: bool
+    """Keep files as they were before the agent changed them, so that they can be brought back; off by default."""
     memory: bool | Literal["tool"]
     """Remember lasting facts across sessions, and recall them; on for a session that is kept. ``tool``: the model also
     gets a tool to view and write them."""
@@ -195,6 +199,8 @@ class Assembly:
         self._loop: Loop | None = None
         self.prompt = self._prompt(limits)
         self.conversation = self._conversation()
+        self.checkpoints = self._checkpoints()
+        """The files as they were before the agent changed them; None if they are not kept."""
         hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor(hooks)
         self._follow = self._server_follower()
@@ -319,6 +325,19 @@ class Assembly:
             chosen["thinking"] = thinking
         return factory.conversation(self.store, self.model, chosen, self.profile)
 
+    def _checkpoints(self) -> Checkpoints | None:
+        if not self.options.get("checkpoints") or not self.store.settings.current().checkpoints:
+            return None
+        transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
+        return Checkpoints(
+            self.home.checkpoints,
+            self.workspace,
+            lambda: find_searcher().files(str(self.workspace), lambda: False),
+            lambda: transcript.view.tip,
+            lambda: any(task.state == "running" for task in processes.tasks()),
+            lambda text: gate is not None and gate.text(text) != text,
+        )
+
     def _executor(self, hooks: AgentHooks) -> Executor:
         state = self.state
         context = Context(
@@ -340,6 +359,7 @@ class Assembly:
             consent=self.options.get("consent") or refuse,
             report=self.reporter.put,
             learn=self._learn,
+            checkpoints=self.checkpoints,
             save=state.save,
         )
         return Executor(self.box, context, state.grants, hooks, callbacks)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.checkpoints import Checkpoints, may_change
 from sevenfold.agent.events import AgentEvent, ToolBegan, ToolEnded, ToolProgress
 from sevenfold.agent.interrupt import (
     GRACE,
@@ -110,6 +111,8 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     """Called when a call begins, goes on and ends."""
     learn: Callable[[ToolCall, ToolOutput], None] | None = None
     """Called with each call that was carried out, before its result goes anywhere."""
+    checkpoints: Checkpoints | None = None
+    """Keeps the files as they were before each call that may change some."""
     save: Callable[[], None] = lambda: None
     """Called after each round of calls, before their results are returned."""
 
@@ -212,7 +215,7 @@ class Executor:
         call, request = permitted
         began = time.monotonic()
         context = self.context.for_call(call.id, permitted=request, progress=self._progress(call))
-        output = yield from self._act(call, context, abort.is_set)
+        output = yield from self._act_between_checkpoints(call, request, context)
         if self._callbacks.learn:
             self._callbacks.learn(call, output)
         used = PostToolUse(
@@ -275,6 +278,26 @@ class Executor:
             lambda: run_interruptibly(ask, stopped, patience),
             lambda: await_interruptibly(asyncio.to_thread(ask), stopped, patience),
         )
+
+    def _act_between_checkpoints(
+        self, call: ToolCall, request: PermissionRequest, context: Context
+    ) -> Flow[ToolOutput]:
+        """Use the tool; if it may change files, they are kept as they were before."""
+        act = self._act(call, context, self.context.abort.is_set)
+        tool = self.box.get(call.name)
+        # Only its author knows what a function does.
+        paths = None if isinstance(tool, FunctionTool) and not tool.kind else may_change(request)
+        checkpoints = self._callbacks.checkpoints
+        if checkpoints is None or paths == ():
+            return (yield from act)
+        yield from in_thread(partial(checkpoints.begin, paths))
+        try:
+            output = yield from act
+        except BaseException:
+            checkpoints.end(paths)
+            raise
+        yield from in_thread(partial(checkpoints.end, paths))
+        return output
 
     def _act(self, call: ToolCall, context: Context, stopped: Callable[[], bool]) -> Run[ToolOutput]:
         """Use the tool, unless interrupted."""

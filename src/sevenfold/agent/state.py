@@ -68,6 +68,11 @@ class AgentHome(Struct, frozen=True):
         """The folder for temporary files of the model."""
         return self.folder / "scratch"
 
+    @property
+    def checkpoints(self) -> Path:
+        """The folder with files as they were before the agent changed them."""
+        return self.folder / "checkpoints"
+
     def remove(self) -> None:
         """Delete the folder, if it is temporary."""
         if self.temporary:

@@ -152,6 +152,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dream: Annotated[
         bool, layer("Memory is consolidated in the background, once a day and after five sessions.")
     ] = True
+    checkpoints: Annotated[
+        bool,
+        about(
+            "A chat keeps files as they were before the agent changed them, so that /rewind can restore them."
+        ),
+    ] = True
     recall_meaning: Annotated[
         bool, about("Recall finds what was said in other words too, where the extra for it is installed.")
     ] = True

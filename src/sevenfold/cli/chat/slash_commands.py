@@ -26,6 +26,7 @@ from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.pages import WindowBreakdown
+from sevenfold.cli.chat.rewind import rewind_to
 from sevenfold.cli.chat.start import MOST_LISTED, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
@@ -116,17 +117,8 @@ def _rewind(chat: Chat, rest: str) -> None:
     if not points:
         raise Refused("there is nothing to rewind: no message was sent yet")
     place = _choose_point(chat, "Go back to before which message?", points)
-    if place < 0:
-        return
-    chosen = points[place]
-    chat.agent.session.rewind(chosen.before)
-    chat.update()
-    whole = ", to before the compaction" if chosen.compacted else ""
-    chat.say(
-        "layer",
-        f"rewound {plural(chosen.after, 'record')}{whole}; the transcript keeps them, and files are not changed back",
-    )
-    chat.screen.suggest(chosen.words)
+    if place >= 0:
+        rewind_to(chat, points[place])
 
 
 def _points(chat: Chat) -> list[history.RewindPoint]:
@@ -434,7 +426,7 @@ COMMANDS = (
     SlashCommand("hooks", "which hooks run, and when", _hooks, anytime=True),
     SlashCommand("mcp", "the state of the MCP servers", _mcp, "[NAME to restart]", anytime=True),
     SlashCommand("resume", "continue another session", _resume, "[NAME]"),
-    SlashCommand("rewind", "go back to an earlier message", _rewind),
+    SlashCommand("rewind", "go back to an earlier message: the conversation, files or both", _rewind),
     SlashCommand("export", "write the conversation to a file", _export, "FILE", anytime=True),
     SlashCommand("config", "settings and where they come from", _config, "[NAME]", anytime=True),
     SlashCommand("show", "open a line with a [number], or the last", _show, "[NUMBER]", anytime=True),

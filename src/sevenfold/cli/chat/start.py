@@ -188,6 +188,7 @@ def agent_options(options: ChatOptions) -> AgentOptions:
         "max_usd": options.max_usd,
         "client": LazyClient(options.model),
         "mentions": True,
+        "checkpoints": True,
     }
     if options.mode is not None:
         made["mode"] = options.mode

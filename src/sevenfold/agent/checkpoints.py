@@ -1,0 +1,470 @@
+"""Checkpoints: files as they were before the agent changed them, so that a rewind can bring them back.
+
+Before a call that may change files, and after it, the workspace is looked at. What differs after the call is the
+agent's doing; what differs when the next one begins is the user's. Contents are kept by their hash, in the agent's
+folder; neither git nor anything in the workspace is touched. A call that names its file is looked at alone; any other,
+such as a command, needs all files, and the first one keeps them all.
+
+The journal says what was seen, begun and changed, in the order of time, so that a process that is killed loses nothing:
+what a call left behind that never ended is the agent's, and a restore that never ended is finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.permissions.shell import is_read_only, parse
+from sevenfold.errors import Refused, TranscriptError
+from sevenfold.stores.files import private_folder
+
+LARGEST_FILE = 2 * 1024 * 1024
+LARGEST_FOLDER = 200 * 1024 * 1024
+"""Bytes of all contents that are kept."""
+MOST_FILES = 100_000
+TOO_LARGE = "larger than 2 MB"
+FULL = "200 MB are kept already"
+UNREADABLE = "cannot be read"
+SECRET = "it holds a secret"
+YOURS = "you have changed it since"
+CLOCK_STEP = 50_000_000
+"""Nanoseconds by which the system's stamp on a file may lag behind the clock."""
+
+By = Literal["agent", "user", "rewind"]
+
+
+class FileState(Struct, frozen=True, omit_defaults=True):
+    """What a file was."""
+
+    digest: str
+    mode: int
+    unkept: str = ""
+    """Why its content is not kept; then ``digest`` only tells it from others."""
+
+
+Tree = Mapping[str, FileState | None]
+"""Files by their path below the workspace; None is one that is not there."""
+
+
+class FilesSeen(Struct, frozen=True, tag="seen"):
+    """Files that were looked at for the first time."""
+
+    files: Tree
+    whole: bool = False
+    """Whether these are all files there are."""
+
+
+class CallBegan(Struct, frozen=True, tag="began"):
+    """A call that may change files."""
+
+    tip: str
+    """The newest record of the conversation then."""
+    at: int
+    """When, in nanoseconds since 1970."""
+
+
+class CallsEnded(Struct, frozen=True, tag="ended"):
+    """No call that may change files is under way any more."""
+
+
+class FileChange(Struct, frozen=True):
+    """A file that became another."""
+
+    path: str
+    before: FileState | None
+    after: FileState | None
+
+
+class FilesChanged(Struct, frozen=True, tag="changed"):
+    """Files that were changed, and by whom."""
+
+    tip: str
+    by: By
+    files: tuple[FileChange, ...]
+
+
+class RestoreBegan(Struct, frozen=True, tag="restoring"):
+    """A restore that begins; it has ended with the change that follows."""
+
+    files: tuple[FileChange, ...]
+
+
+Line = FilesSeen | CallBegan | CallsEnded | FilesChanged | RestoreBegan
+
+
+class RestorePlan(Struct, frozen=True):
+    """What a restore would do."""
+
+    files: tuple[FileChange, ...] = ()
+    """From what is there now to what was there then."""
+    ask: Mapping[str, str] = {}
+    """Those of them to ask the user about, and why."""
+    lost: Mapping[str, str] = {}
+    """Files that cannot be brought back, and why."""
+
+
+class Checkpoints:
+    """The files of one workspace, as one agent found and left them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        workspace: Path,
+        listing: Callable[[], Iterable[str]],
+        tip: Callable[[], str | None],
+        busy: Callable[[], bool] = lambda: False,
+        is_secret: Callable[[str], bool] = lambda text: False,
+    ) -> None:
+        """``listing`` gives the paths of all files that count; ``busy`` tells of commands in the background.
+
+        What ``is_secret`` is not kept.
+        """
+        self.problem = ""
+        """Why changes by commands cannot be brought back; empty if they can."""
+        self._folder = folder
+        self._workspace = workspace
+        self._listing = listing
+        self._tip = tip
+        self._busy = busy
+        self._is_secret = is_secret
+        self._lock = threading.RLock()
+        self._open: list[Sequence[str] | None] = []
+        """Calls under way, by the files they may change; None is any."""
+        self._began = 0
+        self._looked: dict[str, tuple[tuple[int, ...], FileState]] = {}
+        """Files by what the system says of them, so that none is read twice."""
+        self._known: dict[str, FileState | None] = {}
+        self._whole = False
+        self._changes: list[FilesChanged] = []
+        self._kept = -1
+        self._unended = ""
+        """The record at which a call began that has not ended, in this process or an earlier one."""
+        self._load()
+
+    # -- looking --------------------------------------------------------------------------------------
+
+    def begin(self, paths: Sequence[str] | None = None) -> None:
+        """A call begins that may change these files, or any."""
+        with self._lock:
+            by: By = "agent" if self._open or self._busy() else "user"
+            names = None if paths is None else [name for path in paths if (name := self._name(path))]
+            self._look(names, by)
+            if not self._open:
+                self._began = time.time_ns()
+            self._open.append(names)
+            self._unended = self._tip() or "?"
+            self._write(CallBegan(self._unended, self._began))
+
+    def end(self, paths: Sequence[str] | None = None) -> None:
+        """A call that was begun with these has ended."""
+        with self._lock:
+            names = None if paths is None else [name for path in paths if (name := self._name(path))]
+            self._look(names, "agent")
+            self._open.remove(names)
+            if not self._open:
+                self._unended = ""
+                self._write(CallsEnded())
+
+    def _look(self, names: Sequence[str] | None, by: By) -> None:
+        """Compare files, or all there are, with what is known of them, and write down what differs."""
+        listed = self._all() if names is None else names
+        now = {name: self._state(name) for name in listed}
+        unknown = {name for name in now if name not in self._known}
+        if self._whole and names is None and by == "agent":
+            # One that is older than the call was there before, where it did not count: its folder was ignored.
+            unknown = {name for name in unknown if self._stamp(name) < self._began - CLOCK_STEP}
+        whole = names is None and not self.problem
+        if unknown or (whole and not self._whole):
+            self._write(FilesSeen({name: now[name] for name in sorted(unknown)}, whole))
+        changed = [
+            FileChange(name, self._known.get(name), state)
+            for name, state in sorted(now.items())
+            if self._known.get(name) != state
+        ]
+        if changed:
+            self._write(FilesChanged(self._unended or self._tip() or "", by, tuple(changed)))
+
+    def _everything(self) -> list[str] | None:
+        """What can be said anything about: all files, or those that were edited."""
+        return None if self._whole else list(self._known)
+
+    def _all(self) -> list[str]:
+        """The files that count, and those that are known."""
+        try:
+            names = {name for path in self._listing() if (name := self._name(path))}
+        except Refused as refusal:
+            self.problem = f"the files of {self._workspace} could not be listed: {refusal}"
+            names = set()
+        if len(names) > MOST_FILES:
+            self.problem = (
+                f"{self._workspace} has more than {MOST_FILES:,} files, so only edits can be brought back"
+            )
+            names = set()
+        return [*names, *(self._known.keys() - names)]
+
+    def _stamp(self, name: str) -> int:
+        """When the system last changed anything about a file."""
+        try:
+            return (self._workspace / name).lstat().st_ctime_ns
+        except OSError:
+            return 0
+
+    def _name(self, path: str) -> str:
+        """A file's path below the workspace; empty if it is not in it, or no text, or git's own."""
+        try:
+            name = Path(path).relative_to(self._workspace).as_posix()
+            name.encode()
+        except (ValueError, UnicodeEncodeError):
+            return ""
+        return "" if name == "." or name.split("/", 1)[0] == ".git" else name
+
+    def _state(self, name: str) -> FileState | None:
+        """What a file is now; its content is kept if it can be."""
+        path = self._workspace / name
+        try:
+            about = path.lstat()
+            if not stat.S_ISREG(about.st_mode):
+                return None
+            mark = (about.st_mode, about.st_size, about.st_mtime_ns, about.st_ino, about.st_ctime_ns)
+            if (seen := self._looked.get(name)) is not None and seen[0] == mark:
+                return seen[1]
+            state = self._read(path, about)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            return FileState("", 0, UNREADABLE)
+        if time.time_ns() - about.st_ctime_ns > CLOCK_STEP:  # or the next change may have the same stamp
+            self._looked[name] = mark, state
+        return state
+
+    def _read(self, path: Path, about: os.stat_result) -> FileState:
+        mode = stat.S_IMODE(about.st_mode)
+        rough = f"{about.st_size}-{about.st_mtime_ns}"
+        if about.st_size > LARGEST_FILE:
+            return FileState(rough, mode, TOO_LARGE)
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        if self._is_secret(content.decode(errors="replace")):
+            return FileState(digest, mode, SECRET)
+        try:
+            kept = self._keep(digest, content)
+        except (OSError, TranscriptError) as error:
+            return FileState(digest, mode, f"it could not be kept ({error})")
+        return FileState(digest, mode, "" if kept else FULL)
+
+    # -- contents -------------------------------------------------------------------------------------
+
+    def _object(self, digest: str) -> Path:
+        return self._folder / "contents" / digest[:2] / digest[2:]
+
+    def _keep(self, digest: str, content: bytes) -> bool:
+        target = self._object(digest)
+        if target.exists():
+            return True
+        if self._kept < 0:
+            self._kept = sum(one.stat().st_size for one in self._folder.glob("contents/*/*"))
+        if self._kept + len(content) > LARGEST_FOLDER:
+            return False
+        private_folder(target.parent)
+        temporary = target.with_name(f".{target.name}.{threading.get_ident()}.tmp")
+        temporary.write_bytes(content)
+        temporary.replace(target)
+        self._kept += len(content)
+        return True
+
+    def content(self, state: FileState | None) -> bytes:
+        """What a file held; raises `Refused` if that is not there any more."""
+        if state is None:
+            return b""
+        try:
+            content = self._object(state.digest).read_bytes()
+        except OSError as error:
+            raise Refused(f"the content kept of it cannot be read: {error}") from error
+        if hashlib.sha256(content).hexdigest() != state.digest:
+            raise Refused("the content kept of it was changed: it is damaged, or a secret in it was purged")
+        return content
+
+    # -- bringing back --------------------------------------------------------------------------------
+
+    def plan(self, since: Callable[[str], bool]) -> RestorePlan:
+        """How to bring back the files as they were before the agent's first change whose record is ``since``."""
+        with self._lock:
+            if self._open:
+                raise Refused("files are being changed; wait until that is done, or interrupt it")
+            self._look(self._everything(), "agent" if self._busy() else "user")
+            first = next((n for n, one in enumerate(self._changes) if since(one.tip)), len(self._changes))
+            then: dict[str, FileState | None] = {}
+            ask: dict[str, str] = {}
+            for change in self._changes[first:]:
+                for file in change.files:
+                    if change.by != "user":
+                        then.setdefault(file.path, file.before)
+                    elif file.path in then:
+                        ask[file.path] = YOURS
+            files: list[FileChange] = []
+            lost: dict[str, str] = {}
+            for path, was in sorted(then.items()):
+                now = self._known.get(path)
+                if now == was:
+                    continue
+                if was is not None and was.unkept:
+                    lost[path] = f"its earlier content was not kept: {was.unkept}"
+                    continue
+                files.append(FileChange(path, now, was))
+                if now is not None and now.unkept:
+                    ask.setdefault(path, f"what it holds now could not be brought back again: {now.unkept}")
+            chosen = {file.path for file in files}
+            return RestorePlan(
+                tuple(files), {path: why for path, why in ask.items() if path in chosen}, lost
+            )
+
+    def restore(self, plan: RestorePlan, *, but: Collection[str] = ()) -> Mapping[str, str]:
+        """Carry out a plan, but for some files; returns those that could not be brought back, and why."""
+        with self._lock:
+            chosen = tuple(file for file in plan.files if file.path not in but)
+            self._write(RestoreBegan(chosen))
+            return self._bring_back(chosen)
+
+    def _bring_back(self, chosen: Iterable[FileChange]) -> Mapping[str, str]:
+        done: list[FileChange] = []
+        failed: dict[str, str] = {}
+        for file in chosen:
+            now = self._state(file.path)
+            if now != file.before and now != file.after:
+                failed[file.path] = "it has changed meanwhile"
+                continue
+            try:
+                if now != file.after:
+                    self._put(file)
+                done.append(file)
+            except (Refused, OSError) as error:
+                failed[file.path] = str(error)
+        self._write(FilesChanged(self._tip() or "", "rewind", tuple(done)))
+        return failed
+
+    def _put(self, file: FileChange) -> None:
+        path = self._workspace / file.path
+        content = self.content(file.after)
+        if file.after is None:
+            path.unlink(missing_ok=True)
+            for folder in path.parents:
+                if folder == self._workspace or any(folder.iterdir()):
+                    return
+                folder.rmdir()
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.resolve().is_relative_to(self._workspace):
+            raise Refused("its folder is a link that leads out of the workspace now")
+        temporary = path.with_name(f".{path.name[:80]}.sevenfold.tmp")
+        try:
+            temporary.write_bytes(content)
+            temporary.chmod(file.after.mode)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def difference(self, plan: RestorePlan) -> Iterator[str]:
+        """What a plan would do, as a unified diff."""
+        for file in plan.files:
+            texts = []
+            for state in (file.before, file.after):
+                raw = b"" if state is None or state.unkept else self.content(state)
+                texts.append(None if b"\0" in raw else raw.decode(errors="replace"))
+            old, new = texts
+            names = (file.path if file.before else "/dev/null", file.path if file.after else "/dev/null")
+            if old is None or new is None or (file.before is not None and file.before.unkept):
+                yield f"--- {names[0]}\n+++ {names[1]}\n(not shown: no text, or too large)\n"
+            else:
+                yield from unified_diff(
+                    old.splitlines(keepends=True), new.splitlines(keepends=True), *names
+                )
+
+    # -- the journal ----------------------------------------------------------------------------------
+
+    def _write(self, line: Line) -> None:
+        """Take a line in and write it down."""
+        self._take(line)
+        self._append(msgspec.json.encode(line))
+
+    def _append(self, line: bytes) -> None:
+        """Write a line; one that cannot be written is a problem, and never stops the agent."""
+        try:
+            private_folder(self._folder)
+            with (self._folder / "journal.jsonl").open("ab") as file:
+                file.write(line + b"\n")
+        except (OSError, TranscriptError) as error:
+            self.problem = f"changes cannot be written down: {error}"
+
+    def _take(self, line: Line) -> None:
+        match line:
+            case FilesSeen(files=files, whole=whole):
+                self._known.update(files)
+                self._whole = self._whole or whole
+            case FilesChanged(files=files):
+                self._known.update({file.path: file.after for file in files})
+                self._changes.append(line)
+            case _:
+                pass
+
+    def _load(self) -> None:
+        """Read the journal; what was begun and never ended is put in order."""
+        try:
+            lines = (self._folder / "journal.jsonl").read_bytes().split(b"\n")
+        except OSError:
+            return
+        restoring: RestoreBegan | None = None
+        for raw in lines:
+            try:
+                line = msgspec.json.decode(raw, type=Line)
+            except msgspec.DecodeError:
+                continue  # torn by a kill; what it would have said is found by looking
+            self._take(line)
+            match line:
+                case CallBegan(tip=tip, at=at):
+                    self._unended, self._began = tip, at
+                case CallsEnded():
+                    self._unended = ""
+                case RestoreBegan():
+                    restoring = line
+                case FilesChanged(by="rewind"):
+                    restoring = None
+                case _:
+                    pass
+        if lines[-1]:
+            self._append(b"")
+        if self._unended:
+            self._look(self._everything(), "agent")
+            self._unended = ""
+            self._write(CallsEnded())
+        if restoring is not None:
+            self._bring_back(restoring.files)
+
+
+def may_change(request: PermissionRequest) -> Sequence[str] | None:
+    """The files that a call may change; None if it may change any."""
+    match request.action:
+        case "none" | "read" | "fetch":
+            return ()
+        case "write":
+            return (request.subject,)
+        case "run":
+            line = parse(request.subject)
+            harmless = (
+                line.plain
+                and not request.writes
+                and all(one.words and is_read_only(one.words) for one in line.commands)
+            )
+            return () if harmless else None
+        case _:
+            return None
