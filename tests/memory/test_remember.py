@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import sevenfold
 from sevenfold import Consented, OfflineClient, Script
 from sevenfold.cli.main import main
 from sevenfold.clock import ManualClock
-from sevenfold.events import Acted, SteppedAside
+from sevenfold.events import Acted, Answered, SteppedAside
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, as_reply
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.layers.remember.offline import find_facts
+from sevenfold.layers.remember.policy import FREE_USD, MOST_SHARE, Stretch, due
 from sevenfold.memory.memory import Memory
 from sevenfold.stores.folder import FileFolder
 
@@ -72,9 +74,12 @@ def test_a_preference_told_in_one_session_is_known_in_the_next(work, home):
         body = sent(second)
     assert f"> {TABS}" in memory_files(home)["please-always-indent-makefiles-with-tabs.md"]
     assert TABS in json.dumps(body["system"])
-    assert lines(events, "recall") == [
-        "recalled from memory: please-always-indent-makefiles-with-tabs (shares makefiles, tabs)"
-    ]
+    (line,) = lines(events, "recall")
+    assert re.fullmatch(
+        r"recalled from memory: please-always-indent-makefiles-with-tabs "
+        r"\(your words of \d{4}-\d\d-\d\d; shares makefiles, tabs\)",
+        line,
+    )
     assert "<recalled-memory>" in json.dumps(body["messages"][-1])
 
 
@@ -391,3 +396,42 @@ def test_an_entry_is_put_behind_the_words_once_and_again_after_a_compaction(work
             two.session.compact()
             two.run("One more Makefile, with tabs.")
             assert len(lines(events, "recall")) == (1 if part else 2)
+
+
+@pytest.mark.spec("S5.12")
+def test_memory_waits_while_it_has_taken_more_than_its_share_of_the_bill():
+    long, lasting = Stretch({"u1": "Go on."}, "u1", 10_000), Stretch({"u1": TABS}, "u1", 100)
+    assert [due(long, share=share) for share in (0.0, 0.019, 0.03, 0.05)] == [True, True, False, False]
+    assert [due(lasting, share=share) for share in (0.0, 0.019, 0.03, 0.05)] == [True, True, True, False]
+
+
+@pytest.mark.spec("S5.12")
+def test_a_long_session_pays_little_for_memory_and_never_waits_for_it(work, paid):
+    asked: list[Answered] = []
+    waited: list[object] = []
+
+    def listen(event):
+        if isinstance(event, Answered):
+            asked.append(event)
+            waited.extend(
+                [event] * (event.source != "main" and threading.current_thread() is threading.main_thread())
+            )
+
+    with sevenfold.Session.open(
+        "long",
+        model=MODEL,
+        folder=work,
+        memory=True,
+        client=paid,
+        listen=[listen],
+        settings={"notes": False},
+    ) as session:
+        for number in range(60):
+            session.user(f"{'Look at the next part. ' * 60} I prefer part {number} in all its colours.")
+            session.complete()
+            session.settle()
+    bill = sum(one.usd or 0.0 for one in asked)
+    memory = sum(one.usd or 0.0 for one in asked if one.source == "extract_memories")
+    largest = max(one.usd or 0.0 for one in asked if one.source == "extract_memories")
+    assert 0 < memory <= max(FREE_USD, MOST_SHARE * bill) + largest
+    assert waited == []

@@ -80,6 +80,8 @@ class MemoryKeeper:
         """The newest compaction before which no words are left to be looked at."""
         self._since = c.clock.now()
         """When memory was last looked after here."""
+        self._usd = 0.0
+        """What looking for facts has cost in this session."""
         self._paused = ""
         """The day on which the budget was reported as spent."""
 
@@ -145,13 +147,17 @@ class MemoryKeeper:
             self._since = self._c.clock.now()
             return
         pause = breaker.pause(self._failures)
-        behind = pause == 1 and self._behind(span)
-        if not behind and not policy.due(span, pause=pause):
+        behind = pause == 1 and self._share() <= policy.USUAL_SHARE and self._behind(span)
+        if not behind and not policy.due(span, pause=pause, share=self._share()):
             return
         if not self._may_spend():
             return
         self._busy = True
         self._c.run_aside(self._catch_up() if behind else self._extract(span), self._done)
+
+    def _share(self) -> float:
+        """The part of the session's bill that memory has taken so far."""
+        return policy.share_of(self._usd, self._c.account.usd)
 
     def _may_spend(self) -> bool:
         """Is there money left for today? If not, what was said waits, and that is reported once a day."""
@@ -181,7 +187,7 @@ class MemoryKeeper:
         """Look at words that left the context before anything looked at them, a portion at a time, if it is time."""
         boundary = self._c.transcript.view.boundary
         span = yield from in_thread(self._earlier)
-        if policy.due(span):
+        if policy.due(span, share=self._share()):
             return (yield from self._extract(span))
         self._caught_up = boundary
         return Stretch({}, "", earlier=True), []
@@ -193,6 +199,7 @@ class MemoryKeeper:
         for _ in range(MOST_TURNS):
             outcome = yield from asked.turn()
             if outcome.cost:
+                self._usd += outcome.cost
                 yield from in_thread(partial(self._memory.spend, outcome.cost))
             answer = outcome.reply.answer.blocks
             calls = [block.id for block in answer if block.kind == "tool_use"]
