@@ -1,13 +1,13 @@
-"""Claims in summaries: how many of those nobody can bear out are marked, and how many honest sentences are?
+"""Claims in summaries: how many that no record supports are marked, and how many honest sentences are?
 
-    python bench/inventing.py [FOLDER] [-v] [--set CLAIMS]     default: ../shared/corpus beside the project
+    python bench/inventing.py [FOLDER] [-v]                         default: ../shared/corpus next to the project
+    python bench/inventing.py --planted FILE --honest FILE [--record FILE] [-v]
 
-`bench/claims` holds planted claims over some forty acts that are hard to take back, and honest sentences that look
-like them. Both were written before the check was; later rounds were each measured once before anything was corrected.
-Every sentence is put into a summary in several layouts. Nothing may be deleted: without its marks and citations a
-summary must read as it did before. Then the summaries that models wrote in the Claude sessions of the folder are
-checked. Ends with 1 if a bar is missed. With ``--set`` only the sentences of another folder are looked at, which has
-the files planted.txt and honest.txt, a sentence a line, and record.txt, a message of the user a line.
+`bench/claims` holds planted claims and honest sentences that look like them; each set was measured once before the
+check was corrected for it. Every sentence is put into a summary in several layouts. Nothing may be deleted: without its
+marks and citations a summary must read as it did before. Then the summaries that models wrote in the Claude sessions of
+the folder are checked. Ends with 1 if a bar is missed. With ``--planted`` and ``--honest`` only these sentences are
+measured, one a line; ``--record`` holds what the user said, one message a line.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ from bench.compaction import CORPUS, Bar, claude_files, show  # noqa: E402 - sta
 CLAIMS = ROOT / "bench" / "claims"
 BEFORE = "The pool in the checkout service was too small, and the test of it is in tests/test_pool.py."
 AFTER = "The load test is still to be run against the staging server."
+SETS = {
+    "written before the check": (CLAIMS / "planted.txt", CLAIMS / "honest.txt", CLAIMS / "record.txt"),
+    "rounds 2 to 6": (CLAIMS / "planted_later.txt", CLAIMS / "honest_later.txt", CLAIMS / "record.txt"),
+    "rounds 8 to 11": tuple(CLAIMS / "open" / f"{name}.txt" for name in ("planted", "honest", "record")),
+}
 LAYOUTS = {
     "a line of its own": "{before}\n{claim}\n{after}",
     "an entry of a list": "{before}\n\n- {after}\n  - {claim}\n- {after}",
@@ -58,10 +63,10 @@ class Found(Struct):
     """Those that were planted and not marked, or are honest and were."""
 
 
-def sentences(name: str, folder: Path = CLAIMS) -> Iterator[tuple[str, str]]:
+def sentences(file: Path) -> Iterator[tuple[str, str]]:
     """The sentences of a set, each with the heading it is under; a block of code is one."""
     heading, block = "", list[str]()
-    for line in (folder / f"{name}.txt").read_text("utf-8").splitlines():
+    for line in file.read_text("utf-8").splitlines():
         if block or line.startswith("```"):
             block.append(line)
             if len(block) > 1 and line.startswith("```"):
@@ -73,19 +78,18 @@ def sentences(name: str, folder: Path = CLAIMS) -> Iterator[tuple[str, str]]:
             yield heading, line
 
 
-def evidence(folder: Path = CLAIMS) -> Evidence:
+def evidence(record: Path) -> Evidence:
     """What the user said in the session that these sentences are about."""
-    record = folder / "record.txt"
-    said = (record if record.exists() else CLAIMS / "record.txt").read_text("utf-8").splitlines()
+    said = record.read_text("utf-8").splitlines()
     return Evidence(Facts(messages=tuple(Words(f"u{n}", words) for n, words in enumerate(said, 1))), [])
 
 
-def checked(name: str, *, planted: bool, folder: Path = CLAIMS) -> dict[str, Found]:
+def checked(file: Path, record: Path, *, planted: bool) -> dict[str, Found]:
     """What becomes of the sentences of a set in each layout."""
-    known = evidence(folder)
+    known = evidence(record)
     found = {layout: Found() for layout in LAYOUTS}
     for layout, form in LAYOUTS.items():
-        for heading, sentence in sentences(name, folder):
+        for heading, sentence in sentences(file):
             claim = re.sub(r"\A- (?:\[x\] )?", "", sentence)
             if "```" in claim and layout != "a line of its own":
                 continue
@@ -149,22 +153,27 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print the sentences that were judged wrongly"
     )
-    parser.add_argument("--set", type=Path, help="measure only the sentences of this folder")
+    parser.add_argument("--planted", type=Path, help="claims that no record supports, one a line")
+    parser.add_argument("--honest", type=Path, help="sentences that must not be marked, one a line")
+    parser.add_argument(
+        "--record", type=Path, default=CLAIMS / "record.txt", help="the user's messages, one a line"
+    )
     options = parser.parse_args(arguments)
-    if options.set is not None:
-        planted = checked("planted", planted=True, folder=options.set)
-        honest = checked("honest", planted=False, folder=options.set)
-        return 0 if show(list(bars(planted, honest))) else 1
-    acts = len({heading for heading, _ in sentences("planted")})
-    print(f"{acts} acts and ways to claim them, {len(LAYOUTS)} layouts")
+    own = options.planted is not None or options.honest is not None
+    if own and (options.planted is None or options.honest is None):
+        parser.error("--planted and --honest go together")
+    sets = {"these sentences": (options.planted, options.honest, options.record)} if own else SETS
     met = True
-    for later in ("", "_later"):
-        planted, honest = checked(f"planted{later}", planted=True), checked(f"honest{later}", planted=False)
-        print("later rounds" if later else "written before the check")
+    for title, (planted_file, honest_file, record) in sets.items():
+        planted = checked(planted_file, record, planted=True)
+        honest = checked(honest_file, record, planted=False)
+        print(title)
         met &= show(list(bars(planted, honest)))
         if options.verbose:
             wrong = [one for found in (planted, honest) for each in found.values() for one in each.wrong]
             print(*(f"      {one}" for one in dict.fromkeys(wrong)), sep="\n")
+    if own:
+        return 0 if met else 1
     if options.folder.is_dir():
         found = real(options.folder)
         print(f"summaries models wrote in real sessions: {found.marked} of {found.told} sentences marked")

@@ -246,6 +246,23 @@ class Compacted(Event, frozen=True, kw_only=True):
     """Is it at the threshold again at once?"""
 
 
+class Dreaming(Event, frozen=True, kw_only=True):
+    """Memory is being consolidated in the background."""
+
+    phase: str
+    """orient, gather, consolidate or prune"""
+    state: str
+    """running, completed, failed or killed"""
+    stage: str
+    """starting, or updating from the first write on"""
+    turns: int = 0
+    tool_uses: int = 0
+    paths: tuple[str, ...] = ()
+    """The files of memory that were written or removed."""
+    reason: str = ""
+    """Why it failed."""
+
+
 class Repaired(Event, frozen=True, kw_only=True):
     """Something in the record is sent mended, because no server would take it as it is."""
 

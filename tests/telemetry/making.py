@@ -14,6 +14,7 @@ from sevenfold.events import (
     Checked,
     Compacted,
     Compacting,
+    Dreaming,
     EpochOpened,
     Event,
     Failed,
@@ -68,6 +69,7 @@ SAMPLES: tuple[Event, ...] = (
     Compacted(
         boundary="b1", trigger="auto", engine="fork", left=("provider: none",), tokens_before=9, kept=2
     ),
+    Dreaming(phase="prune", state="completed", stage="updating", turns=2, tool_uses=1, paths=("tabs.md",)),
     Repaired(what="an answer to no call left out", where="record 7"),
     Masked(kinds=("github",), count=2),
 )

@@ -223,6 +223,7 @@ def test_every_kind_of_event_is_told_in_its_way(sample):
         "EpochOpened": ["sevenfold.epoch"],
         "Compacting": ["sevenfold.compacting"],
         "Compacted": ["sevenfold.compacted"],
+        "Dreaming": ["sevenfold.dreaming"],
         "Repaired": ["sevenfold.repair"],
         "Masked": ["sevenfold.mask"],
     }

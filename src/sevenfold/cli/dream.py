@@ -7,9 +7,10 @@ import sys
 from difflib import unified_diff
 from pathlib import Path
 
-from sevenfold.cli.text import clean
+from sevenfold.cli.text import clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused
+from sevenfold.layers.dream.task import DreamTask
 from sevenfold.memory.consolidation import Consolidation, dream, prepare
 from sevenfold.memory.memory import Memory
 from sevenfold.session.factory import open_memory
@@ -48,6 +49,21 @@ def run(options: argparse.Namespace) -> int:
     if not made.done:
         sys.stdout.write("nothing to tidy\n")
     return 0
+
+
+def describe(task: DreamTask | None) -> str:
+    """A dream in the background: how far it is, what it looked at, what it did and left alone."""
+    if task is None:
+        return "no dream yet in this session; memory is tidied once a day, after five sessions"
+    lines = [
+        f"dream: {task.state} ({task.stage}, {task.phase}), "
+        f"{plural(task.turn_count, 'turn')}, {plural(task.tool_uses, 'tool use')}",
+        *(f"  $ {line}" for turn in task.turns for line in turn.commands),
+        *task.done,
+        *(f"left alone: {one}" for one in task.refused),
+        task.reason,
+    ]
+    return clean("\n".join(filter(None, lines)))
 
 
 def _dreamt(memory: Memory) -> Consolidation:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sevenfold.events import Listener
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Clock, Recall, Results, StoredText
+from sevenfold.ports import Clock, Recall, Results, Store, StoredText
 from sevenfold.settings import Source
 
 
@@ -28,8 +28,8 @@ class Services(Struct, frozen=True, kw_only=True):
     """What outlives the session in its project; None: nothing does."""
     user_memory: Memory | None = None
     """What the user wants known in every project."""
-    sessions_since: Callable[[float], int] | None = None
-    """How many other sessions of the project were touched since a time."""
+    store: Store | None = None
+    """Where the sessions of the project are; None: this one is kept nowhere."""
     there: Callable[[str], bool] | None = None
     """Says whether a path or a command that memory names is still there; None: that is not checked."""
     path: str = ""

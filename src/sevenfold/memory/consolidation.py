@@ -9,12 +9,13 @@ name or sign. So a model that behaves badly can waste a dream, not a memory. Eve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
 import msgspec
 from msgspec import Struct
 
+from sevenfold.errors import Refused
 from sevenfold.memory.contradiction import ends
 from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
 from sevenfold.memory.front_matter import Page
@@ -60,6 +61,8 @@ class Consolidation(Struct, frozen=True):
     """What it does, in words."""
     refused: tuple[str, ...] = ()
     """Suggestions that were not followed, and why."""
+    change: int = 0
+    """The number of the change that was made; 0 if none was."""
 
 
 def by_rules(known: Sequence[KnownEntry]) -> Proposal:
@@ -170,16 +173,25 @@ def after_edits(known: Sequence[KnownEntry], edits: Mapping[str, EntryEdit | Non
     return sorted((*kept, *made), key=lambda one: one.entry.file)
 
 
-def dream(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
-    """Tidy memory in one change, if nothing is lost by it; what changes meanwhile keeps its new text."""
+def dream(
+    memory: Memory, suggested: Proposal | None = None, goes_on: Callable[[], bool] = lambda: True
+) -> Consolidation:
+    """Tidy memory in one change, if nothing is lost by it; what changes meanwhile keeps its new text.
+
+    ``goes_on`` is asked before the change is made; raises `Refused` if it says no.
+    """
     for _ in range(TRIES):
         base = memory.generation()
         made = prepare(memory, suggested)
         if not made.edits:
             return made
+        if not goes_on():
+            raise Refused("the dream was stopped, or another process took over")
         now = memory.commit(made.edits, "dream", "; ".join(made.done), based_on=base, whole=True)
-        if now.id != base.id:
-            return made
+        if all(
+            now.entries.get(file) == (edit.stamp if edit else None) for file, edit in made.edits.items()
+        ):
+            return msgspec.structs.replace(made, change=now.number)
     return Consolidation({}, (), ("given up: memory keeps changing",))
 
 

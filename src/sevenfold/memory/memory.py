@@ -77,7 +77,7 @@ class Memory:
         self, folder: Folder, clock: Clock, today: Callable[[], str], refuse: Checked | None = None
     ) -> None:
         """``today`` gives the date as YYYY-MM-DD; ``refuse`` says what must not be stored."""
-        self._folder = folder
+        self._folder = self.folder = folder
         self._clock = clock
         self.today = today
         self._refuse = refuse or (lambda content: "")

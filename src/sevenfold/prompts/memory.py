@@ -40,3 +40,6 @@ class DreamEntries(Text, frozen=True):
     cap = 60 * KB
 
     entries: str
+    shell: str | None = None
+    """The tool with which the model may look around; None: it has none."""
+    commands: str | None = None

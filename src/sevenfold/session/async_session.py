@@ -15,6 +15,7 @@ from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.flow import drive_async
 from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.dream.task import DreamTask
 from sevenfold.layers.idle import Choice, IdleDecision, idle
 from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory
@@ -215,6 +216,15 @@ class AsyncSession:
     def memory(self) -> Memory | None:
         """See `Session.memory`; its methods read and write small files at once."""
         return self._session.memory
+
+    @property
+    def dream(self) -> DreamTask | None:
+        """See `Session.dream`."""
+        return self._session.dream
+
+    def kill_dream(self) -> bool:
+        """See `Session.kill_dream`; it waits for nothing."""
+        return self._session.kill_dream()
 
     async def notes(self) -> str | None:
         """See `Session.notes`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,6 @@ from sevenfold.ports import (
     RelaysStore,
     RemembersStore,
     Results,
-    SessionInfo,
     Store,
     StoredText,
 )
@@ -191,8 +190,8 @@ class SessionParts(Struct, frozen=True):
     memory: Folder | None = None
     """What outlives the session in its project; None: nothing does."""
     user_memory: Folder | None = None
-    sessions: Callable[[], Sequence[SessionInfo]] | None = None
-    """The sessions of the project."""
+    store: Store | None = None
+    """Where the sessions of the project are."""
     mailbox: Mailbox | None = None
     """Messages between the project's agents; None: the store keeps none."""
 
@@ -256,7 +255,7 @@ def on_disk(
         models=home.models,
         memory=place.memory() if isinstance(place, RemembersStore) else None,
         user_memory=FileFolder(home.memory),
-        sessions=place.sessions,
+        store=place,
         mailbox=place.mailbox() if isinstance(place, RelaysStore) else None,
     )
 
@@ -329,11 +328,6 @@ def _secret_in(content: bytes) -> str:
     return f"it holds a secret ({found[0].kind})" if found else ""
 
 
-def _sessions_since(store: SessionParts, when: float) -> int:
-    found = store.sessions() if store.sessions is not None else ()
-    return sum(one.modified > when and one.name != store.name for one in found)
-
-
 def _is_there(folder: Path, claim: str) -> bool:
     """Is a path, or a command, still there?"""
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
@@ -373,7 +367,7 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         user_memory=lasting(store.user_memory, clock)
         if options.get("memory") and store.user_memory
         else None,
-        sessions_since=partial(_sessions_since, store) if store.sessions is not None else None,
+        store=store.store,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         path=store.path,
     )

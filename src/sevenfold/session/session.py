@@ -16,6 +16,8 @@ from sevenfold.conversation.fork import fork
 from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.dream.layer import Dreamer
+from sevenfold.layers.dream.task import DreamTask
 from sevenfold.layers.idle import Choice, IdleDecision, idle, next_costs
 from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory
@@ -255,6 +257,15 @@ class Session:
     def memory(self) -> Memory | None:
         """What outlives the session; None if it was opened without."""
         return self.conversation.services.memory
+
+    @property
+    def dream(self) -> DreamTask | None:
+        """The consolidation of memory that is under way, or the last one of this session; None if there was none."""
+        return None if self.memory is None else self.conversation.state(Dreamer).task
+
+    def kill_dream(self) -> bool:
+        """Stop the consolidation that is under way; memory is as it was before it. False if none is."""
+        return self.memory is not None and self.conversation.state(Dreamer).kill()
 
     def recall(
         self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None

@@ -6,9 +6,11 @@ a link in it, is refused.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +29,10 @@ SILENCE = 3600.0
 """Seconds without a sign of life after which even a process that is alive no longer counts."""
 SECONDS_TO_WAIT = 5.0
 
+_READING = (
+    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)
+_NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
 _PART = re.compile(r"[A-Za-z0-9_.\-]{1,120}")
 
 
@@ -38,6 +44,22 @@ def check_name(name: str) -> str:
     raise InputError(
         f"{name[:120]!r} is not a valid name here: use letters, digits, dots, dashes and underscores"
     )
+
+
+def read_regular(path: Path, most: int = sys.maxsize) -> bytes | None:
+    """A file's content; None if there is no such file, it has more than ``most`` bytes, or it is a link or a pipe."""
+    try:
+        handle = os.open(path, _READING)
+    except OSError as error:
+        if error.errno in _NO_FILE or path.is_symlink() or path.is_dir():
+            return None
+        raise explain(error, path) from error
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode) or state.st_size > most:
+        os.close(handle)
+        return None
+    with os.fdopen(handle, "rb") as file:
+        return file.read()
 
 
 class FileFolder:
@@ -65,20 +87,7 @@ class FileFolder:
             path = self._path(name)
         except TranscriptDenied:
             return None
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        try:
-            handle = os.open(path, flags)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if path.is_symlink() or path.is_dir():
-                return None
-            raise explain(error, path) from error
-        with os.fdopen(handle, "rb") as file:
-            state = os.fstat(handle)
-            if not stat.S_ISREG(state.st_mode) or state.st_size > most:
-                return None
-            return file.read(most)
+        return read_regular(path, most)
 
     def write(self, name: str, content: bytes) -> None:
         """Replace a file in one step."""

@@ -20,6 +20,7 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
 from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
@@ -323,10 +324,23 @@ def _config(chat: Chat, rest: str) -> None:
     chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
 
 
-_NEEDS_WORDS = ("show", "forget", "confirm", "pin", "unpin", "add", "diff")
-"""Actions of /memory that need a name, a number or words."""
 _REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
 """One line that begins with a number sign: the user's own words, to be remembered."""
+
+
+def _dream(chat: Chat, rest: str) -> None:
+    """Show how memory is being tidied, or was last; with ``stop``, stop it."""
+    if rest not in ("", "stop"):
+        raise InputError(
+            "/dream takes nothing, or stop; outside the chat, `sevenfold dream` tidies at once"
+        )
+    if rest and not chat.agent.session.kill_dream():
+        raise Refused("no dream is under way")
+    chat.screen.show(Text(dream_command.describe(chat.agent.session.dream)))
+
+
+_ABOUT_ONE = ("show", "forget", "confirm", "pin", "unpin", "add", "diff")
+"""What `/memory` does to one entry or change."""
 
 
 def _memory(chat: Chat, rest: str) -> None:
@@ -337,9 +351,9 @@ def _memory(chat: Chat, rest: str) -> None:
     action, _, words = rest.partition(" ")
     given = words.strip()
     number = _number(given) if given and action in ("undo", "diff") else None
-    if action in _NEEDS_WORDS and not given:
+    if action in _ABOUT_ONE and not given:
         raise InputError(f"/memory {action} needs {'a number' if action == 'diff' else 'a name or words'}")
-    if action not in ("", "list", "log", "undo", "check", *_NEEDS_WORDS):
+    if action not in (*_ABOUT_ONE, "", "list", "log", "undo", "check"):
         raise InputError(
             f"/memory cannot {action}; outside the chat, `sevenfold memory --help` lists everything"
         )
@@ -418,6 +432,7 @@ COMMANDS = (
         "[show | add | forget | confirm | pin | log | diff | undo]",
         anytime=True,
     ),
+    SlashCommand("dream", "how memory is being tidied", _dream, "[stop]", anytime=True),
     SlashCommand("model", "switch to another model", _model, "[NAME]"),
     SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
     SlashCommand(

@@ -1,7 +1,9 @@
 """Layer 6: once a day, after enough sessions, memory is tidied in the background.
 
-A fork is asked which entries say the same or no longer hold; what becomes of them is decided by code
-(`sevenfold.memory.consolidation`), in one change that can be undone. One process at a time dreams.
+A fork is shown the entries and may look around with the confined commands of `sevenfold.layers.dream.reader`; then it
+names entries that say the same or no longer hold. What becomes of them is decided by code
+(`sevenfold.memory.consolidation`), in one change that can be undone. One process at a time dreams, and a dream can be
+stopped at any time: then nothing of it remains.
 """
 
 from __future__ import annotations
@@ -9,15 +11,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
-from sevenfold.errors import ModelError
-from sevenfold.events import Acted, SteppedAside
+from sevenfold.errors import Aborted, ModelError, Refused, SevenfoldError
+from sevenfold.events import Acted, Dreaming, SteppedAside
+from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
+from sevenfold.layers.dream.task import DreamTask, DreamTurn
 from sevenfold.memory.consolidation import Consolidation, Proposal, dream, read_proposal, words_of
 from sevenfold.memory.entry import shortened
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.prompts.memory import DreamEntries
 from sevenfold.record import blocks
+from sevenfold.record.blocks import Block, ToolUse, read_fields
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,6 +37,9 @@ SESSIONS = 5
 """Other sessions that must have been touched since the last dream."""
 LEAST_ENTRIES = 4
 """Fewer need no tidying."""
+MOST_TURNS = 12
+STOPPED = "it was stopped"
+LAST_TURN = "\n\nThis was the last look: answer now, with the tags alone."
 
 
 class Dream:
@@ -55,27 +65,43 @@ class Dreamer:
         self._c = c
         self._memory = c.services.memory
         self._lock = self._memory.dream_lock()
+        self._reader = MemoryReader(self._memory.folder, c.services.store)
         self._scanned = float("-inf")
         self._busy = False
+        self.task: DreamTask | None = None
+        """The dream that is under way, or the last one; None if there was none."""
 
     def check(self) -> None:
         """Begin if all gates are open; the cheapest come first."""
         newest = self._c.transcript.view.items[-1]
         if self._busy or newest.said.role != "assistant" or newest.said.calls:
             return
-        now, last = self._c.clock.now(), self._lock.last()
-        if last is not None and now - last < DAY:
-            return
-        if now - self._scanned < BETWEEN_SCANS:
+        now, last = self._c.clock.now(), self._lock.last() or 0.0
+        # A time that is yet to come was written before the clock was put back: it says nothing.
+        if 0 <= now - last < DAY or 0 <= now - self._scanned < BETWEEN_SCANS:
             return
         self._scanned = now
-        since = self._c.services.sessions_since
-        if since is None or since(last or 0.0) < SESSIONS:
+        if self._sessions_since(last if last <= now else 0.0) < SESSIONS:
             return
         if not self._c.may_spend() or not self._memory.affords(self._c.settings.memory_daily_budget):
             return
         self._busy = True
         self._c.run_aside(self._dream(), self._done)
+
+    def kill(self) -> bool:
+        """Stop the dream that is under way; what it wrote is undone. False if none is."""
+        with self._c.lock:
+            if self.task is None or self.task.state != "running":
+                return False
+            self._show(replace(self.task, state="killed"))
+            return True
+
+    def _sessions_since(self, when: float) -> int:
+        store, own = self._c.services.store, self._c.transcript.place.session
+        found = store.sessions() if store is not None else ()
+        return sum(one.modified > when and one.name != own for one in found)
+
+    # -- the dream -----------------------------------------------------------------------------------
 
     def _dream(self) -> Flow[Consolidation | None]:
         known = yield from in_thread(self._memory.entries)
@@ -83,38 +109,106 @@ class Dreamer:
             yield from in_thread(partial(self._lock.take, self._c.clock.now()))
         ):
             return None
+        self.task = DreamTask(self._c.clock.now())
+        self._show(self.task)
         try:
             proposal = yield from self._ask(known)
-            done = yield from in_thread(partial(dream, self._memory, proposal))
+            self._show(replace(self.task, phase="consolidate"))
+            made = yield from in_thread(partial(dream, self._memory, proposal, self._goes_on))
+            if self.task.state == "killed":
+                if made.change:
+                    self._memory.undo(made.change)
+                raise Aborted(STOPPED)
+            self._show(replace(self.task, phase="prune", paths=tuple(made.edits)))
         except BaseException:
             self._lock.fail()
             raise
         self._lock.finish(self._c.clock.now())
-        return done
+        return made
 
     def _ask(self, known: list[KnownEntry]) -> Flow[Proposal | None]:
-        """What a model suggests; rules alone decide if it does not keep to the format."""
+        """What a model suggests; rules alone decide if it does not keep to the format, or never ends."""
         asked = fork(self._c, SOURCE)
         lines = [
             f"- {one.entry.name} ({'the user' if one.stamp.trusted else 'unconfirmed'}): "
             f"{shortened(words_of(one.entry), 300)}"
             for one in known
         ]
-        asked.user(DreamEntries("\n".join(lines)).render())
-        outcome = yield from asked.turn()
-        if outcome.cost:
-            yield from in_thread(partial(self._memory.spend, outcome.cost))
-        said = "\n".join(blocks.words_of(block) for block in outcome.reply.answer.blocks)
-        return read_proposal(said, known)
+        shell = next((name for name, kind in self._c.kinds.items() if kind == "shell"), None)
+        asked.user(DreamEntries("\n".join(lines), shell, ", ".join(COMMANDS) if shell else None).render())
+        for turn in range(1, MOST_TURNS + 1):
+            outcome = yield from asked.turn()
+            if outcome.cost:
+                yield from in_thread(partial(self._memory.spend, outcome.cost))
+            answer = outcome.reply.answer.blocks
+            calls = [block for block in answer if block.kind == "tool_use"]
+            said = "\n".join(blocks.words_of(block) for block in answer)
+            assert self.task is not None
+            self._show(self.task.after(DreamTurn(said, tuple(map(_command, calls)))))
+            if not (yield from in_thread(self._goes_on)):
+                raise Aborted(STOPPED)
+            if not calls:
+                return read_proposal(said, known)
+            if turn == MOST_TURNS or not self._c.may_spend():
+                break
+            ending = LAST_TURN if turn == MOST_TURNS - 1 else ""
+            results = yield from in_thread(partial(self._look, calls, ending))
+            asked.tool_results(results)
+        return None
+
+    def _look(self, calls: list[Block], ending: str) -> list[Block]:
+        """The results of calls; of all tools, only the shell is there, with a few commands."""
+        results = []
+        for call in calls:
+            try:
+                if self._c.kinds.get(blocks.read_field(call.raw, "name")) != "shell":
+                    raise Refused(
+                        f"This tool is not available here; the shell is, with {', '.join(COMMANDS)}."
+                    )
+                found = self._reader.run(_command(call))
+            except SevenfoldError as error:
+                results.append(blocks.result(call.id, f"{error}{ending}", is_error=True))
+            else:
+                results.append(blocks.result(call.id, f"{found}{ending}"))
+        return results
+
+    def _goes_on(self) -> bool:
+        """May the dream write? Not if it was stopped, or another process took over."""
+        running = self.task is not None and self.task.state == "running"
+        return running and self._lock.beat(self._c.clock.now())
+
+    # -- showing -------------------------------------------------------------------------------------
+
+    def _show(self, task: DreamTask) -> None:
+        self.task = task
+        self._c.events.tell(
+            Dreaming(
+                source=SOURCE,
+                phase=task.phase,
+                state=task.state,
+                stage=task.stage,
+                turns=task.turn_count,
+                tool_uses=task.tool_uses,
+                paths=task.paths,
+                reason=task.reason,
+            )
+        )
 
     def _done(self, came: Consolidation | Exception | None) -> None:
         self._busy = False
+        if self.task is None or came is None:
+            return
         if isinstance(came, Exception):
+            if self.task.state == "killed":
+                return
             reason = str(came) if isinstance(came, ModelError) else f"{type(came).__name__}: {came}"
+            self._show(replace(self.task, state="failed", reason=reason))
             self._c.events.tell(
                 SteppedAside(source=SOURCE, layer="dream", reason=f"memory was not tidied: {reason}")
             )
-        elif came is not None and came.done:
+            return
+        self._show(replace(self.task, state="completed", done=came.done, refused=came.refused))
+        if came.done:
             self._c.events.tell(
                 Acted(
                     source=SOURCE,
@@ -127,3 +221,11 @@ class Dreamer:
                     undoable=False,
                 )
             )
+
+
+def _command(call: Block) -> str:
+    """The command line of a call; of another tool, its name."""
+    body = call.body()
+    given = read_fields(body.input) if isinstance(body, ToolUse) else {}
+    line = given.get("command")
+    return line if isinstance(line, str) else blocks.read_field(call.raw, "name")

@@ -7,9 +7,6 @@ transcript that was rewritten since is noticed.
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +28,7 @@ from sevenfold.stores.files import (
     safe_name,
     write_whole,
 )
-from sevenfold.stores.folder import FileFolder
+from sevenfold.stores.folder import FileFolder, read_regular
 from sevenfold.stores.home import Project, SessionFiles
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, Sync, end_of, line_before, scan
@@ -39,9 +36,6 @@ from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.log import BranchLog, LineLog, fill
 
 LARGEST_TEXT = 4 * 1024 * 1024
-_READING = (
-    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-)
 
 
 class FileResults:
@@ -60,7 +54,7 @@ class FileResults:
         private_folder(self.folder)
         for candidate in result_names(name, content):
             path = self.folder / candidate
-            before = self._read(path)
+            before = read_regular(path)
             if before is None:
                 write_whole(path, content)
             if before is None or before == content:
@@ -70,24 +64,10 @@ class FileResults:
     def fetch(self, path: str) -> bytes:
         """What was stored under a path; see `sevenfold.ports.Results`."""
         name = result_name(path, self.folder.name)
-        content = self._read(self.folder / name) if name else None
+        content = read_regular(self.folder / name) if name else None
         if content is None:
             raise missing_result(path)
         return content
-
-    def _read(self, path: Path) -> bytes | None:
-        """A result's bytes; None if there is none, or something else has its name."""
-        try:
-            handle = os.open(path, _READING)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENOTDIR) or path.is_symlink():
-                return None
-            raise explain(error, path) from error
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            return None
-        with os.fdopen(handle, "rb") as file:
-            return file.read()
 
 
 class FileText:

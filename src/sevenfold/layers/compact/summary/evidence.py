@@ -9,16 +9,19 @@ from itertools import chain
 
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
-from sevenfold.layers.compact.summary.acts import Kind, Phrase
+from sevenfold.layers.compact.summary.claims import BLANKET, Claim
 from sevenfold.layers.compact.summary.quotations import holds, plain
-from sevenfold.layers.compact.summary.vocabulary import word
+from sevenfold.layers.compact.summary.vocabulary import alike, pattern, words
 from sevenfold.record.authorship import spoken
 from sevenfold.record.layout import Item
 
-_WORD = re.compile(r"[^\W\d_]{3,}|\d+")
+_WORD = re.compile(r"[^\W_][\w'./-]*[^\W_]|\w")
+_BUT = re.compile(r"\b(?:but|except|though)\b", re.IGNORECASE)
 _FEW = 4
 _ENOUGH = 0.51
 """The part of a claim's words that one sentence of the user must have for the claim to rest on it."""
+_NEAR = 6
+"""Words before an act in which "don't" speaks against it."""
 
 
 class Evidence:
@@ -53,23 +56,12 @@ class Evidence:
         found = next((record for record, text in known if holds(text, quote)), None)
         return self._names.get(found, found) if found else None
 
-    def supports(self, act: Kind, claim: str) -> bool:
+    def supports(self, claim: Claim) -> bool:
         """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
-        wanted = _words(claim, act)
         texts = chain(self._users.values(), self._before.values())
-        asked = (
-            one
-            for text in texts
-            for one in sentences(text)
-            if not one.endswith("?") or word("WISHES").search(one)
-        )
-        for sentence in chain(asked, self._agreed):
-            if Phrase(sentence).speaks_of(act):
-                given = _words(sentence, act)
-                # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
-                if len(wanted & given) >= _ENOUGH * len(wanted) or (not given and len(wanted) < 2):
-                    return True
-        return False
+        said = (part for text in texts for one in sentences(text) for part in _BUT.split(one))
+        asked = (one for one in said if not one.endswith("?") or pattern("wishes").search(one))
+        return claim.act != BLANKET and any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
 
     @cached_property
     def _plain(self) -> dict[str, str]:
@@ -88,14 +80,26 @@ def _spoken(items: Iterable[Item]) -> dict[str, str]:
     return dict(spoken(item.said for item in items if not item.hidden_by))
 
 
+def _speaks_of(sentence: str, claim: Claim) -> bool:
+    said = _WORD.findall(sentence.casefold().replace("’", "'"))
+    meant = [alike(word) for word in said]
+    given = {one for word, one in zip(said, meant, strict=True) if word not in words("small")}
+    act, about = alike(claim.act), frozenset(map(alike, claim.about))
+    enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(map(alike, claim.crucial))
+    # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
+    return (enough or (given == {act} and len(about) < 2)) and any(
+        one == act and not _against(said[max(0, place - _NEAR) : place]) for place, one in enumerate(meant)
+    )
+
+
+def _against(near: list[str]) -> bool:
+    """Do the words before an act speak against it, or name a thing: "the merge"?"""
+    opposed = any(word in words("against") or word.endswith("n't") for word in near)
+    return opposed or (bool(near) and near[-1] in ("the", "a", "an", "my", "our", "this"))
+
+
 def in_english(text: str) -> bool:
     """Is it in Latin letters, and one in twenty words a small one of English? A few words alone do not tell."""
     letters = [sign.isascii() for sign in text if sign.isalpha()]
-    small = len(word("ENGLISH").findall(text))
+    small = len(pattern("english").findall(text))
     return 2 * sum(letters) >= len(letters) and 20 * small >= len(text.split()) - _FEW
-
-
-def _words(text: str, act: Kind) -> frozenset[str]:
-    """The words that say what an act is done to, by their first letters."""
-    words = (one for one in _WORD.findall(text.casefold()) if not word("UNSPECIFIC").fullmatch(one))
-    return frozenset(one[:6] for one in words if not one.startswith(act.stems))

@@ -1,6 +1,6 @@
 """Marking what a model's summary claims and the record does not show; nothing is taken out.
 
-A sentence that says the user allowed or ordered an act that is hard to take back (`acts`) must quote the user, or rest
+A sentence that says the user allowed or ordered an act that matters (`claims`) must quote the user, or rest
 on the user's words (`evidence`). If it does neither, a mark is put at its end. Denials, questions, conditions, code and
 paths claim nothing. All of this is English; in other languages only quotations are looked up.
 """
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 
 from msgspec import Struct
 
 from sevenfold.layers.compact.summary import quotations
-from sevenfold.layers.compact.summary.acts import Found, Phrase, command
+from sevenfold.layers.compact.summary.claims import claims
 from sevenfold.layers.compact.summary.evidence import Evidence, in_english
 from sevenfold.layers.compact.summary.quotations import Quotation, substituted
-from sevenfold.layers.compact.summary.vocabulary import phrase, word
+from sevenfold.layers.compact.summary.vocabulary import pattern
 
 MARK = "[not in the record]"
 
@@ -90,65 +89,22 @@ class _Marker:
             return True
         if not self._english and not in_english(sentence):
             return all(len(quote) < quotations.LEAST or self._evidence.record_of(quote) for quote in quotes)
-        claim = (
-            (claimed(sentence, before) or _listed(sentence, lead)) if self._evidence.in_english else None
-        )
-        if claim is None:
+        if not self._evidence.in_english:
             return True
-        return isinstance(claim, Found) and self._evidence.supports(claim.kind, claim.about)
+        said, lead = _bare(sentence[:_LONGEST]), _ENTRY.sub("", lead[-_LONGEST:])
+        return all(self._evidence.supports(claim) for claim in claims(said, before, lead))
 
 
-def claimed(sentence: str, before: str = "") -> Found | str | None:
-    """The act a sentence claims leave for, or its words if that is leave for anything; None if it claims none.
+def _bare(sentence: str) -> str:
+    """A sentence without code that destroys nothing, and without quotations of others than the user."""
 
-    ``before`` is what precedes it on its line, which "the user approved it" is about.
-    """
-    sentence = sentence[:_LONGEST]
-    said = _CODE.sub(_command, substituted(sentence, partial(_speech, sentence)))
-    if said.rstrip(" *_").endswith("?") or phrase("CONDITION").match(said):
-        return None
-    for speaks in phrase("SPEAKS").finditer(said):
-        follows = said[speaks.end() :]
-        if phrase("CONDITION").search(said[: speaks.start()]) or _denies(said[: speaks.end()]):
-            continue
-        if speaks.lastgroup == "wish" and _denies(said):
-            continue
-        if found := Phrase(follows, leave=speaks.lastgroup is not None).asked_for():
-            return found
-    if _denies(said):
-        return None
-    if phrase("BLANKETS").search(said):
-        return said
-    for name, about in (("GIVEN", said), ("IT", f"{before} {said}")):
-        given = phrase(name).search(said)
-        if not given or phrase("CONDITION").search(said[: given.start()]):
-            continue
-        if found := Phrase(about, leave=not phrase("WISHED").search(given[0])).named():
-            return found
-    return None
+    def speech(quote: Quotation) -> str:
+        front, behind = sentence[: quote.start], sentence[quote.end :]
+        if pattern("speech").search(front):
+            return f": {quote.words}"
+        return f"the user said: {quote.words}" if pattern("spoken").match(behind) else " … "
 
-
-def _listed(entry: str, lead: str) -> Found | None:
-    """The act an entry names, in a list that is led up to by "the user agreed to:"."""
-    entry, lead = entry[:_LONGEST], lead[-_LONGEST:]
-    authority = phrase("SPEAKS").search(lead) or phrase("GIVEN").search(lead)
-    if not authority or len(lead[authority.end() :].split()) > 3 or _denies(lead) or _denies(entry):
-        return None
-    return Phrase(_ENTRY.sub("", entry), leave=True).named()
-
-
-def _denies(text: str) -> bool:
-    return bool(word("DENIES").search(phrase("NO_DENIAL").sub(" ", substituted(text, lambda _: " "))))
-
-
-def _speech(sentence: str, quote: Quotation) -> str:
-    """A quotation is part of what is claimed only where the user is said to have said it."""
-    users = phrase("QUOTES").search(sentence[: quote.start]) or phrase("QUOTED").match(
-        sentence[quote.end :]
+    return _CODE.sub(
+        lambda code: found[0] if (found := pattern("commands").search(code[0])) else " … ",
+        substituted(sentence, speech),
     )
-    return f"user: {quote.words}" if users else " … "
-
-
-def _command(code: re.Match[str]) -> str:
-    found = command().search(code[0])
-    return f" {found[0]} " if found else " … "

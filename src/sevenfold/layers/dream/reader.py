@@ -1,0 +1,282 @@
+"""What a dreaming model may look at: a few commands, carried out here on the memory folder and the transcripts.
+
+Nothing is executed. The commands are those of a shell by name and by what they print, but a line is one command: no
+pipes, no redirection, no substitution, and nothing that writes. Names lead nowhere but to files of memory, its logs,
+and ``transcripts/``, which can be searched for what users and models said and never be read whole.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from sevenfold.errors import Refused, TranscriptError
+from sevenfold.memory.entry import shortened
+from sevenfold.ports import Folder, Store
+from sevenfold.record import blocks, entries
+from sevenfold.record.authorship import users_words
+from sevenfold.record.redact import mask_text
+
+COMMANDS = ("ls", "find", "grep", "cat", "stat", "wc", "head", "tail")
+TRANSCRIPTS = "transcripts/"
+MOST_LINES = 50
+"""Lines that a search shows."""
+MOST_BYTES = 16_000
+"""Of a file that is shown."""
+LONGEST_LINE = 400
+MOST_SEARCHED = 64_000_000
+"""Bytes of transcripts that one search reads, the newest first."""
+
+_SHELL = re.compile(r"[|;&<>()]+")
+_EXPANSION = re.compile(r"`|\$[({\w]|\n")
+_SPECIAL = re.compile(r"(?<!\\)[\[\](){}+?^$]|\\[^\\.*|/\-]")
+_VALUED = {"grep": "em", "head": "n", "tail": "n"}
+_KNOWN = {
+    "ls": "alhR1r",
+    "grep": "ilcnrRvhHEFe",
+    "wc": "lwc",
+    "cat": "n",
+    "head": "",
+    "tail": "",
+    "stat": "",
+}
+
+Matcher = Callable[[str], bool]
+
+
+class MemoryReader:
+    """Answers the commands of one dream."""
+
+    def __init__(self, folder: Folder, store: Store | None = None) -> None:
+        """``store`` holds the sessions whose transcripts may be searched."""
+        self._folder = folder
+        self._store = store
+        self._left = MOST_SEARCHED
+
+    def run(self, line: str) -> str:
+        """What a command prints, without secrets; raises `Refused` if it is none of those there are."""
+        self._left = MOST_SEARCHED
+        words = _split(line)
+        name = words[0] if words else ""
+        if name not in COMMANDS:
+            raise Refused(
+                f"{name[:40] or 'nothing'} is not available here; there is {', '.join(COMMANDS)}."
+            )
+        if name == "find":
+            lines, shown = self._find(words[1:]), MOST_LINES
+        else:
+            options, rest = _options(words[1:], name)
+            lines = getattr(self, f"_{name}")(options, rest)
+            shown = MOST_LINES if name in ("ls", "grep") else MOST_BYTES
+        return mask_text(_limited(lines, shown)) or "(nothing)"
+
+    # -- listing and searching -------------------------------------------------------------------
+
+    def _ls(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
+        for path in rest or ("",):
+            start = self._relative(path)
+            top = f"{start}/" if start and not start.endswith("/") else start
+            below = [name.removeprefix(top) for name in self._names() if name.startswith(top)]
+            yield from dict.fromkeys(name.partition("/")[0] + "/" * ("/" in name) for name in below)
+            if not below:
+                yield from self._files(path)
+
+    def _find(self, words: Sequence[str]) -> Iterator[str]:
+        tests = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+        names = self._files(*(words[:tests] or ("",)))
+        for test, value in zip(words[tests::2], [*words[tests + 1 :: 2], ""], strict=False):
+            if test in ("-name", "-iname", "-path"):
+                names = [
+                    name
+                    for name in names
+                    if fnmatchcase(name if test == "-path" else name.rpartition("/")[2], value)
+                ]
+            elif (test, value) != ("-type", "f"):
+                raise Refused(f"find knows -name, -path and -type f here, not {test[:20]}.")
+        yield from names
+
+    def _grep(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
+        pattern = options["e"] if "e" in options else rest[0] if rest else ""
+        paths = rest if "e" in options else rest[1:]
+        matches = _matcher(pattern, folded="i" in options)
+        for name in self._files(*(paths or ("",))):
+            found = [
+                (number, text)
+                for number, text in enumerate(self._lines(name), 1)
+                if matches(text) == ("v" not in options)
+            ]
+            if "c" in options:
+                yield f"{name}:{len(found)}"
+            elif "l" in options:
+                yield from [name] if found else []
+            else:
+                yield from (f"{name}:{number}:{shortened(text, LONGEST_LINE)}" for number, text in found)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _cat(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
+        for name in self._readable(rest):
+            yield from self._lines(name)
+
+    def _head(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
+        for name in self._readable(rest):
+            yield from list(self._lines(name))[: _count(options)]
+
+    def _tail(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
+        for name in self._readable(rest):
+            yield from list(self._lines(name))[-_count(options) :]
+
+    def _stat(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
+        for name in self._readable(rest):
+            yield f"{name}: {len(self._folder.read(name) or b'')} bytes"
+
+    def _wc(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
+        for name in self._readable(rest):
+            text = (self._folder.read(name) or b"").decode(errors="replace")
+            yield f"{text.count(chr(10))} {len(text.split())} {len(text.encode())} {name}"
+
+    def _readable(self, paths: Sequence[str]) -> list[str]:
+        names = self._files(*paths)
+        if any(name.startswith(TRANSCRIPTS) for name in names):
+            raise Refused("Transcripts can be searched with grep and never be read whole.")
+        return names
+
+    # -- files ---------------------------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        """Every file, the transcripts last and the newest of them first."""
+        held = [name for name in self._folder.names() if not name.startswith(".")]
+        sessions = self._store.sessions() if self._store is not None else ()
+        return [*held, *(f"{TRANSCRIPTS}{one.name}.jsonl" for one in sessions)]
+
+    def _files(self, *paths: str) -> list[str]:
+        """The files that paths name: one each, all below a folder, or those that fit a pattern."""
+        found: dict[str, None] = {}
+        names = self._names()
+        for path in paths:
+            start = self._relative(path)
+            fits = [
+                name
+                for name in names
+                if name == start or not start or name.startswith(f"{start}/") or fnmatchcase(name, start)
+            ]
+            if not fits:
+                raise Refused(f"{path[:120]}: no such file in memory; ls shows what there is.")
+            found.update(dict.fromkeys(fits))
+        return list(found)
+
+    def _relative(self, path: str) -> str:
+        """The path from the memory folder on."""
+        if self._folder.path and path.startswith(self._folder.path):
+            path = path[len(self._folder.path) :].lstrip("/")
+        while path.startswith("./"):
+            path = path[2:]
+        return "" if path == "." else path.rstrip("/")
+
+    def _lines(self, name: str) -> Iterator[str]:
+        if not name.startswith(TRANSCRIPTS):
+            yield from (self._folder.read(name) or b"").decode(errors="replace").splitlines()
+            return
+        assert self._store is not None
+        try:
+            for _, line in self._store.read(name.removeprefix(TRANSCRIPTS).removesuffix(".jsonl")).read():
+                self._left -= len(line)
+                if self._left < 0:
+                    return
+                yield from _said(line)
+        except TranscriptError:
+            return  # it was removed meanwhile, or cannot be read: others can
+
+
+def _said(line: bytes) -> Iterator[str]:
+    """What a user or a model says in a record; output of tools is neither."""
+    entry = entries.read(line)
+    if not isinstance(entry, entries.Said) or entry.attachment or entry.summary:
+        return
+    if entry.role == "assistant":
+        words = "\n".join(blocks.words_of(block) for block in entry.blocks if block.kind == "text")
+    else:
+        words = users_words(entry)
+    who = "model" if entry.role == "assistant" else "user"
+    yield from (f"{entry.timestamp[:10]} {who}: {text}" for text in words.splitlines() if text.strip())
+
+
+def _split(line: str) -> list[str]:
+    """The words of a line; raises `Refused` for anything that only a shell could do."""
+    try:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words = list(lexer)
+    except ValueError as error:
+        raise Refused(f"This line cannot be read: {error}.") from error
+    if _EXPANSION.search(line) or any(_SHELL.fullmatch(word) for word in words):
+        raise Refused("One command a line: no pipes, redirection or substitution.")
+    return words
+
+
+def _options(words: Sequence[str], name: str) -> tuple[dict[str, str], list[str]]:
+    """The options of a command by their letters, and its other words."""
+    options: dict[str, str] = {}
+    rest: list[str] = []
+    given = iter(words)
+    for word in given:
+        if word.startswith("-") and word[1:].isdigit() and name in ("head", "tail"):
+            options["n"] = word[1:]
+        elif len(word) < 2 or not word.startswith("-"):
+            rest.append(word)
+        else:
+            for place, letter in enumerate(word[1:], 2):
+                if letter in _VALUED.get(name, ""):
+                    options[letter] = word[place:] or next(given, "")
+                    break
+                if letter not in _KNOWN[name]:
+                    raise Refused(f"{name} has no option {word[:20]} here.")
+                options[letter] = ""
+    return options, rest
+
+
+def _count(options: Mapping[str, str]) -> int:
+    given = options.get("n", "10")
+    return max(1, int(given)) if given.isdecimal() and len(given) < 7 else 10
+
+
+def _matcher(pattern: str, *, folded: bool) -> Matcher:
+    """Plain words, ``.*`` between them and ``|`` between alternatives: all that can be looked for in linear time."""
+    if _SPECIAL.search(pattern):
+        raise Refused("grep takes plain words here, with .* between them and | between alternatives.")
+    if folded:
+        pattern = pattern.casefold()
+    choices = [
+        [re.sub(r"\\(.)", r"\1", part) for part in choice.split(".*")]
+        for choice in re.split(r"\\?\|", pattern)
+    ]
+
+    def matches(text: str) -> bool:
+        held = text.casefold() if folded else text
+        return any(_in_order(held, parts) for parts in choices)
+
+    return matches
+
+
+def _in_order(text: str, parts: Sequence[str]) -> bool:
+    at = 0
+    for part in parts:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _limited(lines: Iterator[str], most: int) -> str:
+    """The lines as far as there is room for them, with a note about the rest."""
+    shown: list[str] = []
+    room = MOST_BYTES
+    for line in lines:
+        room -= len(line) + 1
+        if len(shown) == most or room < 0:
+            return "\n".join([*shown, "(there is more: narrow it down)"])
+        shown.append(line)
+    return "\n".join(shown)
