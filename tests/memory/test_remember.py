@@ -435,3 +435,20 @@ def test_a_long_session_pays_little_for_memory_and_never_waits_for_it(work, paid
     largest = max(one.usd or 0.0 for one in asked if one.source == "extract_memories")
     assert 0 < memory <= max(FREE_USD, MOST_SHARE * bill) + largest
     assert waited == []
+
+
+@pytest.mark.spec("S8.4")
+def test_a_session_that_is_continued_keeps_the_index_it_began_with_until_it_is_compacted(work):
+    with agent(work, "a") as one:
+        one.run(TABS)
+    with agent(work, "b") as two:
+        two.run("I prefer short reports.")
+        began = sent(two)["system"]
+    with agent(work, "b") as two:
+        two.run("Go on.")
+        assert sent(two)["system"] == began
+        two.session.compact()
+        two.run("Go on.")
+        assert "short reports" in json.dumps(sent(two)["system"])
+    assert TABS in json.dumps(began)
+    assert "short reports" not in json.dumps(began)

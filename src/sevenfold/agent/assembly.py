@@ -22,7 +22,7 @@ from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
-from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index
+from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index, stored_index
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
 from sevenfold.agent.tools.context import AskUser, Context
@@ -53,6 +53,7 @@ from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import MemoryIndex, OutputStyle
 from sevenfold.recall.index import SessionRecall
+from sevenfold.record.decisions import Epoch
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts
@@ -287,12 +288,17 @@ class Assembly:
         return bool(self.options.get("memory", self.options.get("name") is not None))
 
     def _memory_index(self) -> Iterator[SectionSource]:
-        """What earlier sessions left, as a section of the prompt."""
+        """What earlier sessions left, as a section of the prompt; one that is continued keeps the index it has."""
         if not self._remembers or self.store.memory is None:
             return
         found = (one for one in (self.store.memory, self.store.user_memory) if one is not None)
         scopes = [factory.lasting(one, self.clock) for one in found]
-        yield SectionSource.of(MemoryIndex, partial(memory_index, scopes))
+        # What this session itself added is in its messages: another prompt would only cost it the cache.
+        began = next((made for _, made in self.store.log.decisions(Epoch)), None)
+        stored = [stored_index(began)] if began is not None else []
+        yield SectionSource(
+            MemoryIndex.file, lambda: stored.pop() if stored else memory_index(scopes), MemoryIndex.stage
+        )
 
     def _memory_commands(self) -> MemoryCommands | None:
         """What the model's own writes into memory go through."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from sevenfold.errors import SettingError
 from sevenfold.memory.front_matter import split
 from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
+from sevenfold.record.blocks import read, words_of
 from sevenfold.request.sections import SectionSource, SystemPrompt, standard
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.tools.skills import SkillCatalog
     from sevenfold.memory.memory import Memory
     from sevenfold.ports import Clock
+    from sevenfold.record.decisions import Epoch
     from sevenfold.request.sections import Sections
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
@@ -147,10 +150,18 @@ class AgentPrompt:
         return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
 
 
-def memory_index(scopes: Sequence[Memory]) -> system.MemoryIndex | None:
+def memory_index(scopes: Sequence[Memory]) -> str | None:
     """The indexes of these memories as one section; None if nothing was ever remembered."""
     found = {f"{memory.path}/MEMORY.md": index for memory in scopes if (index := memory.index())}
-    return system.MemoryIndex(" and ".join(found), "\n".join(found.values())) if found else None
+    return system.MemoryIndex(" and ".join(found), "\n".join(found.values())).render() if found else None
+
+
+def stored_index(epoch: Epoch) -> str | None:
+    """The index that precedes the messages of an epoch."""
+    tag = system.MemoryIndex.tag
+    words = "\n".join(words_of(read(bytes(raw))) for raw in epoch.system)
+    found = re.search(f"<{tag}>.*?</{tag}>", words, re.DOTALL)
+    return found[0] if found else None
 
 
 def _preferences(options: PromptOptions) -> Iterator[SectionSource]:

@@ -49,7 +49,7 @@ examples:
 EVERY = 25
 """Without a terminal, one line is printed for this many turns."""
 GAUGE = 16
-STYLES = {"offload": "cyan", "clear": "yellow", "notes": "blue", "compact": "magenta"}
+STYLES = {"offload": "cyan", "clear": "yellow", "notes": "blue", "compact": "magenta", "remember": "green"}
 NARROW, WIDE = 60, 108
 
 
@@ -116,6 +116,8 @@ class DemoProgress:
     def show(self, event: Report) -> None:
         """Show an event of the demonstration."""
         match event:
+            case AgentStarted(resumed=False) if self._threshold:
+                self._line("next day", "green", "a new session, which has nothing but memory")
             case AgentStarted(threshold=threshold, resumed=False):
                 self._threshold = threshold
                 self._line("started", "green", f"compaction is due at {threshold:,} tokens")
