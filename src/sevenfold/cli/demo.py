@@ -137,8 +137,8 @@ class DemoProgress:
             case Acted(layer="notes"):
                 self._notes += 1
             case Acted(layer=name, what=what, why=why, tokens_before=before, tokens_after=after):
-                sizes = f"{count(before)} → {count(after)} tokens"
-                self._line(name, STYLES.get(name, ""), f"{what}, {sizes} ", why)
+                sizes = f", {count(before)} → {count(after)} tokens" if before else ""
+                self._line(name, STYLES.get(name, ""), f"{what}{sizes} ", why)
             case TaskEnded(text=text):
                 self._line("said", "green", text)
             case _:
