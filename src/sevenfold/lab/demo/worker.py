@@ -60,7 +60,8 @@ def main(url: str, folder: str, session: str, window: str, life: str, *facts: st
             clock=clock,
             ids=SeededIds(life),
             hooks=hooks,
-            settings={"context_window": int(window)},
+            # With notes as the summary no model would be asked for one, and the demonstration shows that too.
+            settings={"context_window": int(window), "notes_compaction": False},
             thinking={"type": "adaptive"},
         )
         core = agent.session.conversation
