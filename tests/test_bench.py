@@ -272,6 +272,18 @@ def test_faults_are_put_only_where_a_run_can_notice_them() -> None:
     assert {line for line, _ in found} <= {5, 6, 7, 8}
 
 
+def test_no_fault_is_one_that_could_change_nothing() -> None:
+    source = (
+        b"def f(a) -> bool:\n    return a\n\ndef g(a) -> int:\n    return a\n\nLIMIT, PLACE = 4096, 3\n"
+    )
+    assert {fault.new for fault in faults.faults(source)} == {
+        "return not a",
+        "return None",
+        "(40960)",
+        "(4)",
+    }
+
+
 def test_a_fault_changes_one_place_and_the_same_seed_gives_the_same_faults(tmp_path: Path) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "one.py").write_bytes("# ein Gruß\n".encode() + FAULTY)

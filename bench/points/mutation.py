@@ -35,12 +35,17 @@ KEPT = ROOT / ".dev" / "mutation"
 CORE = tuple(f"src/sevenfold/{name}" for name in ("record", "request", "conversation", "layers"))
 TESTS = (
     *(f"tests/{name}" for name in ("record", "request", "layers", "compaction", "engine", "session")),
+    *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios")),
+    *(f"tests/{name}/test_rollouts.py" for name in ("commands", "profile")),
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
 )
 """The tests that are about the core."""
+QUICK_CORE = ("src/sevenfold/request", "src/sevenfold/layers/clear", "src/sevenfold/layers/offload")
+QUICK_TESTS = ("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py")
+"""A part of the core and its tests, which can be mapped in a minute."""
 SEED, NUMBER, FEW = 7, 40, 10
 BAR = 0.8
-MOST_TESTS = 40
+MOST_TESTS = 80
 CPU_SECONDS = 60
 """What no selection of tests needs: a run that takes longer goes round in circles."""
 PATIENCE = 240
@@ -92,21 +97,21 @@ def run_tests(
             return -1
 
 
-def line_tests(tree: Path) -> LineTests:
+def line_tests(tree: Path, core: Sequence[str] = CORE, tests: Sequence[str] = TESTS) -> LineTests:
     """Which tests run which lines of the core: as it is kept, or measured now."""
     names = [
-        path for name in (*CORE, *TESTS) for path in [tree / name, *sorted((tree / name).rglob("*.py"))]
+        path for name in (*core, *tests) for path in [tree / name, *sorted((tree / name).rglob("*.py"))]
     ]
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in names if path.is_file())).hexdigest()
     kept = KEPT / f"{digest[:16]}.json"
     if kept.exists():
         return msgspec.json.decode(kept.read_bytes(), type=LineTests)
-    for old in KEPT.glob("*.json"):
+    for old in sorted(KEPT.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-1]:
         old.unlink()
     cover = ["-n", "2", "--maxfail=20", "--cov", "--cov-context=test", "--cov-report="]
     data_file, report = tree / "measured", tree / "report"
     with report.open("wb") as output:
-        code = run_tests(tree, [*cover, "-rfE", *TESTS], output=output, COVERAGE_FILE=str(data_file))
+        code = run_tests(tree, [*cover, "-rfE", *tests], output=output, COVERAGE_FILE=str(data_file))
     shown = report.read_text(encoding="utf-8", errors="replace")
     if code > pytest.ExitCode.TESTS_FAILED:
         raise RuntimeError(f"without any fault, the tests end with exit code {code}: {shown[-2_000:]}")
@@ -159,11 +164,13 @@ def is_noticed(tree: Path, fault: Fault, tests: Sequence[str]) -> bool:
     return run_tests(tree, tests, limited=True) == 0 if code >= pytest.ExitCode.INTERRUPTED else code != 0
 
 
-def unnoticed(number: int, seed: int = SEED) -> list[Fault]:
+def unnoticed(
+    number: int, seed: int = SEED, core: Sequence[str] = CORE, tests: Sequence[str] = TESTS
+) -> list[Fault]:
     """Those of so many faults that no test notices."""
     with tempfile.TemporaryDirectory() as folder:
         trees = [copy_tree(Path(folder, str(index))) for index in range(COPIES)]
-        mapped = line_tests(trees[0])
+        mapped = line_tests(trees[0], core, tests)
         free: Queue[Path] = Queue()
         for tree in trees:
             free.put(tree)
@@ -175,7 +182,7 @@ def unnoticed(number: int, seed: int = SEED) -> list[Fault]:
             finally:
                 free.put(tree)
 
-        faults = choose(trees[0], CORE, number, seed)
+        faults = choose(trees[0], core, number, seed)
         with ThreadPoolExecutor(COPIES) as pool:
             return [
                 fault for fault, noticed in zip(faults, pool.map(tried, faults), strict=True) if not noticed
@@ -185,7 +192,7 @@ def unnoticed(number: int, seed: int = SEED) -> list[Fault]:
 def noticing(_: Path | None) -> list[Outcome]:
     """The share of small faults in the core that the tests notice."""
     number = FEW if is_quick() else NUMBER
-    missed = unnoticed(number)
+    missed = unnoticed(number, SEED, *((QUICK_CORE, QUICK_TESTS) if is_quick() else (CORE, TESTS)))
     for fault in missed:
         print(f"      not noticed: {fault}", flush=True)
     share = 1 - len(missed) / number

@@ -277,6 +277,24 @@ class Masked(Event, frozen=True, kw_only=True):
     count: int
 
 
+class AgentChanged(Event, frozen=True, kw_only=True):
+    """A sub-agent got work, or ended it."""
+
+    agent: str
+    """Its id."""
+    name: str
+    type: str
+    state: str
+    """working, completed, failed or cancelled"""
+    fork: bool = False
+    background: bool = False
+    because: str = ""
+    """Why it is a fork, or why not."""
+    usd: float | None = None
+    """What the work cost, once it has ended."""
+    turns: int = 0
+
+
 class Veto(Struct, frozen=True):
     """What a listener returns to refuse a `Proposed`."""
 

@@ -67,6 +67,13 @@ def test_what_cannot_be_undone_does_not_offer_it():
             "could not help: cut",
         ),
         (events.Masked(kinds=("key",), count=2), "warning", "2 secrets masked (key)"),
+        (
+            events.AgentChanged(
+                agent="agent-1", name="reader", type="general", state="completed", turns=3, usd=0.5
+            ),
+            "note",
+            "agent reader (general): completed, 3 turns, $0.50",
+        ),
         (events.Vetoed(layer="clear", mechanism="", what="x", reason="no"), "note", "clear was vetoed"),
         (
             events.Compacted(boundary="b", trigger="auto", engine="fork", lost=2, fires_again=True),

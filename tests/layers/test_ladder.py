@@ -120,3 +120,14 @@ def test_a_fixed_part_that_does_not_fit_alone_is_named_as_such() -> None:
     assert "alone does not fit" in told
     assert "shorten the system prompt" in told
     assert "snip" not in told
+
+
+@pytest.mark.spec("S2.8")
+@pytest.mark.parametrize("budget", ["tokens", "bytes"])
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "some-model-of-nobody"])
+def test_a_window_that_was_only_assumed_is_named_where_it_is_what_stops_the_user(
+    budget: Budget, model: str
+) -> None:
+    parts = Parts(system=4_000, tools=6_000, pinned=0, newest=2_000, rest=165_000)
+    told = ladder.too_full(check(budget), Window.of(find(model)), parts, limit=177_000, steps=("snip",))
+    assert ("context_window" in told) is (budget == "tokens" and model != "claude-sonnet-4-5")

@@ -282,7 +282,10 @@ def test_cleaning_up_sessions_leaves_memory_alone(work, capsys):
     long_ago = time.time() - 1_000 * DAY
     for path in home.rglob("*"):
         os.utime(path, (long_ago, long_ago))
+    left = next(home.glob("projects/*/memory/.versions")) / ".current.json.x.tmp"
+    left.write_bytes(b"cut off")
     assert main(["gc", "--days", "0", "--megabytes", "0"]) == 0
+    assert not left.exists()
     assert main(["sessions", "delete", "old", "--folder", str(work), "--yes"]) == 0
     assert "old" not in capsys.readouterr().err
     assert {

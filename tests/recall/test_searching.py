@@ -239,6 +239,57 @@ def test_a_record_is_helped_by_what_its_neighbours_say() -> None:
     assert ranked.index("helped") < (ranked.index("alone") if "alone" in ranked else 99)
 
 
+@pytest.mark.spec("S10.10")
+def test_an_answer_is_found_by_the_words_of_the_question_before_it() -> None:
+    story = Story()
+    story.user("Which station did the surveyors pick for the tide gauge?")
+    story.assistant("They agreed on the northern pier station.", uuid="answer")
+    for place in range(8):
+        story.user(f"The station clock {place} is right.", uuid=f"clock{place}")
+        story.assistant("Good.")
+    ranked = found(indexed(story), "Where do the surveyors want a tide gauge station?", k=2)
+    assert "answer" in ranked
+
+
+@pytest.mark.spec("S10.10")
+def test_turns_of_the_speaker_whom_a_question_names_come_first() -> None:
+    story = Story()
+    for place, (speaker, plan) in enumerate(
+        [("Ada", "sail"), ("Ben", "row"), ("Ada", "rest"), ("Ben", "rest")]
+    ):
+        story.user(f"{speaker}: my plan for the holiday is to {plan}.", uuid=f"{speaker}{place}")
+        story.assistant("Noted, thank you.")
+    index = indexed(story)
+    assert found(index, "What is Ben's plan for the holiday?", k=2) == ["Ben1", "Ben3"]
+    assert sorted(found(index, "what plan for the holiday does ada have", k=2)) == ["Ada0", "Ada2"]
+
+
+@pytest.mark.spec("S10.10")
+@pytest.mark.parametrize(
+    "when",
+    ["on 8 May 2026", "on May 8th, 2026", "in May", "in May 2026", "on 2026-05-08", "the 8th of May"],
+)
+def test_what_was_said_on_the_day_that_a_question_names_comes_first(when: str) -> None:
+    story = Story()
+    for month, day in ((3, 1), (4, 8), (5, 8), (6, 1)):
+        story.user(
+            "The harbour was closed.", uuid=f"{month}", timestamp=f"2026-{month:02}-{day:02}T10:00:00Z"
+        )
+    assert found(indexed(story), f"Was the harbour closed {when}?", k=1) == ["5"]
+
+
+@pytest.mark.spec("S10.10")
+def test_silence_is_decided_for_the_query_and_not_for_each_record() -> None:
+    story = Story()
+    story.user("The tide gauge at the northern pier drifts in winter.", uuid="all")
+    for place in range(20):
+        story.assistant(f"Nothing about {place}.")
+    story.user("The northern pier.", uuid="little")
+    index = indexed(story)
+    assert found(index, "Why does the tide gauge at the northern pier drift?") == ["all", "little"]
+    assert found(index, "Why do the pelicans at the pier quarrel with cormorants over mackerel?") == []
+
+
 def test_a_sub_agent_in_the_same_file_is_no_neighbour_of_the_conversation() -> None:
     story = Story()
     story.user("before the errand", uuid="a")
@@ -271,7 +322,7 @@ class Opinion:
 
 
 def test_another_scorer_brings_in_what_no_word_leads_to(index: RecallIndex) -> None:
-    (hit,) = index.search("clock hands", scorers=[Opinion(cause=0.7)])
+    (hit,) = index.search("watch hands", scorers=[Opinion(cause=0.7)])
     assert (hit.uuid, hit.matched, hit.exact) == ("cause", ("hearsay",), False)
     assert found(index, "clock hands", scorers=[Opinion(cause=0.7)], kind="user") == []
 

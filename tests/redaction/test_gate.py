@@ -18,6 +18,7 @@ from sevenfold.record.decisions import OwnDecision, Signed
 from sevenfold.record.log import Answer, Place, Written
 from sevenfold.record.redact import mask_json, mask_text
 from sevenfold.request.frame import Frame
+from sevenfold.stores.jsonl.store import FileText
 from sevenfold.stores.memory import MemoryLog, MemoryText
 from sevenfold.telemetry.jsonl import JsonlSink
 from tests.redaction.making import ALONE, Maker
@@ -115,12 +116,12 @@ def test_no_text_of_any_event_reaches_a_file(name: str, tmp_path: Path) -> None:
 
 
 def test_no_text_of_an_agents_state_reaches_its_file(tmp_path: Path) -> None:
-    file = StateFile(tmp_path / "state.json", Gate())
+    file = StateFile(FileText(tmp_path / "state.json"), Gate())
     state = msgspec.structs.replace(planted(SavedState, SECRET), version=SavedState().version)
     file.save(state)
     assert file.problem == ""
     assert SECRET.encode() not in (tmp_path / "state.json").read_bytes()
-    assert StateFile(tmp_path / "state.json").load().goal == mask_text(state.goal)
+    assert StateFile(FileText(tmp_path / "state.json")).load().goal == mask_text(state.goal)
 
 
 def test_no_text_of_any_record_reaches_the_index_the_models_neither(tmp_path: Path) -> None:

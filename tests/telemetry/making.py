@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sevenfold.events import (
     Acted,
+    AgentChanged,
     Answered,
     CacheBroke,
     Checked,
@@ -72,6 +73,9 @@ SAMPLES: tuple[Event, ...] = (
     Dreaming(phase="prune", state="completed", stage="updating", turns=2, tool_uses=1, paths=("tabs.md",)),
     Repaired(what="an answer to no call left out", where="record 7"),
     Masked(kinds=("github",), count=2),
+    AgentChanged(
+        agent="agent-0123456789ab", name="reader", type="general", state="completed", usd=0.01, turns=3
+    ),
 )
 
 

@@ -226,6 +226,7 @@ def test_every_kind_of_event_is_told_in_its_way(sample):
         "Dreaming": ["sevenfold.dreaming"],
         "Repaired": ["sevenfold.repair"],
         "Masked": ["sevenfold.mask"],
+        "AgentChanged": ["sevenfold.agent"],
     }
     collected = Collected()(stamped(sample))
     collected.sink.close()

@@ -26,6 +26,7 @@ from sevenfold.agent.interrupt import (
     in_own_thread,
 )
 from sevenfold.agent.permissions.engine import Grants, Mode
+from sevenfold.agent.team.team import Team
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.conversation.flow import Flow, drive, drive_async
@@ -41,7 +42,15 @@ from sevenfold.session.session import Session
 
 R = TypeVar("R")
 BUSY = "the agent is working; wait for it, interrupt() it, or queue() what you have to say"
-CHECKS = MappingProxyType({"mode": (one_of(*get_args(Mode)), f"one of {', '.join(get_args(Mode))}")})
+CHECKS = MappingProxyType(
+    {
+        "mode": (one_of(*get_args(Mode)), f"one of {', '.join(get_args(Mode))}"),
+        "agents": (
+            lambda value: isinstance(value, bool | Mapping),
+            "True or False, or a mapping from names to definitions of agents",
+        ),
+    }
+)
 """Checks of the options that only an agent has."""
 
 
@@ -77,6 +86,11 @@ class _BaseAgent:
     def skills(self) -> SkillCatalog:
         """The skills there are."""
         return self.assembly.skills
+
+    @property
+    def team(self) -> Team | None:
+        """The agents it has started; None if it may start none."""
+        return self.assembly.team
 
     @property
     def goal(self) -> str:
@@ -168,6 +182,8 @@ class Agent(_BaseAgent):
         checkpoints        True: keep files as they were before the agent changed them; `restore` brings them back
         memory             False: do not remember facts across sessions; on for a session that has a name; "tool": the
                            model also gets a tool to view and write them
+        agents             True: it may start agents; a mapping: these besides those defined in files
+        store              where a session with a name is kept: a folder, a URL or a `sevenfold.ports.Store`
         mcp                MCP servers whose tools it may use: names with configurations, or `McpServers`
         max_turns          requests in one run
         max_usd            dollars in the whole session; only for models whose prices are known

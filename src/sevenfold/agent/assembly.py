@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -16,15 +16,24 @@ from msgspec.structs import replace
 from sevenfold.agent import slots
 from sevenfold.agent.checkpoints import Checkpoints
 from sevenfold.agent.events import Notice, Reporter
-from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
+from sevenfold.agent.executor import (
+    AgentHooks,
+    Callbacks,
+    ConsentFunction,
+    Executor,
+    refuse,
+)
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions
-from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index, stored_index
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
-from sevenfold.agent.state import AgentHome, AgentState, UsedSkill
+from sevenfold.agent.state import AgentHome, AgentState
+from sevenfold.agent.team.permissions import one_at_a_time
+from sevenfold.agent.team.team import Team
+from sevenfold.agent.team.tools import team_tools
 from sevenfold.agent.tools.context import AskUser, Context
 from sevenfold.agent.tools.memory import MemoryTool
 from sevenfold.agent.tools.output import ToolOutput
@@ -41,6 +50,7 @@ from sevenfold.conversation.hooks import (
     InstructionsLoaded,
     SessionEnd,
     SessionStart,
+    Stop,
 )
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.restore import FilesSlot, Slot
@@ -48,7 +58,7 @@ from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
 from sevenfold.layers.remember.layer import witness
 from sevenfold.memory.commands import MemoryCommands
-from sevenfold.ports import AsyncClient, Client, Clock, Ids
+from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import MemoryIndex, OutputStyle
@@ -59,13 +69,14 @@ from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
-from sevenfold.stores.files import private_folder, safe_name
-from sevenfold.stores.home import user_home
+from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
+    from sevenfold.agent.team.definitions import AgentDefinition, Problem
+    from sevenfold.agent.team.descent import Descent
 
 MENTIONS_SHARE = 4
 """The files that a message mentions may take one part in so many of the window."""
@@ -94,6 +105,10 @@ class AgentOptions(TypedDict, total=False):
     """`Hooks`, or `AsyncHooks` for an `AsyncAgent`."""
     mentions: bool
     """Whether to read the files a prompt mentions as ``@path`` and attach them to it; off by default."""
+    agents: bool | Mapping[str, AgentDefinition]
+    """Whether it may start agents: those that are built in and defined in files, or these besides; off by default."""
+    store: Store | Path | str | None
+    """Where a session with a name is kept: a folder, a URL, or a `Store`; None: in the user's home."""
     mcp: Any
     """MCP servers whose tools it may use: a mapping from names to configurations, or a `McpServers`."""
     max_turns: int | None
@@ -130,25 +145,46 @@ class AgentOptions(TypedDict, total=False):
 class Assembly:
     """The parts of an agent; everything but the waiting."""
 
-    def __init__(self, model: str, options: AgentOptions, client: Client | AsyncClient) -> None:
+    def __init__(
+        self,
+        model: str,
+        options: AgentOptions,
+        client: Client | AsyncClient,
+        descent: Descent | None = None,
+    ) -> None:
+        """``descent`` is what makes it a sub-agent."""
         self.model = find(model).model
         self.options = options
+        self.client = client
+        self.descent = descent
+        self.team: Team | None = None
+        """The agents it has started; None if it may start none."""
+        consent = options.get("consent")
+        self.consent = one_at_a_time(consent) if consent and descent is None else consent
+        """Asks the user for permission, for itself and for its agents; None: there is no user."""
         self.clock = options.get("clock") or SystemClock()
         self.workspace = Path(options.get("folder", ".")).expanduser().resolve()
         if not self.workspace.is_dir():
             raise InputError(f"{self.workspace} is not a folder an agent could work in")
         self.user_folder = user_folder(os.environ)
-        self.trusted = Trust(self.user_folder).covers(self.workspace)
+        self.trusted: bool = (
+            descent.parent.trusted if descent else Trust(self.user_folder).covers(self.workspace)
+        )
         self.reporter = Reporter()
+        self._problems: tuple[Problem, ...] = ()
+        """Files that were to define agents, and could not."""
         self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None
         """The MCP servers whose tools it may use."""
         try:
             self.profile = factory.profile_for(self.store, model, client)
+            if descent is not None:
+                settings = descent.settings(self.store.settings, self.profile)
+                self.store = replace(self.store, settings=settings)
             self.servers = self._connect_servers()
             self._assemble()
         except BaseException:
-            if self.servers is not None:
+            if self.servers is not None and self.descent is None:
                 self.servers.close()
             self.store.log.close()
             self.home.remove()
@@ -158,11 +194,14 @@ class Assembly:
 
     def _open_store(self, name: str | None, branch: str | None) -> tuple[AgentHome, SessionParts]:
         settings = self.options.get("settings")
+        if (descent := self.descent) is not None:
+            above = descent.parent.home
+            home = AgentHome(above.folder / "agents" / descent.entry.id, above.results, temporary=False)
+            return home, descent.open()
         if name is not None:
-            kept = user_home().project(self.workspace).session(name)
-            store = factory.on_disk(name, self.workspace, None, settings, 0.0, branch=branch)
-            folder = kept.agent / "branches" / safe_name(branch) if branch else kept.agent
-            return AgentHome(folder.resolve(), kept.results.resolve(), temporary=False), store
+            place = self.options.get("store")
+            store = factory.on_disk(name, self.workspace, None, settings, 0.0, place, branch)
+            return AgentHome.beside(store.store, name, branch), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)
         store = factory.in_memory("agent", settings, self.workspace)
@@ -170,6 +209,10 @@ class Assembly:
         results = FileResults(home.results)
         recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
+
+    def descend(self, descent: Descent, client: Client | AsyncClient) -> Assembly:
+        """A sub-agent of this one."""
+        return Assembly(descent.entry.started.model, descent.options(), client, descent)
 
     def _connect_servers(self) -> McpServers | None:
         given = self.options.get("mcp")
@@ -183,14 +226,16 @@ class Assembly:
     def _assemble(self) -> None:
         options = self.options
         private_folder(self.home.scratch)
+        new = self.home.saved is None or self.home.saved.read() is None
         self.state = AgentState(
             self.workspace,
             self.home,
-            mode=options.get("mode"),
-            rules=options.get("rules") or {},
-            consent=options.get("consent"),
+            grants=self._grants,
+            consent=self.consent,
             gate=Gate.of(self.store.settings.current()),
         )
+        if self.descent is not None and self.descent.fork and new:
+            self.state.inherit(self.descent.parent.state)
         limits = RunLimits(
             options.get("max_turns"), options.get("max_usd"), options.get("max_output_tokens")
         )
@@ -199,15 +244,23 @@ class Assembly:
         self.box = self._toolbox()
         self._loop: Loop | None = None
         self.prompt = self._prompt(limits)
-        self.conversation = self._conversation()
-        self.checkpoints = self._checkpoints()
+        self.conversation: Conversation = self._conversation()
+        self.team = self._form_team()
+        self.inherited_usd = self.descent.inherited_usd(self.store) if self.descent else 0.0
+        """What the conversation it begins with had cost; None if a price is unknown."""
+        self.checkpoints: Checkpoints | None = self._checkpoints()
         """The files as they were before the agent changed them; None if they are not kept."""
         hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor(hooks)
         self._follow = self._server_follower()
         self._check_usd(limits.usd)
         sources = LoopSources(
-            news=self._news, background_tasks=self._background_tasks, mentions=self._mentions()
+            news=self._news,
+            background_tasks=self._background_tasks,
+            mentions=self._mentions(),
+            stop=self.descent.stop if self.descent else Stop,
+            team=self.team,
+            spent=self.team.root.spent if self.team else None,
         )
         self.loop = self._loop = Loop(
             self.conversation, self.executor, hooks, limits=limits, sources=sources
@@ -221,6 +274,31 @@ class Assembly:
                 self.conversation.remember_read(file.path, file.call, file.version)
         self._fill_slots()
         self.conversation.events.listen(self.reporter.listen)
+
+    def _grants(self, permissions: Permissions, saved: Mode | None) -> Grants:
+        if self.descent is not None:
+            return self.descent.grants(permissions)
+        mode, rules = self.options.get("mode") or saved or "ask", self.options.get("rules") or {}
+        return Grants(replace(permissions, mode=mode, rules=PermissionRules.of(rules)))
+
+    @cached_property
+    def definitions(self) -> Mapping[str, AgentDefinition]:
+        """The types of agents it may start; none if it may start none."""
+        given = self.options.get("agents", False)
+        if given is False:
+            return {}
+        if self.descent is not None:
+            return self.descent.parent.definitions
+        # Imported here, because most agents start no others.
+        from sevenfold.agent.team.definitions import find_definitions
+
+        found = find_definitions(self.workspace, self.user_folder, Trust(self.user_folder).covers)
+        self._problems = found.problems
+        return {**found.known, **(given if isinstance(given, Mapping) else {})}
+
+    def _form_team(self) -> Team | None:
+        above = self.descent.parent.team if self.descent else None
+        return Team(self, self.definitions, self.client, above) if self.definitions else None
 
     def _check_usd(self, most: float | None) -> None:
         """Raise `InputError` if the limit in dollars cannot be kept."""
@@ -245,11 +323,20 @@ class Assembly:
             self._own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
         if self.options.get("memory") == "tool":
             self._own_tools.append(MemoryTool())
+        if self.definitions:
+            self._own_tools += team_tools(self._its_team, self.definitions)
+        if (descent := self.descent) is not None and not descent.fork:
+            # Only for the model to know: what it may use is decided when it is called.
+            self._own_tools = [one for one in self._own_tools if descent.definition.allows(one.name)]
         if self.servers is None:
             return Toolbox(self._own_tools)
         from sevenfold.agent.mcp.servers import together
 
         return together(self._own_tools, self.servers.tools())
+
+    def _its_team(self) -> Team:
+        assert self.team is not None
+        return self.team
 
     def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
@@ -329,11 +416,16 @@ class Assembly:
             chosen["ids"] = ids
         if (thinking := options.get("thinking")) is not None:
             chosen["thinking"] = thinking
-        return factory.conversation(self.store, self.model, chosen, self.profile)
+        frame = self.descent.frame(self.store) if self.descent else None
+        return factory.conversation(self.store, self.model, chosen, self.profile, frame)
 
     def _checkpoints(self) -> Checkpoints | None:
         if not self.options.get("checkpoints") or not self.store.settings.current().checkpoints:
             return None
+        if self.descent is not None:
+            # The user restores files to a point in the main conversation.
+            above = self.descent.parent
+            return above.checkpoints if self.workspace == above.workspace else None
         transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
         return Checkpoints(
             self.home.checkpoints,
@@ -362,7 +454,7 @@ class Assembly:
             memory=self._memory_commands(),
         )
         callbacks = Callbacks(
-            consent=self.options.get("consent") or refuse,
+            consent=self.consent or refuse,
             report=self.reporter.put,
             learn=self._learn,
             checkpoints=self.checkpoints,
@@ -384,10 +476,16 @@ class Assembly:
         files = slots.OpenFilesSlot(state, self._is_own_file)
         before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
         announced: list[Slot] = [self._follow.slot()] if self._follow is not None else []
+        agents = self.team.states if self.team else None
         if self.options.get("system") is None:
             before.insert(0, slots.SectionsSlot(self.prompt, self._want_prompt))
             announced.append(slots.skill_listing_slot(self.skills))
-        conversation.slots[:] = [*before, *slots.state_slots(state, self._skill_text), *announced, files]
+        conversation.slots[:] = [
+            *before,
+            *slots.state_slots(state, self.skill_text, agents),
+            *announced,
+            files,
+        ]
         conversation.cleanups += [files.forget, state.save]
         conversation.autonomous = lambda: state.grants.mode == "autonomous"
 
@@ -396,6 +494,7 @@ class Assembly:
     def common(self) -> dict[str, Any]:
         """The fields of every hook input."""
         return {
+            **(self.descent.hook_fields if self.descent else {}),
             "session_id": self.store.name,
             "transcript_path": self.store.path,
             "cwd": str(self.state.desk.cwd),
@@ -403,11 +502,20 @@ class Assembly:
         }
 
     def close(self) -> None:
-        """Save the state, and end background commands and servers."""
+        """Stop the agents it has started, save the state, and end background commands and servers."""
         with ExitStack() as parts:
-            if self.servers is not None:
+            if self.servers is not None and self.descent is None:
                 parts.callback(self.servers.close)
             parts.callback(self.state.close)
+            if self.team is not None:
+                parts.callback(self.team.close)
+
+    def end(self) -> None:
+        """Close a sub-agent, its log included."""
+        with ExitStack() as parts:
+            parts.callback(self.conversation.close)
+            parts.callback(self.store.recall.close)
+            parts.callback(self.close)
 
     def session_end(self) -> SessionEnd:
         """The event for the hooks when the agent is closed."""
@@ -421,10 +529,14 @@ class Assembly:
         if self.options.get("system") is None and (prompt := self.prompt.news()):
             self._want_prompt(prompt)
         events: list[HookInput] = []
-        if not self.started:
+        if not self.started and self.descent is not None:
+            events += self.descent.started(self.store, self.common())
+        elif not self.started:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
             events.append(SessionStart(**self.common(), source=source, model=self.model))
             self._report_unknown_rules()
+            for problem in self._problems:
+                self.conversation.events.tell(SteppedAside(layer="agents", reason=str(problem)))
         if self.prompt.loaded is not self._announced_files:
             events += [self._instructions_loaded(file) for file in self.prompt.loaded if file.text]
         self.started, self._announced_files = True, self.prompt.loaded
@@ -491,9 +603,9 @@ class Assembly:
         own = {self.store.path, self.store.notes.path}
         return path in own or Path(path).is_relative_to(self.home.folder)
 
-    def _skill_text(self, skill: UsedSkill) -> str:
+    def skill_text(self, name: str) -> str:
         """The text of a skill; empty if it is gone, or its folder is no longer trusted."""
-        if skill.name not in self.skills.known:
+        if name not in self.skills.known:
             return ""
-        shown = SkillTool(self.skills).act(SkillInput(skill.name), self.executor.context)
+        shown = SkillTool(self.skills).act(SkillInput(name), self.executor.context)
         return shown.content if isinstance(shown.content, str) else ""

@@ -61,6 +61,8 @@ class Asked(Struct, frozen=True):
     call: ToolCall
     request: PermissionRequest
     decision: PermissionDecision
+    agent: str = ""
+    """The sub-agent that makes the call; empty: the agent itself does."""
 
     @property
     def wish(self) -> PermissionRequest:
@@ -299,16 +301,20 @@ class Executor:
         yield from in_thread(partial(checkpoints.end, paths))
         return output
 
-    def _act(self, call: ToolCall, context: Context, stopped: Callable[[], bool]) -> Run[ToolOutput]:
+    def _act(self, call: ToolCall, context: Context, stopped: Callable[[], bool]) -> Flow[ToolOutput]:
         """Use the tool, unless interrupted."""
         box, patience = self.box, self._patience(call.name)
+        if (flow := box.flow(call.name, call.input, context)) is not None:
+            return sendable((yield from flow), call.name)
         cancellable = isinstance(box.get(call.name), AsyncTool)
         given = (call.name, call.input, context)
-        return Run(
-            lambda: run_interruptibly(partial(box.run, *given), stopped, patience),
-            lambda: await_interruptibly(
-                box.run_async(*given), stopped, SHORT_GRACE if cancellable else patience
-            ),
+        return (
+            yield from Run(
+                lambda: run_interruptibly(partial(box.run, *given), stopped, patience),
+                lambda: await_interruptibly(
+                    box.run_async(*given), stopped, SHORT_GRACE if cancellable else patience
+                ),
+            )
         )
 
     def _ask_user(self, asked: Asked) -> Consented:

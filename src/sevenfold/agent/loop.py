@@ -36,6 +36,7 @@ from sevenfold.session.results import ToolCall
 if TYPE_CHECKING:
     from sevenfold.agent.events import End
     from sevenfold.agent.executor import AgentHooks, Executor
+    from sevenfold.agent.team.team import Team
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.request import Outcome
     from sevenfold.layers.compact.request import Compacted, CompactionRequest
@@ -70,6 +71,12 @@ class LoopSources(Struct, frozen=True, kw_only=True):
     """Running background commands, for Stop hooks."""
     mentions: Callable[[str], Flow[list[Attachment]]] | None = None
     """Reads the files a message mentions."""
+    stop: Callable[..., HookInput] = Stop
+    """Makes the event of the hooks that may keep it from stopping."""
+    team: Team | None = None
+    """The agents it has started."""
+    spent: Callable[[], float | None] | None = None
+    """What counts against the limit in dollars; None: what this session has cost."""
 
 
 class Loop:
@@ -113,12 +120,21 @@ class Loop:
     def queue(self, text: str) -> None:
         """Send a message while the agent works; the model gets it with the results of the running tools."""
         self._queued.append(text)
+        if self._sources.team is not None:
+            self._sources.team.wake_up()
 
     def interrupt(self) -> None:
         """Stop the current run: its request, its tools and its pauses."""
         self._stopping = True
         self.stopped.happen()
         self._executor.stop()
+        if self._sources.team is not None:
+            self._sources.team.interrupt()
+
+    @property
+    def _counted(self) -> float | None:
+        """What counts against the limit in dollars."""
+        return self._usd if self._sources.spent is None else self._sources.spent()
 
     @property
     def left(self) -> RunLimits:
@@ -126,7 +142,7 @@ class Loop:
         limits = self.limits
         return RunLimits(
             None if limits.turns is None else max(0, limits.turns - self._turns),
-            None if limits.usd is None else max(0.0, limits.usd - (self._usd or 0.0)),
+            None if limits.usd is None else max(0.0, limits.usd - (self._counted or 0.0)),
             None if limits.tokens is None else max(0, limits.tokens - self._tokens),
         )
 
@@ -137,31 +153,39 @@ class Loop:
 
     # -- running --------------------------------------------------------------------------------
 
-    def run(self, prompt: str = "") -> Flow[Finished]:
-        """Work until there is nothing left to do.
+    def run(self, prompt: str = "", key: str = "") -> Flow[Finished]:
+        """Work until there is nothing left to do, which includes what agents in the background still do.
 
-        The run can be interrupted from this call on, not only from the flow's first step.
+        The run can be interrupted from this call on, not only from the flow's first step. A prompt with a ``key`` is
+        another agent's: it is recorded once, and hooks for the user's prompts do not see it.
         """
         self._begin()
-        return self._run(prompt)
+        return self._run(prompt, key)
 
     def compact(self, request: CompactionRequest) -> Flow[Compacted | None]:
         """Compact at the user's request; can be interrupted like a run."""
         self._begin()
         return compact(self._conversation, request)
 
-    def _run(self, prompt: str) -> Flow[Finished]:
-        self._close_calls()
+    def _run(self, prompt: str, key: str) -> Flow[Finished]:
+        team, refused = self._sources.team, None
         try:
+            if team is not None:
+                yield from team.resume()
+            self._close_calls()
             yield from self._fire_news()
-            refused = (yield from self._submit(prompt)) if prompt else None
+            if key:
+                self._conversation.user(prompt, key=key)
+            elif prompt:
+                refused = yield from self._submit(prompt)
         except Aborted:
+            self._close_calls()
             return self._finished("interrupted", NOT_TAKEN_IN)
         if refused is not None:
             return self._finished("blocked", refused)
-        if not prompt and not self._queued:
-            self._check_something_to_do()
         try:
+            if not prompt and not self._queued and not (yield from self._await_team()):
+                self._check_something_to_do()
             while True:
                 finished = yield from self._turn()
                 if finished is not None:
@@ -184,7 +208,7 @@ class Loop:
             self._conversation.tool_results(results)
             halted = self._executor.halted
             return None if halted is None else self._finished("blocked", halted)
-        if self._queued or answer.stop_reason == "pause_turn":
+        if self._queued or answer.stop_reason == "pause_turn" or (yield from self._await_team()):
             return None
         reason = yield from self._held_back()
         if reason is None:
@@ -220,8 +244,17 @@ class Loop:
             for context in outcome.context:
                 self._conversation.note(context)
 
+    def _await_team(self) -> Flow[bool]:
+        """Wait while agents work in the background; True if one has ended, or a message is queued."""
+        team = self._sources.team
+        return team is not None and (
+            yield from team.await_result(lambda: bool(self._queued or self._stopping))
+        )
+
     def _submit_queued(self) -> Flow[None]:
-        """Take in queued messages; one that a hook refuses is announced as an event."""
+        """Take in results of agents and queued messages; one that a hook refuses is announced as an event."""
+        if self._sources.team is not None:
+            self._sources.team.deliver()
         while self._queued:
             text = self._queued.popleft()
             try:
@@ -252,7 +285,7 @@ class Loop:
         """Ask the hooks if the agent may stop; returns the reason if not."""
         if self._stopping or self._held >= STOP_HOOKS:
             return None
-        stop = Stop(
+        stop = self._sources.stop(
             **self._hooks.common(),
             stop_hook_active=self._held > 0,
             last_assistant_message=self._text,
@@ -292,7 +325,7 @@ class Loop:
         """Why the next request must not be made; None if it may."""
         if self._stopping:
             return "interrupted"
-        limits, usd = self.limits, self._usd
+        limits, usd = self.limits, self._counted
         if limits.turns is not None and self._turns >= limits.turns:
             return "max_turns"
         if limits.usd is not None and usd is not None and usd >= limits.usd:

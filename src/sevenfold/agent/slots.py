@@ -29,7 +29,7 @@ from sevenfold.request.sections import announcement
 if TYPE_CHECKING:
     from sevenfold.agent.processes import BackgroundTask
     from sevenfold.agent.prompt import AgentPrompt
-    from sevenfold.agent.state import AgentState, UsedSkill
+    from sevenfold.agent.state import AgentState
     from sevenfold.agent.tools.skills import SkillCatalog
     from sevenfold.conversation.restore import (
         Moment,
@@ -146,12 +146,17 @@ class OpenFilesSlot:
         return gate.text(text) if gate else text
 
 
-def state_slots(state: AgentState, skill_text: Callable[[UsedSkill], str]) -> list[Slot]:
-    """The slots of an agent's state; the last ones are given up first. ``skill_text`` loads a skill."""
+def state_slots(
+    state: AgentState, skill_text: Callable[[str], str], agents: Callable[[], Iterable[State]] | None
+) -> list[Slot]:
+    """The slots of an agent's state; the last ones are given up first.
+
+    ``skill_text`` loads a skill by its name, ``agents`` says which agents are at work.
+    """
 
     def skills() -> Iterator[State]:
         for skill in reversed(state.recent.skills.values()):
-            if text := skill_text(skill):
+            if text := skill_text(skill.name):
                 yield State(f"Skill in use: {skill.name}", text, skill.path, {"skill": skill.name})
 
     return [
@@ -165,6 +170,7 @@ def state_slots(state: AgentState, skill_text: Callable[[UsedSkill], str]) -> li
         StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kinds=("goal_status",)),
         StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kinds=("todo_reminder",)),
         StateSlot("permissions", lambda: _permissions(state), each=PERMISSIONS_TOKENS, needed=True),
+        *([StateSlot("agents", agents, each=TASKS_TOKENS, needed=True)] if agents else []),
         StateSlot(
             "tasks",
             lambda: _tasks(state),

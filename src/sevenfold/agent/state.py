@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,16 +21,18 @@ from msgspec.structs import replace
 from sevenfold.agent.executor import Asked, ConsentFunction
 from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.paths import hook_folders
-from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import TranscriptError
+from sevenfold.ports import Store, StoredText
 from sevenfold.session.results import ToolCall
-from sevenfold.stores.files import private_folder, write_whole
+from sevenfold.stores.files import safe_name
 from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.store import FileText, JsonlStore
 from sevenfold.stores.trust import user_folder
 
 VERSION = 1
@@ -47,11 +50,18 @@ class AgentHome(Struct, frozen=True):
     """Tool results that were too large for the context."""
     temporary: bool
     """Whether it is deleted when the agent is closed."""
+    text: StoredText | None = None
+    """Where the agent's state is kept, if not in the folder."""
 
     @property
     def state(self) -> Path:
-        """The file with the agent's state."""
+        """The file with the agent's state, if it is kept in the folder."""
         return self.folder / "state.json"
+
+    @property
+    def saved(self) -> StoredText | None:
+        """Where the agent's state is kept; None: nowhere."""
+        return self.text or (None if self.temporary else FileText(self.state))
 
     @property
     def plan(self) -> Path:
@@ -72,6 +82,17 @@ class AgentHome(Struct, frozen=True):
     def checkpoints(self) -> Path:
         """The folder with files as they were before the agent changed them."""
         return self.folder / "checkpoints"
+
+    @classmethod
+    def beside(cls, store: Store | None, session: str, branch: str | None) -> AgentHome:
+        """The folder next to a session, or to a branch of it; a temporary one if that is in no file."""
+        if not isinstance(store, JsonlStore):
+            folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
+            text = store.agent_state(session) if store is not None and branch is None else None
+            return cls(folder, folder / "tool-results", temporary=True, text=text)
+        files = store.files(session)
+        folder = files.agent / "branches" / safe_name(branch) if branch else files.agent
+        return cls(folder.resolve(), files.results.resolve(), temporary=False)
 
     def remove(self) -> None:
         """Delete the folder, if it is temporary."""
@@ -114,24 +135,28 @@ class SavedState(Struct, frozen=True):
 
 
 class StateFile:
-    """Saves the state in a file, or nowhere."""
+    """Saves the state in a text, or nowhere."""
 
-    def __init__(self, path: Path | None, gate: Gate | None = None) -> None:
-        self._path = path
+    def __init__(self, text: StoredText | None, gate: Gate | None = None) -> None:
+        self._text = text
         self._gate = gate
         self._written = b""
         self.problem = ""
-        """Why the file could not be read or written; the agent works without it."""
+        """Why the text could not be read or written; the agent works without it."""
 
     def load(self) -> SavedState:
         """The state saved last; an empty one if there is none, or it cannot be read."""
-        if self._path is None or not self._path.is_file():
+        if self._text is None:
             return SavedState()
         try:
-            self._written = self._path.read_bytes()
+            if (text := self._text.read()) is None:
+                return SavedState()
+            self._written = text.encode()
             found = msgspec.json.decode(self._written, type=SavedState)
-        except (OSError, msgspec.DecodeError) as error:
-            self.problem = f"{self._path}: cannot be read ({error}); permissions and to-dos start empty"
+        except (TranscriptError, msgspec.DecodeError) as error:
+            self.problem = (
+                f"{self._text.path}: cannot be read ({error}); permissions and to-dos start empty"
+            )
             return SavedState()
         return found if found.version == VERSION else SavedState()
 
@@ -140,13 +165,12 @@ class StateFile:
         written = msgspec.json.encode(state)
         if self._gate is not None:
             written = self._gate.json(written)
-        if self._path is None or written == self._written:
+        if self._text is None or written == self._written:
             return
         try:
-            private_folder(self._path.parent)
-            write_whole(self._path, written)
+            self._text.write(written.decode())
         except (OSError, TranscriptError) as error:
-            self.problem = f"{self._path}: cannot be written ({error})"
+            self.problem = f"{self._text.path}: cannot be written ({error})"
         else:
             self._written = written
 
@@ -178,14 +202,14 @@ class AgentState:
         workspace: Path,
         home: AgentHome,
         *,
-        mode: Mode | None,
-        rules: Mapping[str, Sequence[str]],
+        grants: Callable[[Permissions, Mode | None], Grants],
         consent: ConsentFunction | None,
         gate: Gate | None = None,
     ) -> None:
+        """``grants`` makes the permissions from those without rules, and the mode that was saved."""
         self._workspace = workspace
         self._home = home
-        self._file = StateFile(None if home.temporary else home.state, gate)
+        self._file = StateFile(home.saved, gate)
         self._consent = consent
         self.gate = gate
         """Masks secrets in what is kept; None: nothing is masked."""
@@ -201,7 +225,7 @@ class AgentState:
         self.desk = Desk(workspace)
         if saved.desk is not None and Path(saved.desk.cwd).is_dir():
             self.desk.restore(saved.desk)
-        self.grants = Grants(self._permissions(mode or saved.mode or "ask", rules))
+        self.grants = grants(self._permissions(), saved.mode)
         self.grants.restore(saved.granted, saved.pending, saved.after_planning)
         self.todos = TodoList(saved.todos, self.save)
         self.plans = PlanFile(home.plan, self.grants, self._approve, gate)
@@ -216,6 +240,11 @@ class AgentState:
         """Save the state."""
         with self._lock:
             self._file.save(self._saved())
+
+    def inherit(self, parent: AgentState) -> None:
+        """Begin with what another agent knows of files: a fork has read what its parent has."""
+        self.recent.files.update(parent.recent.files)
+        self.desk.restore(parent.desk.state())
 
     def set_goal(self, goal: str) -> None:
         """Set the goal of the session."""
@@ -257,7 +286,7 @@ class AgentState:
             return False
         return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
 
-    def _permissions(self, mode: Mode, rules: Mapping[str, Sequence[str]]) -> Permissions:
+    def _permissions(self) -> Permissions:
         own = (user_folder(os.environ).resolve(), user_home().root.resolve())
         return Permissions(
             workspace=str(self._workspace),
@@ -265,8 +294,6 @@ class AgentState:
             readable=(str(self._home.results), str(self._home.folder)),
             guarded=(*map(str, own), *map(str, hook_folders(self._workspace))),
             home=str(Path.home()),
-            mode=mode,
-            rules=PermissionRules.of(rules),
             plan=str(self._home.plan),
         )
 

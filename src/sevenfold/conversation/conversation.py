@@ -247,11 +247,13 @@ class Conversation:
                 return known
             return self.transcript.user(intake.message(content), key=key)
 
-    def note(self, text: str) -> str:
-        """Take in a message from the program itself; it never counts as the user's words."""
+    def note(self, text: str, *, key: str = "") -> str:
+        """Take in a message from the program itself; it never counts as the user's words. See `user` for ``key``."""
         with self.lock:
             self.transcript.must_be_writable()
-            return self.transcript.user(intake.message(text), meta=True)
+            if key and (known := self.finder.keyed(key)):
+                return known
+            return self.transcript.user(intake.message(text), meta=True, key=key)
 
     def attach(self, beside: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""

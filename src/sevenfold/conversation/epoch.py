@@ -29,6 +29,7 @@ from sevenfold.request.sections import BETWEEN, announcement
 
 if TYPE_CHECKING:
     from sevenfold.conversation.transcript import Transcript
+    from sevenfold.ports import Log
 
 AMENDED = "amended"
 """The kind of attachment that tells the model of a change."""
@@ -115,6 +116,24 @@ def frame_of(epoch: Epoch) -> Frame:
         tuple((name, bytes(raw)) for name, raw in epoch.settings.items()),
         tuple(epoch.betas),
         _sections(epoch),
+    )
+
+
+def recorded_frame(log: Log) -> Frame | None:
+    """What precedes the messages at the end of a log, as the model was told last; None before the first epoch."""
+    newest = next(log.decisions(Epoch), None)
+    if newest is None:
+        return None
+    position, epoch = newest
+    frame, changed = frame_of(epoch), next(log.decisions(Amended), None)
+    if changed is None or changed[0] < position:
+        return frame
+    made = changed[1]
+    return replace(
+        frame,
+        system=tuple(map(bytes, made.system)),
+        tools=tuple(map(bytes, made.tools)),
+        sections=_sections(made),
     )
 
 

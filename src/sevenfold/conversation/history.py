@@ -15,7 +15,17 @@ from sevenfold.errors import Refused
 from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.blocks import read as read_block
-from sevenfold.record.decisions import Billed, Epoch, Fold, Pinned, Request, Rewound, Snip, Undone
+from sevenfold.record.decisions import (
+    AgentEnd,
+    Billed,
+    Epoch,
+    Fold,
+    Pinned,
+    Request,
+    Rewound,
+    Snip,
+    Undone,
+)
 from sevenfold.record.entries import Boundary, Clearing, Decision, Link, Said
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
@@ -49,6 +59,8 @@ class Account(Struct, frozen=True):
                     account = account.billed(price.cost(usage, find(model)))
                 case Decision(made=Billed(usage=raw, model=model)):
                     account = account.billed(price.cost(Usage.read(raw), find(model)))
+                case Decision(made=AgentEnd(usd=usd)):
+                    account = account.billed(usd)
                 case _:
                     continue
         return account

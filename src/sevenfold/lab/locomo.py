@@ -129,7 +129,7 @@ def measure(
     asked: list[list[tuple[str, list[float]]]] = []
     answered: list[bool] = []
     for number, dialogue in enumerate(dialogues):
-        index = RecallIndex(MemoryLog(list(_lines(dialogue))))
+        index = RecallIndex(MemoryLog(list(lines(dialogue))))
         index.catch_up()
         kept = dialogue.turns[round(len(dialogue.turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
         visible = frozenset(turn.id for turn in kept)
@@ -144,7 +144,7 @@ def measure(
         )
         asked.append(
             [
-                (one.category, _shares(search(one.text), one.evidence - visible))
+                (one.category, shares_found(search(one.text), one.evidence - visible))
                 for one in dialogue.questions
                 if one.evidence - visible
             ]
@@ -173,7 +173,8 @@ def _report(asked: Sequence[Sequence[tuple[str, list[float]]]], answered: Sequen
     )
 
 
-def _shares(found: Sequence[Hit], evidence: frozenset[str]) -> list[float]:
+def shares_found(found: Sequence[Hit], evidence: frozenset[str]) -> list[float]:
+    """The share of the evidence among the first hits, for each depth."""
     uuids = [hit.uuid for hit in found]
     return [len(evidence.intersection(uuids[:k])) / len(evidence) for k in DEPTHS]
 
@@ -246,7 +247,7 @@ def _time(text: str, otherwise: datetime = datetime(1970, 1, 1, tzinfo=UTC)) -> 
     return otherwise
 
 
-def _lines(dialogue: Dialogue) -> Iterable[bytes]:
+def lines(dialogue: Dialogue) -> Iterable[bytes]:
     """The conversation as a transcript: the first speaker is the user, and each turn names its speaker."""
     before = None
     for turn in dialogue.turns:

@@ -261,8 +261,8 @@ def pauses(items: Sequence[Item]) -> list[float]:
     found, answered = list[float](), ""
     for item in items:
         said = item.said
-        if said.role == "assistant" and not said.synthetic:
-            answered = said.timestamp
+        if said.role == "assistant":
+            answered = answered if said.synthetic else said.timestamp
         elif answered and said.timestamp and not said.answers and not said.meta and not said.summary:
             ended, began = datetime.fromisoformat(said.timestamp), datetime.fromisoformat(answered)
             found.append((ended - began).total_seconds())

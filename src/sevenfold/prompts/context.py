@@ -197,6 +197,33 @@ class KeepAlive(Text, frozen=True):
     cap = KB
 
 
+class ForkTask(Text, frozen=True):
+    """The task of an agent that begins with the conversation of another."""
+
+    tag = "agent-task"
+    body = "task"
+    cap = 400 * KB
+
+    agent: str
+    role: str | None
+    task: str
+
+
+class AgentReport(Text, frozen=True):
+    """What an agent in the background reports when it has ended."""
+
+    tag = "agent-report"
+    body = "text"
+    source = "path"
+    cap = 64 * KB
+
+    agent: str
+    label: str
+    state: str
+    text: str
+    path: str | None = None
+
+
 class TasksGone(Text, frozen=True):
     """Background commands that ended with the process that started them."""
 

@@ -1,11 +1,12 @@
 """The query taken apart, and what fits put in order.
 
-A query is looked for in two ways. Its text *as it is* (upper and lower case and white space aside) comes first: paths,
-ids, flags, error lines and sentences are found exactly, whatever their punctuation. Its *words* come second: each
-counts for as much as it is rare, a record is helped by what its neighbours in the conversation say, and one that holds
-too little of what was asked is left out, because no answer is better than a wrong one. In a long text most words occur
-by chance, so what counts is how much of the query meets within a few lines. Scores of other kinds (by meaning, say) are
-brought in as a normalised sum.
+A query is looked for in two ways. Its text *as it is* (upper and lower case and white space aside) comes first:
+paths, ids, flags, error lines and sentences are found exactly, whatever their punctuation. Its *words* come second.
+Each counts for as much as it is rare. A record holds what it says itself and, the less the farther away they are, what
+the records around it say: in a conversation an answer seldom repeats the words of its question. Who spoke, and on which
+day, counts where the query names them. If the best record holds too little of the query, nothing is found, because no
+answer is better than a wrong one. In a long text most words occur by chance, so what counts there is how much of the
+query meets within a few lines. Scores of other kinds (by meaning, say) are brought in as a normalised sum.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
-from operator import or_
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -24,13 +24,17 @@ MOST_NEEDLES = 5
 MOST_FEATURES = 40
 LONGEST_QUERY = 20_000
 """Characters of a query that are looked at."""
-ENOUGH = 0.4
-"""The part of a query, by weight of its words, that a record and its neighbours must hold."""
-LENT = 0.3
-"""What only a neighbour holds counts this much of that."""
-NEAR, NEXT = 0.35, 0.15
-"""How much of a neighbour's score a record gets, one and two places away."""
-LONG_TEXTS_COUNT_LESS = 0.3
+ENOUGH, ENOUGH_IF_ASKED = 0.4, 0.25
+"""The part of a query, by weight of its words, that the best record must hold, with what is around it; less of a
+question, since the words of an answer are others."""
+BEHIND = 0.3
+"""A record with less than this share of the best one's score is left out."""
+LENT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)
+"""What a record counts of what another holds that is one, two, three… places away."""
+SATURATION, LENGTH = 0.5, 0.4
+"""How much the length of a text counts, as in BM25."""
+SPOKE = 1.5
+"""What it counts that the query names who spoke."""
 STRETCH = 400
 """Characters that are looked at together."""
 _MOST_PLACES = 40
@@ -43,6 +47,7 @@ _NO_SPACES = (
 _DENSE = re.compile(f"([{_NO_SPACES}])")
 DENSE_RUN = re.compile(f"[{_NO_SPACES}]+")
 _WORD = re.compile(r"[^\W_]+")
+_POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
 _BETWEEN_HUMPS = re.compile(r"[a-z][A-Z]")
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 FILLERS = frozenset(
@@ -55,6 +60,20 @@ FILLERS = frozenset(
 )
 
 
+_SPEAKER = re.compile(r"\s*([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}):\s")
+_MONTHS = [
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+]
+_MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if name[3:] else name for name in _MONTHS)
+_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
+_DATE = re.compile(rf"\b(?:{_DAY}(?: of)? )?({_MONTH})\b\.?(?: {_DAY}\b)?(?:,? (\d{{4}})\b)?")
+_ISO_DATE = re.compile(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
+_ASKING = frozenset(
+    _WORD.findall("what when where which who whom whose why how did does do is are was were has have")
+)
+
+
 class Query(Struct, frozen=True):
     """A query taken apart."""
 
@@ -62,33 +81,30 @@ class Query(Struct, frozen=True):
     """Stretches of it that a record must hold, white space evened out."""
     features: tuple[str, ...]
     """Its words, and whatever in it is written as one."""
+    days: tuple[str, ...]
+    """The months and days it names, as `labels` writes them."""
+    dates: str
+    """The words it names them with: a record said on the day need not hold them."""
+    enough: float
+    """The part of it that the best record must hold."""
 
     @classmethod
     def of(cls, text: str) -> Query:
         """What to look for; anything at all may be asked."""
         units = tidy(text[:LONGEST_QUERY]).split()
-        return cls(_needles(units), _features(units))
+        asks = bool(units) and (units[-1][-1] in "?？" or units[0].casefold() in _ASKING)
+        line = " ".join(units)
+        dates = " ".join(found[0] for pattern in (_DATE, _ISO_DATE) for found in pattern.finditer(line))
+        days = tuple(dict.fromkeys(_days(dates)))
+        words = " ".join(_WORD.findall(dates))
+        return cls(_needles(units), _features(units), days, words, ENOUGH_IF_ASKED if asks else ENOUGH)
 
 
-class RecordPlace(Struct, frozen=True):
+class RecordPlace(NamedTuple):
     """A record by its conversation, and its number in it."""
 
     lane: int
     number: int
-
-    def around(self, distance: int) -> tuple[RecordPlace, RecordPlace]:
-        """The places that far before and after."""
-        return RecordPlace(self.lane, self.number - distance), RecordPlace(
-            self.lane, self.number + distance
-        )
-
-
-class Match(Struct, frozen=True):
-    """A record that holds some of the words."""
-
-    score: float
-    held: int
-    """Which of the features it holds, one bit each."""
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -124,9 +140,33 @@ def _humped(text: str) -> Iterator[str]:
             yield word[0]
 
 
+def labels(text: str, timestamp: str) -> str:
+    """Who speaks in a text, if it begins with a name and a colon, and the day, in words that no text holds."""
+    speaker = _SPEAKER.match(text, 0, 80)
+    year, month, day = timestamp[:4], timestamp[5:7], timestamp[8:10]
+    when = f"y{year} m{month} d{day}" if (year + month + day).isdecimal() and day else ""
+    return f"{spaced(speaker[1]) if speaker else ''} {when}".strip()
+
+
+def _days(text: str) -> Iterator[str]:
+    named = [(year, month, day) for year, month, day in _ISO_DATE.findall(text)]
+    for before, name, after, year in _DATE.findall(text):
+        month = 1 + next(place for place, full in enumerate(_MONTHS) if full.startswith(name[:3]))
+        named.append((year, f"{month:02}", (after or before).zfill(2) if after or before else ""))
+    for year, month, day in named:
+        yield f"y{year} m{month}" if year else f"m{month}"
+        if day:
+            yield f"m{month} d{day}"
+
+
 def phrase(text: str, *, open_end: bool = False) -> str:
     """The text as one phrase for the index: nothing in it can be taken for an operator."""
     return '"' + spaced(text).replace('"', " ") + '"' + ("*" if open_end else "")
+
+
+def labelled(label: str) -> str:
+    """A phrase for the labels alone."""
+    return f"labels : {phrase(label)}"
 
 
 def phrase_of(needle: str) -> str:
@@ -151,7 +191,7 @@ def _needles(units: Sequence[str]) -> tuple[str, ...]:
 def _features(units: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for unit in units:
-        words = [unit] if DENSE_RUN.fullmatch(unit) else _WORD.findall(unit)
+        words = [unit] if DENSE_RUN.fullmatch(unit) else _WORD.findall(_POSSESSIVE.sub("", unit))
         if len(words) > 1:
             found.setdefault(" ".join(words)[:NEEDLE])
         for word in words:
@@ -178,40 +218,65 @@ def rarity(holding: int, total: int) -> float:
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 
-def matches(found: Mapping[int, Sequence[int]], weights: Sequence[float]) -> dict[int, Match]:
-    """Pieces by what they hold of the features; ``found`` gives the pieces that hold each."""
+def holding(found: Sequence[Sequence[int]]) -> dict[int, int]:
+    """The pieces that hold any of the features, each with those it holds, one bit each."""
     held: dict[int, int] = {}
-    for feature, where in found.items():
+    for feature, pieces in enumerate(found):
         bit = 1 << feature
-        for piece in where:
+        for piece in pieces:
             held[piece] = held.get(piece, 0) | bit
-    scores = {bits: worth(bits, weights) for bits in set(held.values())}
-    return {piece: Match(scores[bits], bits) for piece, bits in held.items()}
+    return held
 
 
-def for_length(score: float, size: int, usual: float) -> float:
-    """The score of a text of that size: in a long one words meet more easily."""
-    return score / (1 - LONG_TEXTS_COUNT_LESS + LONG_TEXTS_COUNT_LESS * size / max(1.0, usual))
+def strongest(held: Mapping[int, int], weights: Sequence[float], most: int) -> list[int]:
+    """The pieces that hold most, by weight."""
+    alike: dict[int, list[int]] = {}
+    for piece, bits in held.items():
+        alike.setdefault(bits, []).append(piece)
+    found: list[int] = []
+    for bits in sorted(alike, key=lambda bits: -worth(bits, weights)):
+        found += alike[bits]
+        if len(found) >= most:
+            break
+    return found[:most]
 
 
-def smoothed(found: Mapping[RecordPlace, Match]) -> dict[RecordPlace, float]:
-    """Scores with the neighbours' help."""
-    return {
-        place: match.score + NEAR * _best_of(found, place, 1) + NEXT * _best_of(found, place, 2)
-        for place, match in found.items()
-    }
+Strengths = dict[int, float]
+"""How strongly a record holds features, by their numbers."""
+NOTHING: Strengths = {}
 
 
-def lent(found: Mapping[RecordPlace, Match], place: RecordPlace) -> int:
-    """The features that a record's neighbours hold."""
-    near = (other for distance in (1, 2) for other in place.around(distance))
-    return reduce(or_, (found[other].held for other in near if other in found), 0)
+def for_length(size: int, usual: float) -> float:
+    """What a match counts in a text of that size: in a long one words meet more easily."""
+    length = 1 - LENGTH + LENGTH * size / max(1.0, usual)
+    return (1 + SATURATION) / (1 + SATURATION * length)
 
 
-def share(own: int, neighbours: int, weights: Sequence[float]) -> float:
-    """The part of a query that a record holds, from 0 to 1; what only its neighbours hold counts less."""
-    held = worth(own, weights)
-    return (held + LENT * (worth(own | neighbours, weights) - held)) / (sum(weights) or 1.0)
+def strengths(bits: int, weights: Sequence[float], part: float) -> Strengths:
+    """The features among these, each with that part of its weight."""
+    return {number: weight * part for number, weight in enumerate(weights) if bits >> number & 1}
+
+
+def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]:
+    """What each record holds together with those around it."""
+    held = {place: dict(strengths) for place, strengths in own.items()}
+    for (lane, number), strengths in own.items():
+        for distance, part in enumerate(LENT, 1) if strengths else ():
+            lent = [(feature, part * strength) for feature, strength in strengths.items()]
+            for other in (number - distance, number + distance):
+                # A plain tuple is the same key, and much faster to make.
+                taker = held.get((lane, other), NOTHING)  # type: ignore[call-overload]
+                for feature, strength in lent if taker is not NOTHING else ():
+                    if strength > taker.get(feature, 0.0):
+                        taker[feature] = strength
+    return held
+
+
+def share(held: Strengths, weights: Sequence[float]) -> float:
+    """The part of a query that is held, from 0 to 1."""
+    return sum(min(strength, weights[feature]) for feature, strength in held.items()) / (
+        sum(weights) or 1.0
+    )
 
 
 def fused(opinions: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
@@ -234,10 +299,6 @@ def closeness(needles: Sequence[str], text: str) -> float:
 def worth(bits: int, weights: Sequence[float]) -> float:
     """What these features count together."""
     return sum(weight for number, weight in enumerate(weights) if bits >> number & 1)
-
-
-def _best_of(found: Mapping[RecordPlace, Match], place: RecordPlace, distance: int) -> float:
-    return max((found[other].score for other in place.around(distance) if other in found), default=0.0)
 
 
 # -- nearness ----------------------------------------------------------------------------------

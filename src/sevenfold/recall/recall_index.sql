@@ -23,7 +23,7 @@ CREATE TABLE call (
   path TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 
--- The words of a piece, and the parts of those written in camel case. The text itself is in the piece.
+-- The words of a piece, the parts of those written in camel case, and who spoke when. The text itself is in the piece.
 CREATE VIRTUAL TABLE words USING fts5 (
-  said, parts, content = '', columnsize = 0, tokenize = 'porter unicode61 remove_diacritics 2'
+  said, parts, labels, content = '', columnsize = 0, tokenize = 'porter unicode61 remove_diacritics 2'
 );

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError
 from sevenfold.recall import ranking
 from sevenfold.recall.passages import CALL, EDIT, ERROR, KINDS, RESULT
-from sevenfold.recall.ranking import DENSE_RUN, Match, Query, RecordPlace, stem, together
+from sevenfold.recall.ranking import DENSE_RUN, Query, RecordPlace, Strengths, stem, together
 from sevenfold.recall.tables import Row, Tables
 
 LOOKED_AT = 20_000
@@ -190,58 +190,83 @@ class Search:
             yield scorer.weight, {uuid: scores[row.piece] for uuid, row in best.items()}
 
     def _by_words(self) -> dict[str, float]:
-        """Records that fit by their words."""
+        """Records that fit by their words, or that are close to such; none if the best of them holds too little."""
         found, weights = self._features()
-        pieces = ranking.matches(found, weights)
-        places, shown = self._records(pieces)
-        smooth = ranking.smoothed(places)
-        words = {}
-        for place in sorted(shown, key=lambda place: -smooth[place])[: WEIGHED * self._options.k]:
-            row = shown[place]
-            near = together(self._index.text(row.piece), self._query.features, pieces[row.piece].held)
-            fits = ranking.share(near, ranking.lent(places, place), weights)
-            if fits >= ranking.ENOUGH:
-                words[row.uuid] = fits * smooth[place]
-                self._shown.setdefault(row.uuid, row)
-        return words
+        held = ranking.holding(found)
+        best = ranking.strongest(held, weights, CANDIDATES)
+        rows = self._index.around(best, len(ranking.LENT), held.keys())
+        own, shown = self._records(rows, held, weights)
+        held_around = ranking.spread(own)
+        asked = len(self._query.features)
+        labels = {
+            place: ranking.worth(held.get(row.piece, 0) >> asked, weights[asked:])
+            for place, row in shown.items()
+        }
+        scores = {place: sum(held_around[place].values()) + named for place, named in labels.items()}
+        fit = sorted(scores, key=lambda place: -scores[place])
+        shares = (ranking.share(held_around[place], weights[:asked]) for place in fit[: self._options.k])
+        if max(shares, default=0.0) < self._query.enough:
+            return {}
+        fit = [place for place in fit if scores[place] >= ranking.BEHIND * scores[fit[0]]]
+        for place in fit:
+            self._shown.setdefault(shown[place].uuid, shown[place])
+        return {shown[place].uuid: scores[place] for place in fit}
 
     def _records(
-        self, pieces: Mapping[int, Match]
-    ) -> tuple[dict[RecordPlace, Match], dict[RecordPlace, Row]]:
-        """The best pieces by the records they are of, and the piece of each that would be shown."""
-        best = sorted(pieces, key=lambda piece: -pieces[piece].score)[:CANDIDATES]
-        rows = self._index.among(best)
-        usual = sum(row.size for row in rows) / max(1, len(rows))
-        places: dict[RecordPlace, Match] = {}
-        shown: dict[RecordPlace, Row] = {}
+        self, rows: Sequence[Row], held: Mapping[int, int], weights: Sequence[float]
+    ) -> tuple[dict[RecordPlace, Strengths], dict[RecordPlace, Row]]:
+        """What the best piece of each record holds, and the piece that would be shown."""
+        words = (1 << len(self._query.features)) - 1
+        sizes = [row.size for row in rows if row.piece in held]
+        usual = sum(sizes) / max(1, len(sizes))
+        best: dict[RecordPlace, tuple[float, Row]] = {}
+        shown: dict[RecordPlace, tuple[float, Row]] = {}
         for row in rows:
-            match, place = pieces[row.piece], row.place
-            score = ranking.for_length(match.score, row.size, usual)
-            before = places.get(place, Match(0.0, 0))
-            places[place] = Match(max(score, before.score), match.held | before.held)
-            if self._may_show(row) and (place not in shown or score > before.score):
-                shown[place] = row
-        return places, shown
+            bits = held.get(row.piece, 0) & words
+            found = ranking.worth(bits, weights) * ranking.for_length(row.size, usual), row
+            if row.place not in best or found[0] > best[row.place][0]:
+                best[row.place] = found
+            better = row.place not in shown or found[0] > shown[row.place][0]
+            if bits and better and self._may_show(row):
+                shown[row.place] = found
+        own = {}
+        for rank, (_, row) in enumerate(sorted(best.values(), key=lambda one: -one[0])):
+            bits = held.get(row.piece, 0) & words
+            if row.size > ranking.STRETCH and rank < WEIGHED * self._options.k:
+                bits = together(self._index.text(row.piece), self._query.features, bits)
+            own[row.place] = ranking.strengths(bits, weights, ranking.for_length(row.size, usual))
+        return own, {place: row for place, (_, row) in shown.items()}
 
     def _may_show(self, row: Row) -> bool:
         return row.kind in self._options.kinds and row.uuid not in self._options.left_out
 
-    def _features(self) -> tuple[dict[int, Sequence[int]], list[float]]:
-        """The pieces that hold each feature, and what each counts; what is everywhere counts for nothing."""
+    def _features(self) -> tuple[list[Sequence[int]], list[float]]:
+        """The pieces that hold each feature or label, and what each counts; what is everywhere counts for nothing."""
         total = self._index.count()
         least, most = TOO_COMMON
         common = min(most, max(least, total // 5))
-        found: dict[int, Sequence[int]] = {}
-        for number, feature in enumerate(self._query.features):
+        found: list[Sequence[int]] = []
+        for feature in self._query.features:
             pieces = self._index.postings(ranking.phrase(feature), common + 1)
             if not pieces and len(feature) > 3:
                 pieces = self._index.postings(ranking.phrase(feature, open_end=True), common + 1)
-            found[number] = pieces
-        telling = {number: pieces for number, pieces in found.items() if len(pieces) <= common} or found
+            found.append(pieces)
+        telling = any(len(pieces) <= common for pieces in found)
         weights = [
-            ranking.rarity(len(found[number]), total) if number in telling else 0.0 for number in found
+            0.0
+            if (telling and len(pieces) > common) or (not pieces and feature in self._query.dates)
+            else ranking.rarity(len(pieces), total)
+            for feature, pieces in zip(self._query.features, found, strict=True)
         ]
-        return telling, weights
+        for label in (*self._query.features, *self._query.days):
+            pieces = self._index.postings(ranking.labelled(label), common + 1)
+            is_day = len(found) >= 2 * len(self._query.features)
+            known = 0 < len(pieces) <= common
+            found.append(pieces)
+            weights.append(
+                0.0 if not known else ranking.rarity(len(pieces), total) if is_day else ranking.SPOKE
+            )
+        return [pieces if weight else () for pieces, weight in zip(found, weights, strict=True)], weights
 
     # -- what comes back -------------------------------------------------------------------
 

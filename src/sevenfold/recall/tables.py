@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from sevenfold.recall.ranking import RecordPlace
 from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Decision, Entry, Said
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Goes up whenever the tables, or what is put in them, change: an index of another version is made again."""
 WAIT_SECONDS = 5.0
 """How long to wait for a process that is just writing or reading."""
@@ -34,10 +34,8 @@ NAMELESS = ""
 Fetch = Callable[[str], bytes]
 """Gives the full text of a result that was moved out of the context, as `sevenfold.ports.Results` does."""
 
-_ROWS = (
-    "SELECT piece.id, record.id, uuid, kind, tool, size, timestamp, offset, lane, place"
-    " FROM piece JOIN record ON record.id = piece.record"
-)
+_ROW = "SELECT piece.id, record.id, uuid, kind, tool, size, timestamp, offset, lane, place"
+_ROWS = f"{_ROW} FROM piece JOIN record ON record.id = piece.record"
 _VECTORS = """
 DROP TABLE IF EXISTS vectors_by; DROP TABLE IF EXISTS vector;
 CREATE TABLE IF NOT EXISTS vectors_by (one INTEGER PRIMARY KEY, weights TEXT NOT NULL);
@@ -178,21 +176,21 @@ class Tables:
             return False
         for passage in found:
             tool = passage.tool or self._tool(passage.call)
-            self._add_pieces(record, passage.kind, tool, passage.text)
+            self._add_pieces(record, passage.kind, tool, passage.text, row[2])
             if passage.call:
                 self._add_call(record, passage)
                 self._complete(passage.call, fetch)
         return True
 
-    def _add_pieces(self, record: int, kind: str, tool: str, text: str) -> None:
+    def _add_pieces(self, record: int, kind: str, tool: str, text: str, timestamp: str = "") -> None:
         for piece in pieces(text):
             row = self._db.execute(
                 "INSERT INTO piece (record, kind, tool, size, text) VALUES (?, ?, ?, ?, ?)",
                 (record, kind, tool, len(piece), piece),
             ).lastrowid
             self._db.execute(
-                "INSERT INTO words (rowid, said, parts) VALUES (?, ?, ?)",
-                (row, ranking.spaced(piece), ranking.humps(piece)),
+                "INSERT INTO words (rowid, said, parts, labels) VALUES (?, ?, ?, ?)",
+                (row, ranking.spaced(piece), ranking.humps(piece), ranking.labels(piece, timestamp)),
             )
 
     def _add_call(self, record: int, passage: Passage) -> None:
@@ -251,6 +249,23 @@ class Tables:
         """The pieces with these numbers."""
         statement = f"{_ROWS} WHERE piece.id IN (SELECT value FROM json_each(?))"
         return [_row(found) for found in self._db.execute(statement, (json.dumps(list(pieces)),))]
+
+    def around(self, pieces: Collection[int], reach: int, held: Container[int]) -> list[Row]:
+        """The pieces with these numbers, and of records up to so many places away the first and those in ``held``."""
+        wanted = {
+            (row.place.lane, row.place.number + distance)
+            for row in self.among(pieces)
+            for distance in range(-reach, reach + 1)
+        }
+        statement = (
+            f"{_ROW} FROM json_each(?) AS wanted CROSS JOIN record"
+            " ON lane = wanted.value ->> 0 AND place = wanted.value ->> 1 JOIN piece ON piece.record = record.id"
+        )
+        found: list[Row] = []
+        for row in self._db.execute(statement, (json.dumps(list(wanted)),)):
+            if row[0] in held or not found or found[-1].record != row[1]:
+                found.append(_row(row))
+        return found
 
     def postings(self, phrase: str, most: int) -> list[int]:
         """The numbers of pieces that have these words in a row."""

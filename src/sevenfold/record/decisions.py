@@ -277,6 +277,44 @@ class Remembered(Own, frozen=True, tag="remembered"):
     covered: str
 
 
+class AgentStart(Own, frozen=True, tag="agent_started"):
+    """A sub-agent got work: its first, or, with the same ``agent``, something more to do."""
+
+    agent: str
+    """Its id, from the session that started it and the tool call."""
+    owner: str = ""
+    """The agent that started it; empty: the session's own."""
+    name: str = ""
+    agent_type: str = ""
+    call: str = ""
+    """The tool call that waits for its result, or started it."""
+    description: str = ""
+    prompt: str = ""
+    model: str = ""
+    fork: bool = False
+    background: bool = False
+    because: str = ""
+    """Why it is a fork, or why not."""
+    worktree: str = ""
+    """Its working copy of the project, if it has one."""
+
+
+class AgentEnd(Own, frozen=True, tag="agent_ended"):
+    """A sub-agent ended its work; the result is pending until this log holds it."""
+
+    agent: str
+    owner: str = ""
+    state: Literal["completed", "failed", "cancelled"] = "completed"
+    text: str = ""
+    detail: str = ""
+    """Why it failed or was cancelled."""
+    usd: float | None = 0.0
+    """What this work cost, that of its own sub-agents included; None if a price is unknown."""
+    turns: int = 0
+    tokens: int = 0
+    """Tokens it wrote."""
+
+
 class Undone(Own, frozen=True, tag="undone"):
     """Takes back an earlier decision, or, with ``redo``, takes that back."""
 
@@ -325,6 +363,8 @@ OwnDecision = (
     | Forked
     | NotesMark
     | Remembered
+    | AgentStart
+    | AgentEnd
     | Undone
     | Amended
     | Purged

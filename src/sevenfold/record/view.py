@@ -14,6 +14,8 @@ from sevenfold.record import ledger
 from sevenfold.record.batch import Batch
 from sevenfold.record.chain import LINKED, Chain, Linked
 from sevenfold.record.decisions import (
+    AgentEnd,
+    AgentStart,
     Billed,
     Carry,
     Commit,
@@ -321,7 +323,7 @@ class View:
             case Commit(together=names) if names:
                 self._batch.announce(names)
                 return
-            case Request() | Billed() | Commit():
+            case Request() | Billed() | Commit() | AgentStart() | AgentEnd():
                 return
             case Carry():
                 self.carry = made

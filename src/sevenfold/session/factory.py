@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import sevenfold
 from sevenfold.clock import RandomIds, SystemClock
@@ -53,6 +54,7 @@ from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
 from sevenfold.record.log import Place
 from sevenfold.record.redact import find
+from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name, checked
@@ -195,6 +197,21 @@ class SessionParts(Struct, frozen=True):
     mailbox: Mailbox | None = None
     """Messages between the project's agents; None: the store keeps none."""
 
+    def branch_off(self, name: str, *, empty: bool, wait: float = 0.0) -> SessionParts:
+        """A branch of this session, new or continued, with a log of its own; ``empty``: it begins with nothing."""
+        assert self.store is not None
+        log = self.store.branch(self.name, name, at=0 if empty else None, wait=wait)
+        return replace(
+            self,
+            log=log,
+            # Notes and the index of the session itself are about another conversation.
+            notes=MemoryStore().notes(name),
+            recall=SessionRecall(
+                log, None, self.results, masks=self.settings.current().redaction == "gate"
+            ),
+            branch="" if empty else name,
+        )
+
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
     ) -> list[Hit]:
@@ -294,18 +311,23 @@ def in_memory(
         settings=source,
         notes=place.notes(name),
         recall=SessionRecall(log, None, results),
+        store=place,
         mailbox=place.mailbox(),
         memory=MemoryFolder(),
     )
 
 
 def conversation(
-    store: SessionParts, model: str, options: Options, profile: Profile | None = None
+    store: SessionParts,
+    model: str,
+    options: Options,
+    profile: Profile | None = None,
+    frame: Frame | None = None,
 ) -> Conversation:
-    """The conversation of a session; if it fails, the store is closed."""
+    """The conversation of a session; if it fails, the store is closed. See `Conversation` for ``frame``."""
     try:
         known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
-        return _conversation(store, model, options, known)
+        return _conversation(store, model, options, known, frame)
     except BaseException:
         store.log.close()
         raise
@@ -350,7 +372,9 @@ def listings(store: SessionParts) -> Listings:
     return Listings(ListingCache(store.models), switched_on=store.settings.current().model_listing)
 
 
-def _conversation(store: SessionParts, model: str, options: Options, profile: Profile) -> Conversation:
+def _conversation(
+    store: SessionParts, model: str, options: Options, profile: Profile, frame: Frame | None
+) -> Conversation:
     clock = options.get("clock") or SystemClock()
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
@@ -379,6 +403,7 @@ def _conversation(store: SessionParts, model: str, options: Options, profile: Pr
         profile,
         services,
         Ladder(layers) if layers is not None else usual,
+        frame,
     )
     if store.branch:
         begin_branch(made, store.branch)

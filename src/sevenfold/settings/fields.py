@@ -378,6 +378,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             latched=True,
         ),
     ] = None
+    agent_depth: Annotated[
+        Count, about("How deep agents may start agents; 0: an agent may start none.", "levels")
+    ] = 3
+    agents_at_once: Annotated[
+        Positive, about("How many agents of a session may work at the same time.", "agents")
+    ] = 20
     pins_tokens: Annotated[
         Count, about("How much may be pinned, so that every layer leaves it alone.", "tokens")
     ] = 10_000

@@ -61,7 +61,13 @@ RESPONSE: Mapping[str, str] = MappingProxyType(
     }
 )
 SUBJECTS: Mapping[str, str] = MappingProxyType(
-    {"CacheBroke": "cache", "EpochOpened": "epoch", "Repaired": "repair", "Masked": "mask"}
+    {
+        "CacheBroke": "cache",
+        "EpochOpened": "epoch",
+        "Repaired": "repair",
+        "Masked": "mask",
+        "AgentChanged": "agent",
+    }
 )
 """What an event without a layer is about, for the name of its span."""
 _NONE_IF_0 = frozenset({"max_tokens", "thinking_tokens"})

@@ -27,6 +27,7 @@ from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.output import ToolOutput, failed, sendable
 from sevenfold.agent.tools.schemas import problems, schema_of, without_nulls
+from sevenfold.conversation.flow import Flow
 from sevenfold.errors import InputError, SevenfoldError
 
 Kind = Literal["", "read", "shell", "search", "web", "edit", "write"]
@@ -78,6 +79,15 @@ class AsyncTool(Tool, Protocol):
     """A tool that can be awaited."""
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
+        """Do it."""
+        ...
+
+
+@runtime_checkable
+class FlowTool(Tool, Protocol):
+    """A tool whose work is a flow: it may ask models and run tools, and whoever drives the agent drives it."""
+
+    def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
         """Do it."""
         ...
 
@@ -227,6 +237,14 @@ class Toolbox:
         if isinstance(request, PermissionRequest):
             return request
         return failed(f"{name} does not say what it will do, so it cannot be permitted.")
+
+    def flow(self, name: str, given: Any, context: Context) -> Flow[ToolOutput] | None:
+        """Carry out a call as a flow; None if the tool is no `FlowTool`."""
+        tool = self.get(name)
+        if not isinstance(tool, FlowTool):
+            return None
+        checked = self._checked(name, given)
+        return None if isinstance(checked, ToolOutput) else tool.flow(checked[1], context)
 
     def run(self, name: str, given: Any, context: Context) -> ToolOutput:
         """Carry out a call; ``context.permitted`` is what was permitted."""

@@ -260,6 +260,8 @@ def event_line(event: Event) -> EventLine | None:
             )
         case events.Repaired():
             return EventLine("note", f"repaired before sending: {event.what}", (("where", event.where),))
+        case events.AgentChanged():
+            return _agent_changed(event)
         case events.Masked():
             return EventLine(
                 "warning", f"{plural(event.count, 'secret')} masked ({', '.join(event.kinds)})"
@@ -268,6 +270,13 @@ def event_line(event: Event) -> EventLine | None:
             return EventLine("note", "compacting…")
         case _:
             return None
+
+
+def _agent_changed(event: events.AgentChanged) -> EventLine:
+    kind = f"{'fork' if event.fork else event.type}{' in the background' if event.background else ''}"
+    figures = [f"{event.turns} turns", money(event.usd)] if event.turns else []
+    line = f"agent {event.name or event.agent} ({kind}): {', '.join([event.state, *filter(None, figures)])}"
+    return EventLine("note", one_line(line), _pairs(agent=event.agent, why=event.because))
 
 
 def _acted(event: events.Acted) -> EventLine:

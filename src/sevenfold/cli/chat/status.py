@@ -13,9 +13,9 @@ from rich.text import Text
 from sevenfold.cli.text import fit, money, short_count
 from sevenfold.conversation.resume import read
 from sevenfold.conversation.status import Reading
-from sevenfold.events import Answered, CacheBroke, Failed
+from sevenfold.events import AgentChanged, Answered, CacheBroke, Failed
 from sevenfold.profiles import find
-from sevenfold.record.decisions import Billed, Request
+from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.usage import Usage
 from sevenfold.request import price
@@ -56,6 +56,11 @@ class Spending(Struct, frozen=True):
                 case Decision(made=Billed(request=name, usage=raw, model=model, source=source)):
                     asker = source or sources.get(name, "fork")
                     spent = spent.add(_answered(Usage.read(raw), model, asker))
+                case Decision(made=AgentStart(agent=name, agent_type=kind)):
+                    sources[name] = kind
+                case Decision(made=AgentEnd(agent=name, state=state, usd=usd)):
+                    kind = sources.get(name, "")
+                    spent = spent.add(AgentChanged(agent=name, name="", type=kind, state=state, usd=usd))
                 case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
                     spent = spent.add(_answered(usage, model, main))
                 case _:
@@ -79,6 +84,14 @@ class Spending(Struct, frozen=True):
                 return self._add(event, event.ideal_usd)
             case Failed() if event.prompt_tokens:
                 return self._add(event, event.usd)
+            case AgentChanged(state="completed" | "failed" | "cancelled"):
+                source = f"agent:{event.type}"
+                before = self.by_source.get(source, 0.0)
+                return replace(
+                    self,
+                    usd=_sum(self.usd, event.usd),
+                    by_source={**self.by_source, source: _sum(before, event.usd)},
+                )
             case CacheBroke():
                 return replace(self, breaks=(*self.breaks, event))
             case _:

@@ -129,7 +129,8 @@ def _unfinished(home: Home, busy: list[SessionFiles]) -> Iterator[Collected]:
 
 
 def _unfinished_beside(project: Project) -> list[Path]:
-    folders = {project.folder, project.session("").notes.parent}
+    memory = [project.memory / name for name in ("", "pinned", ".versions", ".versions/objects")]
+    folders = {project.folder, project.session("").notes.parent, *memory}
     return [path for folder in sorted(folders) for path in folder.glob(".*") if is_temporary(path)]
 
 

@@ -1,0 +1,198 @@
+"""The roster: every agent an agent has started, with its state, its cost and its result.
+
+It is a fold over two kinds of records in the log of the agent that started them, so it is the same after a compaction,
+a restart and a kill. An agent's id follows from the session and the tool call that started it: the same call cannot
+start two. A result is pending until the log holds it, as the result of the call or as a message under the key of the
+work it ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.errors import InputError
+from sevenfold.record.decisions import AgentEnd, AgentStart
+from sevenfold.session.options import unknown
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+
+AgentStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
+"""As MCP has them for tasks."""
+GENERAL = "general"
+"""The type of agents for which none is named."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_ID = re.compile(r"agent-[0-9a-f]{12}")
+_Record = TypeVar("_Record", AgentStart, AgentEnd)
+
+
+class AgentEntry(Struct, frozen=True):
+    """An agent on the roster."""
+
+    started: AgentStart
+    """The work it was last given."""
+    ended: AgentEnd | None = None
+    """How that ended; None while it is working."""
+    runs: int = 1
+    """How often it was given work."""
+    usd: float | None = 0.0
+    """What all its finished work cost."""
+    delivered: bool = False
+    """Whether the log holds the result."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.started.agent
+
+    @property
+    def label(self) -> str:
+        """What to show: its name and its type, or its id."""
+        return f"{self.started.name or self.id} ({self.started.agent_type})"
+
+    @property
+    def status(self) -> AgentStatus:
+        """Its state, as far as the log knows it."""
+        return "working" if self.ended is None else self.ended.state
+
+    @property
+    def key(self) -> str:
+        """The key of its present work: what it is asked, and what it reports, is recorded under it once."""
+        return f"{self.id}#{self.runs}"
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has a result that the log does not hold yet."""
+        return self.ended is not None and not self.delivered
+
+
+class Roster:
+    """The agents one agent has started."""
+
+    def __init__(self, conversation: Conversation, owner: str) -> None:
+        """``owner`` is the id of the agent whose roster it is; empty for the session's own."""
+        self._conversation = conversation
+        self._owner = owner
+        self._entries: dict[str, AgentEntry] = {}
+        log = conversation.transcript.log
+        records: list[tuple[int, AgentStart | AgentEnd]] = [
+            *log.decisions(AgentStart),
+            *log.decisions(AgentEnd),
+        ]
+        known: set[str] = set()
+        for _, made in sorted(records, key=lambda one: one[0]):
+            if made.owner == owner and made.id not in known:
+                self._take(made)
+            known.add(made.id)
+        for entry in self:
+            self._entries[entry.id] = replace(entry, delivered=self._holds(entry))
+
+    def __iter__(self) -> Iterator[AgentEntry]:
+        return iter(tuple(self._entries.values()))
+
+    def get(self, agent: str) -> AgentEntry | None:
+        """The entry of an id."""
+        return self._entries.get(agent)
+
+    def find(self, to: str) -> AgentEntry:
+        """The agent with this id or name; raises `InputError` with what was probably meant."""
+        found = self._entries.get(to) or next(
+            (one for one in reversed(self._entries.values()) if one.started.name == to), None
+        )
+        if found is None:
+            names = [one.started.name or one.id for one in self._entries.values()]
+            raise InputError(
+                unknown("agent", to, names) if names else f"there is no agent {to!r}; none was started"
+            )
+        return found
+
+    def start(self, work: AgentStart) -> AgentEntry:
+        """Record that an agent gets work; a name that a working agent has is refused."""
+        holder = next(
+            (one for one in self if work.name and one.started.name == work.name and one.ended is None), None
+        )
+        if holder is not None and holder.id != work.agent:
+            raise InputError(
+                f"{work.name!r} is the name of an agent that is still working; choose another one"
+            )
+        return self._record(work)
+
+    def end(self, result: AgentEnd) -> AgentEntry:
+        """Record how its work ended; the cost goes on the account of this conversation."""
+        conversation = self._conversation
+        with conversation.lock:
+            entry = self._record(result)
+            conversation.charge(result.usd, own=False)
+        return entry
+
+    def deliver(self, agent: str) -> None:
+        """The log holds the result now."""
+        self._entries[agent] = replace(self._entries[agent], delivered=True)
+
+    def _record(self, made: _Record) -> AgentEntry:
+        with self._conversation.lock:
+            recorded = self._conversation.transcript.decide(replace(made, owner=self._owner))
+            return self._take(recorded)
+
+    def _take(self, made: AgentStart | AgentEnd) -> AgentEntry:
+        before = self._entries.get(made.agent)
+        if isinstance(made, AgentStart):
+            # A name is that of the agent it was last given to.
+            entry = (
+                AgentEntry(made)
+                if before is None
+                else AgentEntry(made, runs=before.runs + 1, usd=before.usd)
+            )
+        elif before is None:
+            raise AssertionError(f"{made.agent} ended without having started")
+        else:
+            usd = None if before.usd is None or made.usd is None else before.usd + made.usd
+            entry = replace(before, ended=made, usd=usd, delivered=False)
+        self._entries[made.agent] = entry
+        return entry
+
+    def _holds(self, entry: AgentEntry) -> bool:
+        if entry.ended is None:
+            return False
+        log = self._conversation.transcript.log
+        if entry.started.background:
+            return bool(log.keyed(entry.key))
+        return log.result(entry.started.call) is not None
+
+
+def output_of(entry: AgentEntry) -> ToolOutput:
+    """The result of the tool call that started an agent in the foreground."""
+    return ToolOutput(result_text(entry), is_error=entry.status == "failed")
+
+
+def result_text(entry: AgentEntry) -> str:
+    """What an agent said in the end, and how its work ended."""
+    ended = entry.ended
+    if ended is None:
+        return f"[agentId: {entry.id}. {entry.label} was stopped with the program; it goes on when the session does.]"
+    cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
+    how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
+    said = ended.text or "(It said nothing.)"
+    return f"{said}\n\n[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turns{cost}]"
+
+
+def agent_id(session: str, owner: str, call: str) -> str:
+    """The id of the agent that a tool call starts."""
+    origin = "\0".join((session, owner, call))
+    return f"agent-{sha256(origin.encode()).hexdigest()[:12]}"
+
+
+def check_agent_name(name: str) -> None:
+    """Raise `InputError` unless it can be an agent's name: it goes into paths, keys and messages."""
+    if not _NAME.fullmatch(name) or _ID.fullmatch(name) or ".." in name:
+        raise InputError(
+            f"{name[:80]!r} cannot be an agent's name; use up to 64 letters, digits, -, _ and ., beginning with a "
+            "letter or digit"
+        )

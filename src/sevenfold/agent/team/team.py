@@ -1,0 +1,500 @@
+"""The agents that one agent has started: starting them, running them, and getting their results to it exactly once.
+
+A sub-agent is an agent like any other: a conversation with a log, a window and an account of its own, tools, and a
+loop. Its log is a branch of the session's: of nothing, or, for a fork, of everything said so far. It runs as a flow,
+so in the foreground the driver of its parent runs it as part of the tool call, and in the background the runner of the
+session does. What is decided about it is in its parent's log (see `roster`).
+
+After a kill, work that had not ended goes on from the sub-agent's own log: if that holds the final answer, no model is
+asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
+
+from sevenfold.agent.events import ToolBegan
+from sevenfold.agent.executor import CONCURRENT, result_block
+from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
+from sevenfold.agent.team import worktree
+from sevenfold.agent.team.descent import Descent
+from sevenfold.agent.team.roster import (
+    GENERAL,
+    AgentEntry,
+    AgentStatus,
+    Roster,
+    agent_id,
+    check_agent_name,
+    output_of,
+    result_text,
+)
+from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
+from sevenfold.conversation.restore import State
+from sevenfold.errors import InputError, Refused, SevenfoldError
+from sevenfold.events import AgentChanged, SteppedAside
+from sevenfold.prompts.context import AgentReport, ForkTask
+from sevenfold.record import blocks
+from sevenfold.record.decisions import AgentEnd, AgentStart
+from sevenfold.session.options import unknown
+from sevenfold.session.results import ToolCall
+
+if TYPE_CHECKING:
+    from sevenfold.agent.assembly import Assembly
+    from sevenfold.agent.events import AgentEvent, Finished
+    from sevenfold.agent.team.definitions import AgentDefinition
+    from sevenfold.agent.team.tools import AgentInput
+
+R = TypeVar("R")
+CLOSING = 5.0
+"""Seconds in which agents must have stopped when their session is closed."""
+LONGEST_WAIT = 3600.0
+LONGEST_REPORT = 16_000
+"""Characters of a result that become part of a message; a longer one is stored, and the message says where."""
+
+
+class Team:
+    """The agents one agent has started. Thread-safe."""
+
+    def __init__(
+        self, parent: Assembly, definitions: Mapping[str, AgentDefinition], client: Any, above: Team | None
+    ) -> None:
+        """``above`` is the team the agent itself belongs to, if it is a sub-agent."""
+        self.definitions = definitions
+        self.owner = parent.descent.entry.id if parent.descent else ""
+        self.roster = Roster(parent.conversation, self.owner)
+        self.root: Team = above.root if above else self
+        self._parent = parent
+        self._client = client
+        self._live: dict[str, Assembly] = {}
+        self._over: dict[str, Signal] = {}
+        """What is running, and a signal for the end of each."""
+        self._stopped: set[str] = set()
+        self._news = Signal()
+        self._closing = self._resumed = False
+        self._lock = RLock()
+
+    @property
+    def depth(self) -> int:
+        """How many agents are above those of this team."""
+        return self._parent.descent.depth if self._parent.descent else 0
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def status(self, entry: AgentEntry) -> AgentStatus:
+        """The state of an agent now."""
+        live = self._live.get(entry.id)
+        return "input_required" if live is not None and live.state.grants.pending else entry.status
+
+    def usd(self, entry: AgentEntry) -> float | None:
+        """What an agent has cost in its whole life, its own agents included."""
+        live = self._live.get(entry.id)
+        now = self._cost(live, entry) if live is not None and entry.ended is None else 0.0
+        return None if entry.usd is None or now is None else entry.usd + now
+
+    def spent(self) -> float | None:
+        """What the agent itself and everything it has started have cost, work that goes on included."""
+        with self._lock:
+            costs = [self._parent.conversation.account.usd]
+            for agent, live in self._live.items():
+                entry = self.roster.get(agent)
+                if entry is not None and entry.ended is None:
+                    costs.append(self._cost(live, entry))
+        return None if None in costs else sum(one for one in costs if one is not None)
+
+    @property
+    def working(self) -> int:
+        """How many agents are at work, those below them included."""
+        return len(self._over) + sum(live.team.working for live in self._live.values() if live.team)
+
+    def states(self) -> Iterator[State]:
+        """Agents that work, or whose result the model has not got, for after a compaction."""
+        lines = [self._line(one) for one in self.roster if one.ended is None or one.pending]
+        if lines:
+            yield State(STILL_THERE, "\n".join(reversed(lines)))
+
+    def listing(self) -> str:
+        """Every agent, a line for each."""
+        return "\n".join(map(self._line, self.roster)) or "No agent was started."
+
+    def _line(self, entry: AgentEntry) -> str:
+        started, usd = entry.started, self.usd(entry)
+        cost = "" if usd is None else f", ${usd:.2f}"
+        unread = ", its result comes with the next message" if entry.pending else ""
+        return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}"
+
+    # -- starting -------------------------------------------------------------------------------
+
+    def start(self, given: AgentInput, call: str) -> AgentEntry:
+        """Put an agent on the roster for a tool call; the same call again gives the same agent.
+
+        Raises `InputError` or `Refused` with what to do instead.
+        """
+        with self._lock:
+            agent = agent_id(self._parent.store.name, self.owner, call)
+            if (known := self.roster.get(agent)) is not None:
+                return known
+            definition = self._definition(given.subagent_type or GENERAL)
+            if given.name:
+                check_agent_name(given.name)
+            fork, because = self._is_fork(definition, given)
+            self._check_room()
+            model = given.model or definition.model or self._parent.model
+            work = AgentStart(
+                agent=agent,
+                name=given.name,
+                agent_type=definition.name,
+                call=call,
+                description=given.description,
+                prompt=given.prompt,
+                model=self._parent.model if fork else model,
+                fork=fork,
+                background=given.run_in_background or definition.background,
+                because=because,
+                worktree=self._worktree(agent, given.isolation or definition.isolation),
+            )
+            entry = self.roster.start(work)
+            self._tell(entry)
+            return entry
+
+    def continue_work(self, entry: AgentEntry, prompt: str) -> AgentEntry:
+        """Give an agent that has ended something more to do, in the background; see `launch`."""
+        with self._lock:
+            if entry.ended is None:
+                raise Refused(f"{entry.label} is still working")
+            self._check_room()
+            work = replace(entry.started, prompt=prompt, call="", background=True)
+            entry = self.roster.start(work)
+            self._tell(entry)
+            return entry
+
+    def _definition(self, kind: str) -> AgentDefinition:
+        descent = self._parent.descent
+        permitted = descent.definition.agents if descent else None
+        known = [name for name in self.definitions if permitted is None or name in permitted]
+        if kind not in known:
+            raise InputError(unknown("type of agent", kind, known))
+        return self.definitions[kind]
+
+    def _is_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
+        """Whether the agent begins with this conversation, and why."""
+        if not definition.fork:
+            return (
+                False,
+                "its definition says so" if definition.fork is False else "it has a prompt of its own",
+            )
+        if self._parent.descent is not None:
+            raise Refused(
+                "Only the main conversation can be forked, and this is an agent's. Use the type general, and put "
+                "what it must know into the prompt."
+            )
+        if given.model and given.model != self._parent.model:
+            raise InputError("a fork has the model of the conversation it begins with; leave out model")
+        return True, "its definition says so"
+
+    def _check_room(self) -> None:
+        settings = self._parent.store.settings.current()
+        if self.depth >= settings.agent_depth:
+            raise Refused(
+                f"Agents may start agents only {settings.agent_depth} deep. Do the work yourself, or report what is "
+                "left."
+            )
+        if self.root.working >= settings.agents_at_once:
+            raise Refused(
+                f"{settings.agents_at_once} agents are working already, which is the limit. Wait for one to end."
+            )
+
+    def _worktree(self, agent: str, isolation: str | None) -> str:
+        if isolation is None:
+            return ""
+        if not self._parent.trusted:
+            raise Refused("a working copy is made only in a folder the user trusts")
+        return worktree.add(self._parent.workspace, self._parent.home.scratch / "worktrees" / agent)
+
+    # -- running --------------------------------------------------------------------------------
+
+    def launch(self, entry: AgentEntry) -> None:
+        """Run an agent in the background."""
+        conversation = self.root._parent.conversation
+        if conversation.background is None:
+            raise Refused("nothing runs in the background here; start it in the foreground")
+
+        def work() -> Flow[list[AgentEntry]]:
+            # In a Gather, so that its steps do not hold the lock of the main conversation.
+            return (yield from Gather([self.work(entry)], 1))
+
+        # At once and not with its first step, so that nobody believes it gone meanwhile.
+        self._over[entry.id] = Signal()
+        conversation.run_aside(work(), partial(self._background_ended, entry))
+
+    def _background_ended(self, entry: AgentEntry, came: list[AgentEntry] | Exception) -> None:
+        if isinstance(came, Exception):
+            reason = f"{entry.label} could not be recorded as ended: {came}"
+            self._parent.conversation.events.tell(
+                SteppedAside(layer="agents", reason=reason, error=type(came).__name__)
+            )
+        self.wake_up()
+
+    def work(self, entry: AgentEntry, progress: Callable[[str], None] | None = None) -> Flow[AgentEntry]:
+        """Run an agent until its work has ended, or go on with it; the flow gets its entry as it is then."""
+        if entry.ended is not None:
+            return entry
+        over = self._over.setdefault(entry.id, Signal())
+        child: Assembly | None = None
+        try:
+            try:
+                child = yield from in_thread(partial(self._open, entry, progress))
+                result = yield from self._result(child, entry)
+            except Exception as error:  # noqa: BLE001 (whatever ends an agent is its result)
+                known = isinstance(error, SevenfoldError)
+                detail = str(error) if known else f"{type(error).__name__}: {error}"
+                usd = self._cost(child, entry) if child is not None else 0.0
+                result = AgentEnd(agent=entry.id, state="failed", detail=detail, usd=usd)
+            return entry if self._closing else self._ended(entry, result)
+        finally:
+            with self._lock:
+                self._live.pop(entry.id, None)
+                self._over.pop(entry.id, None)
+                self._stopped.discard(entry.id)
+            if child is not None:
+                child.end()
+            over.happen()
+            self.wake_up()
+
+    def _open(self, entry: AgentEntry, progress: Callable[[str], None] | None) -> Assembly:
+        parent, started = self._parent, entry.started
+        definition = self.definitions.get(started.agent_type)
+        if definition is None:
+            raise Refused(f"there is no type of agent {started.agent_type!r} any more")
+        child = parent.descend(Descent(parent, definition, entry), self._client)
+        if progress is not None:
+            child.reporter.sink = ProgressSink(progress)
+        with self._lock:
+            self._live[entry.id] = child
+            if self._closing or entry.id in self._stopped:
+                child.loop.interrupt()
+        return child
+
+    def _result(self, child: Assembly, entry: AgentEntry) -> Flow[AgentEnd]:
+        conversation = child.conversation
+        asked = bool(conversation.transcript.log.keyed(entry.key))
+        if asked and (text := _last_words(child)) is not None:
+            # Only how it ended was not recorded.
+            return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
+        flow = child.loop.run("" if asked else self._task(child, entry), "" if asked else entry.key)
+        if self._closing or entry.id in self._stopped:
+            child.loop.interrupt()
+        finished = yield from _with_client(flow, child)
+        return self._judged(finished, child, entry)
+
+    def _task(self, child: Assembly, entry: AgentEntry) -> str:
+        started, definition = entry.started, self.definitions[entry.started.agent_type]
+        if entry.runs > 1:
+            return started.prompt
+        loaded = [child.skill_text(name) for name in definition.skills]
+        task = "\n\n".join(filter(None, (*loaded, definition.initial_prompt, started.prompt)))
+        return ForkTask(entry.label, definition.prompt or None, task).render() if started.fork else task
+
+    def _judged(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
+        kept = worktree.leave(entry.started.worktree) if entry.started.worktree else ""
+        text = "\n\n".join(filter(None, (finished.text, kept)))
+        ended = AgentEnd(
+            agent=entry.id,
+            text=text,
+            usd=self._cost(child, entry),
+            turns=finished.turns,
+            tokens=finished.tokens,
+        )
+        match finished.end:
+            case "done":
+                return ended
+            case "interrupted":
+                return replace(ended, state="cancelled", detail=finished.detail or "it was stopped")
+            case "max_turns" | "budget" | "cut" | "refused" | "blocked":
+                return replace(ended, state="failed", detail=finished.detail or ENDS[finished.end])
+
+    def _ended(self, entry: AgentEntry, result: AgentEnd) -> AgentEntry:
+        with self._lock:
+            entry = self.roster.end(result)
+        self._tell(entry)
+        return entry
+
+    def _cost(self, child: Assembly, entry: AgentEntry) -> float | None:
+        """What the present work of an agent has cost so far."""
+        usd = child.team.spent() if child.team is not None else child.conversation.account.usd
+        before = child.inherited_usd
+        if usd is None or before is None or entry.usd is None:
+            return None
+        return max(0.0, usd - before - entry.usd)
+
+    def _tell(self, entry: AgentEntry) -> None:
+        started, ended = entry.started, entry.ended
+        self._parent.conversation.events.tell(
+            AgentChanged(
+                agent=entry.id,
+                name=started.name,
+                type=started.agent_type,
+                state=entry.status,
+                fork=started.fork,
+                background=started.background,
+                because=started.because,
+                usd=ended.usd if ended else None,
+                turns=ended.turns if ended else 0,
+            )
+        )
+
+    # -- results --------------------------------------------------------------------------------
+
+    def resume(self) -> Flow[None]:
+        """Go on with what an earlier process left: calls get their results, and background work continues."""
+        if self._resumed:
+            return
+        self._resumed = True
+        conversation = self._parent.conversation
+        waiting = set(conversation.waiting)
+        left = [one for one in self.roster if one.ended is None or one.pending]
+        calls = [one for one in left if not one.started.background and one.started.call in waiting]
+        for entry in left:
+            if entry.started.background and entry.ended is None:
+                self.launch(entry)
+            elif entry.ended is None and entry not in calls:
+                detail = "the conversation went on without it"
+                self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail=detail))
+        if calls:
+            done = yield from Gather([self.work(one) for one in calls], CONCURRENT)
+            conversation.tool_results(
+                [result_block(ToolCall(one.started.call, "Agent", {}), output_of(one)) for one in done]
+            )
+
+    def deliver(self) -> None:
+        """Bring the results of background agents into the conversation, each once."""
+        conversation = self._parent.conversation
+        for entry in self.roster:
+            if not entry.pending:
+                continue
+            if entry.started.background:
+                conversation.note(self._report(entry), key=entry.key)
+            self.roster.deliver(entry.id)
+
+    def await_result(self, otherwise: Callable[[], bool]) -> Flow[bool]:
+        """Wait while agents work in the background; True if one has a result, or ``otherwise()``."""
+        while True:
+            news = self._news
+            pending = any(one.pending and one.started.background for one in self.roster)
+            if pending or otherwise():
+                return True
+            if not any(one.id in self._over and one.started.background for one in self.roster):
+                return False
+            yield from Wait(news, LONGEST_WAIT)
+
+    def wake_up(self) -> None:
+        """Let whoever waits for a result look again."""
+        news, self._news = self._news, Signal()
+        news.happen()
+
+    def _report(self, entry: AgentEntry) -> str:
+        text, path = result_text(entry), None
+        if len(text) > LONGEST_REPORT:
+            path = self._parent.store.results.keep(entry.key, text.encode())
+            text = text[:LONGEST_REPORT]
+        return AgentReport(entry.id, entry.label, entry.status, text, path).render()
+
+    # -- stopping -------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """Stop the agents the current tool calls wait for; those in the background go on."""
+        with self._lock:
+            for agent, live in self._live.items():
+                entry = self.roster.get(agent)
+                if entry is not None and not entry.started.background:
+                    live.loop.interrupt()
+        self.wake_up()
+
+    def stop(self, to: str) -> AgentEntry:
+        """Stop an agent, wherever it is; returns its entry as it was before."""
+        with self._lock:
+            entry = self.roster.find(to)
+            if entry.id in self._over:
+                self._stopped.add(entry.id)
+                if (live := self._live.get(entry.id)) is not None:
+                    live.loop.interrupt()
+            elif entry.ended is None:
+                self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail="it was stopped"))
+            return entry
+
+    def close(self) -> None:
+        """Stop all agents; work that has not ended goes on when the session is continued."""
+        with self._lock:
+            self._closing = True
+            for live in self._live.values():
+                live.loop.interrupt()
+            running = list(self._over.values())
+        for over in running:
+            over.wait(CLOSING)
+
+
+class ProgressSink:
+    """Shows what a sub-agent does as the progress of the call that started it."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+
+    def put(self, event: AgentEvent) -> None:
+        """A line for each call it makes."""
+        if isinstance(event, ToolBegan):
+            given = event.call.input if isinstance(event.call.input, Mapping) else {}
+            about = next((one for one in given.values() if isinstance(one, str)), "")
+            self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
+
+
+STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
+ENDS: Mapping[str, str] = {
+    "max_turns": "it had used all the turns it may take",
+    "budget": "the budget is used up",
+    "cut": "its last answer was cut off",
+    "refused": "its model refused to answer",
+    "blocked": "a hook stopped it",
+}
+
+
+def _last_words(child: Assembly) -> str | None:
+    """The final answer of an agent, if that is the last thing in its log."""
+    view = child.conversation.transcript.view
+    newest = view.newest
+    if newest is None or newest.said.role != "assistant" or view.pending_calls:
+        return None
+    return "\n".join(
+        filter(None, (blocks.words_of(one) for one in newest.said.blocks if one.kind == "text"))
+    )
+
+
+def _with_client(flow: Flow[R], child: Assembly) -> Flow[R]:
+    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody."""
+    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
+    stopped = lambda: child.loop.stopped  # noqa: E731
+    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
+    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
+    until = None if limit is None else clock.now() + limit
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                if until is not None and clock.now() >= until:
+                    child.loop.interrupt()
+                if isinstance(effect, Ask):
+                    got: Any = yield from Run(partial(ask, effect.call), partial(ask_async, effect.call))
+                else:
+                    got = yield effect
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(got)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    finally:
+        flow.close()

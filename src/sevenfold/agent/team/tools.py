@@ -1,0 +1,125 @@
+"""The tools with which a model starts agents, lists them and stops them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.team.roster import GENERAL, output_of
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.agent.tools.tool import Input, StandardTool, Tool
+from sevenfold.errors import Refused
+
+if TYPE_CHECKING:
+    from sevenfold.agent.team.definitions import AgentDefinition
+    from sevenfold.agent.team.team import Team
+    from sevenfold.agent.tools.context import Context
+    from sevenfold.conversation.flow import Flow
+
+TeamSource = Callable[[], "Team"]
+"""The team of the agent that has a tool; a tool is made before it."""
+
+
+class AgentInput(Struct, forbid_unknown_fields=True):
+    """What an agent is to do."""
+
+    description: Annotated[str, Meta(min_length=1, max_length=200, description="The task in 3 to 5 words.")]
+    prompt: Annotated[
+        str, Meta(min_length=1, description="The task, with everything the agent must know and report.")
+    ]
+    subagent_type: Annotated[str, Meta(description="The type of agent; general if left out.")] = ""
+    model: Annotated[str, Meta(description="Its model; left out: that of its type, or yours.")] = ""
+    run_in_background: Annotated[
+        bool, Meta(description="Go on meanwhile; its result comes as a message.")
+    ] = False
+    name: Annotated[str, Meta(description="A name to address it by.")] = ""
+    isolation: Annotated[
+        Literal["worktree"] | None,
+        Meta(description="worktree: it works on its own copy of the repository."),
+    ] = None
+
+
+class AgentTool(StandardTool[AgentInput]):
+    """Starts an agent."""
+
+    name = "Agent"
+    concurrent = True
+    input = AgentInput
+
+    def __init__(self, team: TeamSource, types: Mapping[str, AgentDefinition]) -> None:
+        super().__init__()
+        self._team = team
+        listed = (f"- {one.name}: {' '.join(one.description.split())}" for one in types.values())
+        self.description = "\n".join((self.description, "", "Types of agents:", *listed))
+
+    def requires(self, given: AgentInput, context: Context) -> PermissionRequest:
+        """Nothing by itself: what the agent does is permitted call by call."""
+        return PermissionRequest(self.name, subject=given.subagent_type or GENERAL)
+
+    def act(self, given: AgentInput, context: Context) -> ToolOutput:
+        """Refuse: an agent runs only as part of another one's work."""
+        raise Refused("an agent can be started only by an agent at work")
+
+    def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
+        """Start the agent; in the foreground, wait for its result."""
+        team = self._team()
+        entry = team.start(self._typed(given), context.call)
+        if not entry.started.background:
+            return output_of((yield from team.work(entry, context.progress)))
+        if entry.ended is None:
+            team.launch(entry)
+        return ToolOutput(
+            f"{entry.label} has started in the background, agentId: {entry.id}. Its result comes as a message when it "
+            "ends: go on with other work, or end your turn to wait. Do not start it again."
+        )
+
+
+class ListAgentsInput(Struct, forbid_unknown_fields=True):
+    """Nothing."""
+
+
+class ListAgentsTool(StandardTool[ListAgentsInput]):
+    """Lists agents."""
+
+    name = "ListAgents"
+    input = ListAgentsInput
+
+    def __init__(self, team: TeamSource) -> None:
+        super().__init__()
+        self._team = team
+
+    def act(self, given: ListAgentsInput, context: Context) -> ToolOutput:
+        """Every agent with its state."""
+        return ToolOutput(self._team().listing())
+
+
+class TaskStopInput(Struct, forbid_unknown_fields=True):
+    """What to stop."""
+
+    task_id: Annotated[str, Meta(min_length=1, description="The id or name of an agent.")]
+
+
+class TaskStopTool(StandardTool[TaskStopInput]):
+    """Stops an agent."""
+
+    name = "TaskStop"
+    input = TaskStopInput
+
+    def __init__(self, team: TeamSource) -> None:
+        super().__init__()
+        self._team = team
+
+    def act(self, given: TaskStopInput, context: Context) -> ToolOutput:
+        """Stop it; what it did stays done."""
+        entry = self._team().stop(given.task_id)
+        if entry.ended is not None:
+            return ToolOutput(f"{entry.label} had ended already: {entry.status}.")
+        return ToolOutput(f"{entry.label} is stopped; what it has done stays done.")
+
+
+def team_tools(team: TeamSource, types: Mapping[str, AgentDefinition]) -> list[Tool]:
+    """The tools of an agent that may start agents of these types."""
+    return [AgentTool(team, types), ListAgentsTool(team), TaskStopTool(team)]

@@ -1,0 +1,60 @@
+"""Working copies of a repository for agents that must not get in each other's way.
+
+A working copy is a git worktree at the commit that is checked out. It is removed when the agent has changed nothing,
+and kept and named otherwise: what an agent did is never thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from sevenfold.errors import Refused
+
+SECONDS = 60.0
+"""How long git may take."""
+_GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+"""Neither hooks of the repository nor a file monitor it names are run."""
+
+
+def add(repository: Path, folder: Path) -> str:
+    """Make a working copy; returns the folder of what corresponds to ``repository`` in it. Raises `Refused`."""
+    root = Path(_git(repository, "rev-parse", "--show-toplevel"))
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _git(repository, "worktree", "add", "--detach", str(folder), "HEAD")
+    return str(folder / repository.resolve().relative_to(root.resolve()))
+
+
+def leave(folder: str) -> str:
+    """Remove a working copy in which nothing was changed; else a sentence that says where it is."""
+    if not Path(folder).is_dir():
+        return ""
+    root = Path(_git(Path(folder), "rev-parse", "--show-toplevel"))
+    changed = _git(root, "status", "--porcelain", "--untracked-files=all")
+    # A commit of its own that is on no branch would be lost with the working copy.
+    kept_elsewhere = _git(root, "branch", "--all", "--contains", "HEAD", "--format=%(refname)")
+    if changed or not any(line.startswith("refs/") for line in kept_elsewhere.splitlines()):
+        return f"[Its changes are in the working copy {root}.]"
+    common = _git(root, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    _git(Path(common), "worktree", "remove", str(root))
+    return ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            [*_GIT, "-C", str(folder), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env={**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Refused(f"git could not be run: {error}") from error
+    if done.returncode != 0:
+        raise Refused(f"git {arguments[0]} failed: {done.stderr.strip()[:500]}")
+    return done.stdout.strip()

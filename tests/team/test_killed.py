@@ -1,0 +1,76 @@
+"""A session with agents that is killed and continued: each agent runs once, each result arrives once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sevenfold.lab.simulator.brains import ModelPrompt
+from tests.agent.working import World, use, world
+from tests.team.killed import RememberingStore
+from tests.team.play import parts, start, team_of
+
+
+def reads(number: int) -> list[Any]:
+    return [[use("Read", f"r{number}", path="tides.txt")], f"Report {number}."]
+
+
+def both_reports(prompt: ModelPrompt) -> str:
+    words = json.dumps(list(prompt.messages))
+    return "All here." if "Report 3." in words else "I wait."
+
+
+CALLS = [
+    start("c1", "ONE", name="one"),
+    start("c2", "TWO", subagent_type="fork"),
+    start("c3", "THREE", run_in_background=True),
+]
+SCRIPT = parts({"MAIN": [CALLS, both_reports], "ONE": reads(1), "TWO": reads(2), "THREE": reads(3)})
+
+
+def work(there: World, folder: Path, store: RememberingStore, prompt: str = "") -> Any:
+    """Run it to its end, or on."""
+    with there.agent(folder, name="s", store=store, agents=True) as made:
+        log = made.session.conversation.transcript.log
+        said = prompt if not log.mentions("MAIN task") else ""
+        view = made.session.conversation.transcript.view
+        newest = view.newest
+        if said or newest is None or newest.said.role == "user" or view.pending_calls or _left(made):
+            made.run(said)
+        return made, [(one.status, one.runs, one.delivered) for one in team_of(made).roster]
+
+
+def _left(made: Any) -> bool:
+    return any(one.ended is None or one.pending for one in team_of(made).roster)
+
+
+@pytest.fixture(autouse=True)
+def tides(folder: Path) -> None:
+    (folder / "tides.txt").write_text("High water at 06:12.\n")
+
+
+@pytest.mark.spec("S7.11", "S7.3")
+def test_killed_at_any_boundary_of_its_logs_every_agent_runs_once_and_every_result_arrives_once(
+    folder: Path,
+) -> None:
+    whole = RememberingStore()
+    with world(SCRIPT) as there:
+        work(there, folder, whole, "MAIN task")
+    assert len(whole.writes) > 30
+    for count in range(1, len(whole.writes)):
+        with world(SCRIPT) as there:
+            store = whole.killed_after(count, "s")
+            made, entries = work(there, folder, store, "MAIN task")
+            log = made.session.conversation.transcript.log
+            started = sum(b'"agent_started"' in line for _, line in store.read("s").read())
+            ended = sum(b'"agent_ended"' in line for _, line in store.read("s").read())
+            reports = sum(b"<agent-report>" in line for _, line in store.read("s").read())
+            tags = f"killed after {count} of {len(whole.writes)} lines"
+            if entries:
+                assert entries == [("completed", 1, True)] * len(entries), tags
+            assert started == ended == len(entries), tags
+            assert reports == min(1, sum(one[0] == "completed" for one in entries[2:])), tags
+            assert log.result("c1") is not None, tags
