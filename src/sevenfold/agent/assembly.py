@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -28,7 +28,7 @@ from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
-from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index, stored_index
+from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, index_section
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
 from sevenfold.agent.team.permissions import one_at_a_time
@@ -56,12 +56,11 @@ from sevenfold.conversation.options import window_for
 from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
-from sevenfold.layers.remember.layer import witness
-from sevenfold.memory.commands import MemoryCommands
+from sevenfold.layers.remember.layer import memory_commands
 from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
-from sevenfold.prompts.system import MemoryIndex, OutputStyle
+from sevenfold.prompts.system import OutputStyle
 from sevenfold.recall.index import SessionRecall
 from sevenfold.record.decisions import Epoch
 from sevenfold.request.sections import SectionSource, SystemPrompt
@@ -132,8 +131,7 @@ class AgentOptions(TypedDict, total=False):
     checkpoints: bool
     """Keep files as they were before the agent changed them, so that they can be brought back; off by default."""
     memory: bool | Literal["tool"]
-    """Remember lasting facts across sessions, and recall them; on for a session that is kept. ``tool``: the model also
-    gets a tool to view and write them."""
+    """Remember lasting facts across sessions; on for a session that is kept. ``tool``: with a tool for the model."""
     thinking: Mapping[str, Any] | None
     source: Literal["main", "sdk"]
     """On whose behalf requests are made: a user at a terminal, or a program."""
@@ -374,23 +372,13 @@ class Assembly:
     def _remembers(self) -> bool:
         return bool(self.options.get("memory", self.options.get("name") is not None))
 
-    def _memory_index(self) -> Iterator[SectionSource]:
-        """What earlier sessions left, as a section of the prompt; one that is continued keeps the index it has."""
+    def _memory_index(self) -> list[SectionSource]:
+        """What earlier sessions left, as a section of the prompt."""
         if not self._remembers or self.store.memory is None:
-            return
+            return []
         found = (one for one in (self.store.memory, self.store.user_memory) if one is not None)
         scopes = [factory.lasting(one, self.clock) for one in found]
-        # What this session itself added is in its messages: another prompt would only cost it the cache.
-        began = next((made for _, made in self.store.log.decisions(Epoch)), None)
-        stored = [stored_index(began)] if began is not None else []
-        yield SectionSource(
-            MemoryIndex.file, lambda: stored.pop() if stored else memory_index(scopes), MemoryIndex.stage
-        )
-
-    def _memory_commands(self) -> MemoryCommands | None:
-        """What the model's own writes into memory go through."""
-        memory = self.conversation.services.memory
-        return MemoryCommands(memory, partial(witness, self.conversation)) if memory is not None else None
+        return [index_section(scopes, next((made for _, made in self.store.log.decisions(Epoch)), None))]
 
     def _style(self, name: str | None) -> OutputStyle | None:
         """The output style the user has chosen; a project's counts if its folder is trusted."""
@@ -451,7 +439,7 @@ class Assembly:
             recall=StoreRecall(self.store, self.conversation.fetch),
             todos=state.todos,
             plans=state.plans,
-            memory=self._memory_commands(),
+            memory=memory_commands(self.conversation),
         )
         callbacks = Callbacks(
             consent=self.consent or refuse,

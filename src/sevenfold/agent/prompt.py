@@ -150,13 +150,21 @@ class AgentPrompt:
         return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
 
 
-def memory_index(scopes: Sequence[Memory]) -> str | None:
+def index_section(scopes: Sequence[Memory], epoch: Epoch | None) -> SectionSource:
+    """What is remembered, as a section; a session that is continued keeps the index of its epoch until a compaction."""
+    # What it added itself since then is in its messages: another prompt would only cost it the cache.
+    stored = [_stored_index(epoch)] if epoch is not None else []
+    kind = system.MemoryIndex
+    return SectionSource(kind.file, lambda: stored.pop() if stored else _memory_index(scopes), kind.stage)
+
+
+def _memory_index(scopes: Sequence[Memory]) -> str | None:
     """The indexes of these memories as one section; None if nothing was ever remembered."""
     found = {f"{memory.path}/MEMORY.md": index for memory in scopes if (index := memory.index())}
     return system.MemoryIndex(" and ".join(found), "\n".join(found.values())).render() if found else None
 
 
-def stored_index(epoch: Epoch) -> str | None:
+def _stored_index(epoch: Epoch) -> str | None:
     """The index that precedes the messages of an epoch."""
     tag = system.MemoryIndex.tag
     words = "\n".join(words_of(read(bytes(raw))) for raw in epoch.system)

@@ -19,6 +19,7 @@ from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.policy import Stretch
 from sevenfold.memory.admission import Admission, LastingFact, Witness, admit
+from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.search import fitting
 from sevenfold.prompts.memory import Recalled, RememberFacts
@@ -308,6 +309,11 @@ class MemoryKeeper:
 
     def _aside(self, reason: str) -> None:
         self._c.events.tell(SteppedAside(source=SOURCE, layer="remember", reason=reason))
+
+
+def memory_commands(c: Conversation) -> MemoryCommands | None:
+    """What the model's own writes into memory go through; None if there is no memory."""
+    return MemoryCommands(c.services.memory, partial(witness, c)) if c.services.memory is not None else None
 
 
 def witness(c: Conversation, new: Mapping[str, str] = {}) -> Witness:
