@@ -304,7 +304,7 @@ def test_a_fault_changes_one_place_and_the_same_seed_gives_the_same_faults(tmp_p
 def test_the_tests_for_a_fault_are_those_of_its_line_the_most_particular_first() -> None:
     fault = faults.Fault("a.py", 3, 0, 1, "x", "y")
     assert mutation.tests_for(fault, {"a.py": {3: ["near", "far"], 4: ["other"]}}) == ["near", "far"]
-    assert mutation.tests_for(fault, {"a.py": {4: ["other"]}}) == ["other"]
+    assert mutation.tests_for(fault, {"a.py": {mutation.AT_IMPORT: ["other"], 4: ["far"]}}) == ["other"]
     assert mutation.tests_for(fault, {}) == []
     many = [str(number) for number in range(500)]
     chosen = mutation.tests_for(fault, {"a.py": {3: many}})

@@ -52,8 +52,12 @@ PATIENCE = 240
 """Seconds until a run that does nothing counts as one that hangs."""
 COPIES = 2
 
+AT_IMPORT = 0
+"""In place of a line that runs when its module is imported, before any test: a table, a default."""
+
 LineTests = dict[str, dict[int, list[str]]]
-"""For each file and line, the tests that run it, the most particular first."""
+"""For each file and line, the tests that run it, the most particular first; for `AT_IMPORT`, the tests of the whole
+file, first those that run little else."""
 
 
 def copy_tree(folder: Path) -> Path:
@@ -133,18 +137,20 @@ def _read_map(tree: Path, data_file: Path, without: set[str]) -> LineTests:
         for path in map(Path, data.measured_files())
     }
     runs = Counter(test for each in lines.values() for tests in each.values() for test in tests)
-    return {
-        str(Path(path).relative_to(tree)): {
-            line: sorted(tests, key=lambda test: (runs[test], test)) for line, tests in each.items()
+    found: LineTests = {}
+    for path, each in lines.items():
+        here = Counter(test for tests in each.values() for test in tests)
+        found[str(Path(path).relative_to(tree))] = {
+            AT_IMPORT: sorted(here, key=lambda test: (-here[test] / runs[test], test)),
+            **{line: sorted(tests, key=lambda test: (runs[test], test)) for line, tests in each.items()},
         }
-        for path, each in lines.items()
-    }
+    return found
 
 
 def tests_for(fault: Fault, mapped: LineTests) -> list[str]:
     """The tests to run against a fault: the most particular, and some of the rest."""
     lines = mapped.get(fault.path, {})
-    tests = lines.get(fault.line) or sorted({test for tests in lines.values() for test in tests})
+    tests = lines.get(fault.line) or lines.get(AT_IMPORT, [])
     near, far = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
     return [*near, *random.Random(fault.line).sample(far, min(len(far), MOST_TESTS - len(near)))]
 

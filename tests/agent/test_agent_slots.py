@@ -12,7 +12,6 @@ import pytest
 import sevenfold
 from sevenfold.agent.executor import Consented
 from sevenfold.agent.tools.context import Todo
-from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.working import agent, blocks, model_of, results, texts, use, world
 
@@ -314,7 +313,7 @@ def test_automatic_compactions_over_the_wire_restore_it_too(model: str, folder: 
     with world(steps) as there, there.agent(folder, model=model, settings=settings, system=None) as made:
         made.run("Begin.")
         made.goal = "Keep the house dry."
-        while made.session.conversation.state(Compactor).made < 3:
+        while made.session.health.compactions < 3:
             made.run(LONG * 20)
         said = restored(there.bodies[-1])
         assert said.count("[>] mend the pipe") == 1

@@ -22,7 +22,6 @@ from sevenfold.errors import ContextFull
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
-from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.stores.trust import Trust, user_folder
@@ -106,7 +105,7 @@ def test_at_8k_work_goes_on_for_a_hundred_turns(folder: Path) -> None:
         done = made.run("Read all files, again and again.")
         made.session.settle()
         assert (done.end, done.turns) == ("done", 101)
-        assert made.session.conversation.state(Compactor).made >= 2
+        assert made.session.health.compactions >= 2
         assert {one.status for one in simulator.requests if one.path == CHAT} == {200}
         assert "Read all files, again and again." in json.dumps(bodies(simulator)[-1]["messages"])
 

@@ -69,18 +69,22 @@ def histories(draw: st.DrawFn, most: int = 25) -> list[Item]:
             case "calls":
                 calls.append(f"t{number}")
                 name = draw(st.sampled_from(["Bash", "Read", "TaskUpdate", "ask_user", "Edit"]))
-                story.assistant({"type": "tool_use", "id": calls[-1], "name": name, "input": draw(INPUTS)})
-            case "answers" if calls:
-                story.user(
-                    [result(draw(st.sampled_from(calls)), draw(CONTENTS), is_error=draw(st.booleans()))]
+                named = {"toolset_name": "browser"} if number % 5 == 0 else {}
+                story.assistant(
+                    {"type": "tool_use", "id": calls[-1], "name": name, "input": draw(INPUTS), **named}
                 )
+            case "answers" if calls:
+                asked = draw(st.sampled_from(calls))
+                named = {"toolset_name": "browser"} if int(asked[1:]) % 5 == 0 else {}
+                story.user([{**result(asked, draw(CONTENTS), is_error=draw(st.booleans())), **named}])
             case _:
                 _something_odd(draw, story)
     return story.view().items
 
 
 def _something_odd(draw: st.DrawFn, story: Story) -> None:
-    match draw(st.sampled_from(["meta", "boundary", "summary", "thinking", "synthetic", "attachment"])):
+    odd = ["meta", "boundary", "summary", "thinking", "synthetic", "attachment", "system", "blank"]
+    match draw(st.sampled_from(odd)):
         case "meta":
             story.user(draw(WORDS), isMeta=True)
         case "boundary":
@@ -91,6 +95,11 @@ def _something_odd(draw: st.DrawFn, story: Story) -> None:
             story.assistant({"type": "thinking", "thinking": "hm", "signature": "c2ln"})
         case "synthetic":
             story.assistant("API Error: 500", model="<synthetic>")
+        case "system":
+            told = {"role": "system", "content": [text("Be brief.")]}
+            story._add("attachment", {"attachment": {"type": "system_message"}, "message": told})
+        case "blank":
+            story.assistant(draw(st.sampled_from([" ", "\x1c", "\n"])) * draw(st.integers(1, 500)))
         case _:
             story._add("attachment", {"attachment": {"type": "queued_command", "prompt": draw(WORDS)}})
 

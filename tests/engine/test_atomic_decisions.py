@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -97,6 +98,18 @@ def big_results(here: World, session: sevenfold.Session) -> None:
     session.prepare()
 
 
+def follow(here: World, session: sevenfold.Session) -> None:
+    """The caller's own list has other messages than the session at its end, and more of them."""
+    messages = [json.loads(raw) for raw in session.conversation.transcript.view.encoded()][:5]
+    session.sync(
+        [
+            *messages,
+            {"role": "assistant", "content": "What next?"},
+            {"role": "user", "content": "Another way, please."},
+        ]
+    )
+
+
 OPERATIONS: dict[str, tuple[list[Step], dict[str, Any]]] = {
     "compact": ([compact], {}),
     "undo a compaction": ([compact, undo], {}),
@@ -114,6 +127,7 @@ OPERATIONS: dict[str, tuple[list[Step], dict[str, Any]]] = {
     "rewind": ([rewind], {}),
     "rewind to before a compaction": ([compact, work, undo, rewind], {}),
     "rewind over a snip": ([snip, work, rewind], {}),
+    "follow a list": ([follow], {}),
     "speak meanwhile": ([say_meanwhile], {}),
     "pin": ([pin], {}),
     "big results": ([big_results], {}),
@@ -122,6 +136,8 @@ OPERATIONS: dict[str, tuple[list[Step], dict[str, Any]]] = {
     "other system and tools after a pause": ([work], {**OTHER, "tools": TOOLS[:1]}),
 }
 """By name: what is done, of which the last step is cut off, and how the session is opened for that step."""
+WHOLE = ("undo", "redo", "snip", "follow")
+"""Operations that write nothing but one decision."""
 
 
 class Trial:
@@ -188,7 +204,7 @@ def test_cut_off_anywhere_the_next_request_is_accepted(name: str, model: str, tm
 
 @pytest.mark.spec("S10.5", "S10.1")
 @pytest.mark.parametrize("model", MODELS if PROVING else [BOUND])
-@pytest.mark.parametrize("name", [name for name in OPERATIONS if name.startswith(("undo", "redo", "snip"))])
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name.split()[0] in WHOLE])
 def test_taken_back_or_made_again_it_counts_whole_or_not_at_all(
     name: str, model: str, tmp_path: Path
 ) -> None:

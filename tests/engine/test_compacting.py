@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -418,6 +419,22 @@ def test_the_health_of_a_session_can_be_read_at_any_time() -> None:
         assert 0 < health.refill < 3_000
         assert health.cached_share is not None
         assert 0.3 < health.cached_share < 1
+
+
+@pytest.mark.spec("S4.23")
+def test_compactions_of_earlier_runs_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        for times in (1, 2):
+            with here.open(file) as session:
+                session.user(ASKED)
+                here.work(session, 4)
+                session.compact()
+                assert session.health.compactions == times
+        whole = file.read_bytes()
+        file.write_bytes(whole[: whole.rindex(b'"kind":"commit"') - 30])
+        with here.open(file) as session:
+            assert session.health.compactions == 1
 
 
 @pytest.mark.spec("S4.2")

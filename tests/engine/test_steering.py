@@ -50,6 +50,45 @@ def test_a_hook_may_refuse_a_compaction_and_that_is_no_failure() -> None:
         assert "not today" in here.told(SteppedAside, layer="compact")[0].reason
 
 
+@pytest.mark.spec("S8.1", "S4.22")
+def test_a_hook_that_refused_is_asked_again_when_the_user_has_spoken() -> None:
+    asked: list[str] = []
+    registered = hooks()
+
+    def refuse(given: Any) -> dict[str, str]:
+        asked.append(given.trigger)
+        return {"decision": "block", "reason": "not today"}
+
+    registered.add("PreCompact", refuse)
+    settings = {"compact_percent": 5.0, "background_compaction": False, "notes": False}
+    with world() as here, begun(here, 1, 60_000, hooks=registered, settings=settings) as session:
+        here.work(session, 5, 100)
+        assert asked == ["auto"]
+        session.user("go on")
+        here.work(session, 3, 100)
+        assert asked == ["auto", "auto"]
+        session.compact()
+        assert asked == ["auto", "auto", "manual"]
+
+
+@pytest.mark.spec("S8.1", "S4.22")
+def test_a_hook_that_refused_is_asked_once_for_each_request_that_cannot_be_sent_otherwise() -> None:
+    asked: list[str] = []
+    registered = hooks()
+
+    def refuse(given: Any) -> dict[str, str]:
+        asked.append(given.trigger)
+        return {"decision": "block", "reason": "not today"}
+
+    registered.add("PreCompact", refuse)
+    settings = {"context_window": 20_000, "background_compaction": False, "notes": False, "offload": False}
+    with world() as here, begun(here, 1, 60_000, hooks=registered, settings=settings) as session:
+        for times in (1, 2):
+            with pytest.raises(ContextFull):
+                session.complete()
+            assert len(asked) == times
+
+
 @pytest.mark.spec("S8.1", "S4.4", "S4.10", "S4.7")
 def test_hooks_steer_by_json_alone_and_what_they_add_stands_last() -> None:
     registered = hooks()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from sevenfold.record import entries
+from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.record.decisions import Undone
 from sevenfold.record.log import decided
@@ -350,11 +352,27 @@ def test_results_come_before_words_said_at_the_same_time():
     assert shown(story.view())[-1] == ("user", "a=A hurry")
 
 
-def test_empty_texts_are_not_sent():
+@pytest.mark.spec("S9.2")
+@pytest.mark.parametrize("blank", ["  \n", " " * 500, "\x1c" * 100])
+def test_empty_texts_are_not_sent(blank):
     story = Story()
-    story.user([text("go"), text("  \n")])
+    story.user([text("go"), text(blank)])
     story.assistant("", call("a"))
     assert shown(story.view()) == [("user", "go"), ("assistant", "a?")]
+
+
+@pytest.mark.spec("S9.2", "S2.1")
+def test_what_replaces_a_result_names_the_toolset_of_its_call():
+    story = Story()
+    story.user("go")
+    story.assistant({**call("a"), "toolset_name": "browser"})
+    story.user([{**result("a", "A"), "toolset_name": "browser"}])
+    story.assistant({**call("b"), "toolset_name": "browser"})
+    story.user("never mind")
+    cleared = blocks.with_content(story.view().items[2].shown[0], PLACEHOLDER_CLEARED)
+    assert json.loads(cleared.raw)["toolset_name"] == "browser"
+    missing = json.loads(story.view().encoded()[-1])["content"][0]
+    assert (missing["content"], missing["toolset_name"]) == (NO_RESULT, "browser")
 
 
 def test_a_damaged_line_does_not_cut_the_conversation_off():

@@ -237,6 +237,30 @@ def test_a_stream_that_is_cut_off_leaves_what_it_had_said() -> None:
         assert session.complete().text == "Looking at part 2."
 
 
+@pytest.mark.spec("S0.6", "S0.11")
+def test_what_was_reported_of_an_answer_before_it_broke_off_does_not_make_it_smaller(
+    tmp_path: Path,
+) -> None:
+    words = "The parser reads one token ahead. " * 300
+    seen: dict[str | None, int] = {}
+    with world() as here:
+        for stop_reason in (None, "end_turn"):
+            file = tmp_path / f"{stop_reason}.jsonl"
+            with here.open(file, model=FREE) as session:
+                session.user("begin")
+                _ = session.prepare().body
+                whole = session.conversation.count(words)
+                reported = {"input_tokens": 1_000, "output_tokens": whole * 7 // 10}
+                said_so_far = {"type": "text", "text": words}
+                reply = fake_reply(said_so_far, model=FREE, stop_reason=stop_reason, usage=reported)
+                session.observe(reply, partial=stop_reason is None)
+                seen[stop_reason] = session.gauge.seen
+            with here.open(file, model=FREE) as session:
+                assert session.gauge.seen == pytest.approx(seen[stop_reason], rel=0.01)
+    assert seen["end_turn"] == 1_000 + whole * 7 // 10
+    assert seen[None] >= 0.99 * (1_000 + whole)
+
+
 @pytest.mark.spec("S9.2")
 def test_what_is_said_while_the_model_answers_comes_after_the_answer() -> None:
     with world(talker()) as here, here.session() as session:

@@ -234,7 +234,8 @@ def test_calls_get_names_of_their_own_and_results_find_them(names: list[str], ta
 
 @pytest.mark.spec("S12.3")
 @pytest.mark.parametrize("name", ["toolu_{:05}", "call_0"])
-def test_a_message_of_ten_thousand_calls_is_answered_in_seconds(name: str) -> None:
+@pytest.mark.parametrize("at_a_time", [1, 10_000])
+def test_a_message_of_ten_thousand_calls_is_answered_in_seconds(name: str, at_a_time: int) -> None:
     """Time that grew with the square of their number would be more than a minute."""
     count = 10_000
     names = [name.format(number) for number in range(count)]
@@ -256,6 +257,8 @@ def test_a_message_of_ten_thousand_calls_is_answered_in_seconds(name: str) -> No
             }
         )
         results = [{"type": "tool_result", "tool_use_id": one, "content": "r"} for one in names]
-        assert session.tool_results(results) == []
+        for place in range(0, count, at_a_time):
+            left = session.tool_results(results[place : place + at_a_time])
+        assert left == []
         _ = session.prepare().body
         assert process_time() - began < 30

@@ -96,20 +96,25 @@ def snip(c: Conversation, first: str, last: str) -> str:
 def rewind(c: Conversation, record: str | None) -> None:
     """Go on from an earlier record, or from the start; what came after stays in the transcript."""
     with c.lock:
-        transcript = c.transcript
-        if record is not None and not history.holds(transcript.log, record):
-            raise Refused(f"there is no record {record} in this session that it could go on from")
-        before = transcript.view.messages()
-        with c.together():
-            c.announce("rewound")
-            transcript.decide(Rewound(to=record))
-            if _begins(before, transcript.view.messages()):
-                c.vouched = True
-            elif c.profile.thinking.bound and transcript.view.weight.thoughts:
-                # Other decisions hold there, so reasoning would follow other bytes than it was produced behind.
-                c.open_epoch("rewound", drops_thinking=True)
+        go_back(c, record)
         c.forget_request()
         events.epochs(c)
+
+
+def go_back(c: Conversation, record: str | None) -> None:
+    """The decision alone, which may be part of a larger one."""
+    transcript = c.transcript
+    if record is not None and not history.holds(transcript.log, record):
+        raise Refused(f"there is no record {record} in this session that it could go on from")
+    before = transcript.view.messages()
+    with c.together():
+        c.announce("rewound")
+        transcript.decide(Rewound(to=record))
+        if _begins(before, transcript.view.messages()):
+            c.vouched = True
+        elif c.profile.thinking.bound and transcript.view.weight.thoughts:
+            # Other decisions hold there, so reasoning would follow other bytes than it was produced behind.
+            c.open_epoch("rewound", drops_thinking=True)
 
 
 def _tokens(c: Conversation, items: list[Item]) -> int:

@@ -265,7 +265,7 @@ def must_have_news(view: View) -> None:
 def still_waiting(pending: Sequence[str], sent: Sequence[Message]) -> list[str]:
     """The calls that are open; no longer those that what is being sent says were interrupted."""
     answered = {repair.where for message in sent[-2:] for repair in message.repairs}
-    return [call for call in pending if call not in answered]
+    return [call for call in pending if call not in answered] if answered else list(pending)
 
 
 def unexpected_result(call: str, waiting: Sequence[str], *, late: bool) -> InputError:

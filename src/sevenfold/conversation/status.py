@@ -86,7 +86,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """What can be said of the compactions of a session since it was opened."""
+    """How a session is doing with its window; all but the number of compactions since it was opened."""
 
     status: str
     """``compacting`` while a compaction is under way, else empty."""

@@ -67,7 +67,9 @@ def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
             raise Refused("messages are taken in once, into an empty session; use sync() to follow a list")
         given = read(messages)
         known = _system_texts(c, ())
-        _take_in(c, [one for one in given if not _is_known_system(one, known)])
+        with c.together():
+            _take_in(c, [one for one in given if not _is_known_system(one, known)])
+        _report(c)
 
 
 def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
@@ -78,10 +80,15 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
         # Everything that led to the present counts, also what was compacted since.
         items = (view if view.boundary is None else whole(c.transcript.log)).items
         records, fresh = compare(items, given, _system_texts(c, items))
-        if records < len(items):
-            _refuse_other_results(c, fresh)
-            edits.rewind(c, items[records - 1].said.uuid if records else None)
-        _take_in(c, fresh)
+        branches = records < len(items)
+        with c.together():
+            if branches:
+                _refuse_other_results(c, fresh)
+                edits.go_back(c, items[records - 1].said.uuid if records else None)
+            _take_in(c, fresh)
+        if branches:
+            c.forget_request()
+        _report(c)
         return len(fresh)
 
 
@@ -151,6 +158,9 @@ def _take_in(c: Conversation, given: Sequence[Given]) -> None:
     if any(block.kind in THINKING for message in given for block in message.blocks):
         # Reasoning from elsewhere is bound to what preceded it there.
         c.open_epoch("imported", drops_thinking=True)
+
+
+def _report(c: Conversation) -> None:
     events.epochs(c)
     c.follow()
 

@@ -21,6 +21,8 @@ class Batch:
     def __init__(self) -> None:
         self.held: list[Held] = []
         self._awaited: tuple[str, ...] = ()
+        self._come = 0
+        """How many of these have come."""
         self.open = False
         """Are records held back, or announced?"""
 
@@ -58,17 +60,18 @@ class Batch:
         return []
 
     def _await(self, names: tuple[str, ...], held: list[Held]) -> None:
-        self.held, self._awaited, self.open = held, names, bool(names or held)
+        self.held, self._awaited, self._come, self.open = held, names, 0, bool(names or held)
 
     def _next(self, entry: Said | Clearing | Decision, offset: int) -> list[Held] | None:
-        name = name_of(entry)
-        if name not in self._awaited:
+        try:
+            self._come = self._awaited.index(name_of(entry), self._come) + 1
+        except ValueError:
             self.drop()
             return None
-        held = [*self.held, (entry, offset)]
-        self._await(self._awaited[self._awaited.index(name) + 1 :], held)
-        if self._awaited:
+        self.held.append((entry, offset))
+        if self._come < len(self._awaited):
             return []
+        held = self.held
         self.drop()
         return held
 

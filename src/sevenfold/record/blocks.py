@@ -100,6 +100,7 @@ class _Head(Struct, frozen=True, gc=False):
 _PLAIN = frozenset({str, int, bool, type(None), Raw})
 _TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
 
+_TOOLSET = "toolset_name"
 _TEXT = b'{"type":"text","text":"'
 _VISIBLE = frozenset(range(ord("!"), 127)) - {ord('"'), ord("\\")}
 """First characters by which a text is known not to be blank without being decoded."""
@@ -127,7 +128,7 @@ class Block(Struct, frozen=True, gc=False):
     def blank(self) -> bool:
         """True for a text block without a visible character: servers refuse those."""
         raw = self.raw
-        if self.kind != "text" or len(raw) > 400 or (raw.startswith(_TEXT) and raw[len(_TEXT)] in _VISIBLE):
+        if self.kind != "text" or (raw.startswith(_TEXT) and raw[len(_TEXT)] in _VISIBLE):
             return False
         body = self.body()
         return isinstance(body, Text) and not body.text.strip()
@@ -147,31 +148,32 @@ def text(words: str) -> Block:
     return Block("text", encode_json({"type": "text", "text": words}))
 
 
-def result(tool_use_id: str, content: str, *, is_error: bool = False) -> Block:
-    """A tool result holding plain text."""
+def result(tool_use_id: str, content: object, *, is_error: bool = False, toolset: str = "") -> Block:
+    """A tool result; one of a call to a ``toolset`` must name it."""
     fields: dict[str, object] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
     if is_error:
         fields["is_error"] = True
+    if toolset:
+        fields["toolset_name"] = toolset
     return Block("tool_result", encode_json(fields), tool_use_id)
 
 
-def with_content(block: Block, content: str) -> Block:
+def toolset_of(block: Block) -> str:
+    """The toolset that a call or a result names; empty if none."""
+    return read_field(block.raw, _TOOLSET) if _TOOLSET.encode() in block.raw else ""
+
+
+def with_content(block: Block, content: object) -> Block:
     """The tool result ``block`` saying ``content`` instead, with the same bytes every time."""
     body = block.body()
-    return result(block.id, content, is_error=isinstance(body, ToolResult) and bool(body.is_error))
+    is_error = isinstance(body, ToolResult) and bool(body.is_error)
+    return result(block.id, content, is_error=is_error, toolset=toolset_of(block))
 
 
 def with_words(block: Block, words: str) -> Block:
     """The tool result ``block`` saying ``words`` instead; what is no text in it stays, behind the words."""
     kept = not_text(block)
-    if not kept:
-        return with_content(block, words)
-    body = block.body()
-    fields: dict[str, object] = {"type": "tool_result", "tool_use_id": block.id}
-    fields["content"] = [Raw(text(words).raw), *kept]
-    if isinstance(body, ToolResult) and body.is_error:
-        fields["is_error"] = True
-    return Block("tool_result", msgspec.json.encode(fields), block.id)
+    return with_content(block, [Raw(text(words).raw), *kept] if kept else words)
 
 
 def not_text(block: Block) -> list[Raw]:

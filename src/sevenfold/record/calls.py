@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import Raw
@@ -52,26 +52,38 @@ def distinct(answer: Answer, taken: Callable[[str], bool], new_id: Callable[[], 
     return replace(answer, blocks=tuple(said))
 
 
-def matched(results: Iterable[Block], waiting: Sequence[str]) -> tuple[dict[str, Block], list[Block]]:
+def matched(results: Iterable[Block], waiting: Iterable[str]) -> tuple[dict[str, Block], list[Block]]:
     """Results by the waiting call each belongs to, under its name on record, and those that belong to none.
 
     A result belongs to the waiting call of its name, or to the first one that came with it and has none yet.
     """
-    names, called = set(waiting), dict[str, deque[str]]()
-    for call in waiting:
-        for name in {call, given(call)}:
-            called.setdefault(name, deque()).append(call)
+    names = dict.fromkeys(waiting)
+    # Read only as far as a name must be looked for: thousands may wait, and be answered one by one.
+    unread = iter(names)
+    called: dict[str, deque[str]] = {}
     found: dict[str, Block] = {}
     others = []
+
+    def find(name: str) -> str | None:
+        """The first call of that name without a result, else the last one with it."""
+        queue, last = called.setdefault(name, deque()), None
+        while True:
+            while queue and (last := queue[0]) in found:
+                queue.popleft()
+            if queue:
+                return last
+            if (call := next(unread, None)) is None:
+                queue.extend([last] if last else [])
+                return last
+            for one in {call, given(call)}:
+                called.setdefault(one, deque()).append(call)
+
     for block in results:
-        fitting = called.get(block.id)
-        if not fitting:
+        call = block.id if block.id in names and block.id not in found else find(block.id)
+        if call is None:
             others.append(block)
-            continue
-        while len(fitting) > 1 and fitting[0] in found:
-            fitting.popleft()
-        call = block.id if block.id in names and block.id not in found else fitting[0]
-        found[call] = renamed(block, call)
+        else:
+            found[call] = renamed(block, call)
     return found, others
 
 

@@ -59,6 +59,8 @@ class Said(Struct, frozen=True, gc=False):
     """Results of which only a preview is here, by the id of their call."""
     own: bool = False
     """Did a session of ours write it? Then what is not the user's is flagged, and the rest is the user's as it is."""
+    cut: bool = False
+    """An answer of ours that was interrupted: what was reported of it by then need not count all of it."""
     calls: tuple[str, ...] = ()
     """Ids of the tool calls in it…"""
     answers: tuple[str, ...] = ()
@@ -195,6 +197,7 @@ class _Message(Struct, frozen=True, gc=False):
     id: str | None = None
     model: str | None = None
     content: str | list[Raw] | None = None
+    stop_reason: Any = None
     usage: Raw = _ABSENT
 
 
@@ -322,6 +325,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         message = message or _Message(role="user", content=content)
     message = message or _Message()
     synthetic = bool(head.is_api_error_message) or message.model == SYNTHETIC_MODEL
+    own = bytes(head.version).startswith(_OURS)
     return Said(
         uuid,
         head.parent_uuid,
@@ -338,7 +342,8 @@ def _said(head: _Envelope, uuid: str) -> Said:
         kind,
         head.key or "",
         head.stored or {},
-        bytes(head.version).startswith(_OURS),
+        own,
+        own and head.type == "assistant" and message.stop_reason is None,
     )
 
 

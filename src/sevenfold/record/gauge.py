@@ -281,14 +281,15 @@ class Gauge(Struct, frozen=True):
     def _split(self, anchor: Anchor) -> tuple[int, Weight, bool]:
         """The tokens a report accounts for, the content it does not, and whether it counted the whole answer.
 
-        Some clients note the output while it still streams, and then it is far below what the answer weighs.
+        Some clients note the output while it still streams, and then it is far below what the answer weighs. Of an
+        answer that was cut off, a report that is below that at all counts only a part.
         """
         changed = anchor.since
         if anchor.removed is not NOTHING:
             changed -= anchor.removed
         if anchor.faded is not NOTHING:
             changed -= self._lost(anchor.faded)
-        if anchor.output >= FINAL * self.estimator.tokens(anchor.reply):
+        if anchor.output >= (1.0 if anchor.cut else FINAL) * self.estimator.tokens(anchor.reply):
             return anchor.prompt + anchor.output, changed, True
         return anchor.prompt, changed + anchor.reply, False
 

@@ -62,6 +62,8 @@ class Anchor(Struct, frozen=True, gc=False):
     """How many records were in view when it was measured."""
     reply: Weight
     """The answer that came with the report."""
+    cut: bool = False
+    """The answer was interrupted, so the report may count a part of it only."""
     since: Weight = NOTHING
     """What was said after that answer."""
     removed: Weight = NOTHING
@@ -197,6 +199,7 @@ class Layout:
                 item.seq,
                 len(self.items),
                 weight,
+                said.cut,
             )
             return Measured(before, sent, said.usage, said.model, self.faded)
         if before:

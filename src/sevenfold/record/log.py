@@ -200,6 +200,7 @@ def said_by_model(place: Place, uuid: str, parent: str | None, timestamp: str, a
         read_usage(answer.usage),
         place.sidechain,
         own=place.own,
+        cut=place.own and answer.stop_reason is None,
     )
     return _written(record, said)
 

@@ -77,6 +77,8 @@ class Wire:
         self._calls: set[str] = set()
         self._open: list[Message] | None = None
         """The messages that are not sealed yet, as they are now; None: to be made."""
+        self._pending: dict[str, None] | None = {}
+        """The calls of the newest answer that have no result yet; None: to be found out."""
 
     def add(
         self, number: int, role: str, key: str, parts: Sequence[Block], *, begins: bool = False
@@ -90,6 +92,7 @@ class Wire:
         self._open = None
         drafts = self._drafts
         if role == "assistant":
+            self._pending = None
             draft = self._answer(number, key, parts)
         elif begins or not drafts or drafts[-1].role == "assistant":
             draft = self._begin("user", "", number, parts)
@@ -98,10 +101,13 @@ class Wire:
         else:
             draft = self._users(number, parts)
         draft.last = number
+        if self._pending:
+            for block in parts:
+                self._pending.pop(block.id, None)
 
     def truncate(self, number: int) -> int:
         """Take back every message with an item from ``number`` on; returns the first item to add again."""
-        self._open = None
+        self._open = self._pending = None
         cut = len(self._drafts)
         for index in range(len(self._drafts) - 1, -1, -1):
             draft = self._drafts[index]
@@ -131,12 +137,16 @@ class Wire:
 
     def pending(self) -> list[str]:
         """Calls of the newest answer that have no result yet."""
-        answered: set[str] = set()
-        for draft in reversed(self._drafts):
-            if draft.role == "assistant":
-                return [call for call in draft.calls if call not in answered] if draft.calls else []
-            answered.update([block.id for block in draft.blocks])
-        return []
+        if self._pending is None:
+            answered: set[str] = set()
+            asked: tuple[str, ...] = ()
+            for draft in reversed(self._drafts):
+                if draft.role == "assistant":
+                    asked = draft.calls
+                    break
+                answered.update([block.id for block in draft.blocks])
+            self._pending = {call: None for call in asked if call not in answered}
+        return list(self._pending)
 
     def _answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
         """The draft of an answer with these blocks in it; a call that was made before is left out."""
@@ -230,9 +240,9 @@ class Wire:
             parts, mended = self._server_tools(index)
             repairs = (*repairs, *mended)
         if draft.role == "user":
-            asked = self._drafts[index - 1].calls if index else ()
-            if not _is_answered(parts, asked):
-                parts, mended = _answered(parts, asked, closing)
+            before = self._drafts[index - 1] if index else None
+            if not _is_answered(parts, before.calls if before else ()):
+                parts, mended = _answered(parts, before, closing)
                 repairs = (*repairs, *mended)
         return Message(draft.role, tuple(parts), encoded_message(draft.role, parts), repairs)
 
@@ -300,9 +310,10 @@ def _is_answered(said: Sequence[Block], asked: tuple[str, ...]) -> bool:
 
 
 def _answered(
-    said: Sequence[Block], asked: Sequence[str], closing: bool
+    said: Sequence[Block], before: _Draft | None, closing: bool
 ) -> tuple[list[Block], list[Repair]]:
-    """A user message as a server takes it: results first, one for each call, then the rest."""
+    """A user message as a server takes it: results first, one for each call ``before`` it, then the rest."""
+    asked = before.calls if before else ()
     results: dict[str, Block] = {}
     rest: list[Block] = []
     repairs: list[Repair] = []
@@ -317,9 +328,10 @@ def _answered(
         else:
             repairs.append(Repair("orphan_result", block.id))
             rest.append(blocks.text(f"{ORPHAN}\n{blocks.words_of(block)}"))
-    if closing or rest or not said:
+    if before and (closing or rest or not said):
+        toolsets = {block.id: blocks.toolset_of(block) for block in before.blocks}
         for call in asked:
             if call not in results:
-                results[call] = blocks.result(call, NO_RESULT, is_error=True)
+                results[call] = blocks.result(call, NO_RESULT, is_error=True, toolset=toolsets[call])
                 repairs.append(Repair("unanswered_call", call))
     return [*results.values(), *rest], repairs

@@ -35,6 +35,8 @@ from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.writer import Result
 from sevenfold.prompts.context import RecordedFacts
 from sevenfold.record import blocks
+from sevenfold.record.authorship import is_users
+from sevenfold.record.decisions import Commit, Fold
 from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Usage
 
@@ -73,8 +75,10 @@ class Compactor:
         self._checker = Checker(c)
         self.status = ""
         self.last: Compacted | None = None
-        self.made = 0
-        """Compactions since the session was opened."""
+        self._made: int | None = None
+        """Compactions of the session, once they were counted."""
+        self._refused: tuple[str, int] | None = None
+        """The user's newest words, and the pass, when a hook last refused an automatic compaction."""
         self._progress = Progress()
         self._allowed: tuple[int, bool] = (-1, False)
         self._reacted_after = -1
@@ -95,6 +99,9 @@ class Compactor:
             return False
         if size.high >= c.window.blocking or overloaded(c, size):
             return True
+        if self._refused is not None and self._refused[0] == self._newest_words():
+            # What a hook said holds until something is new; in a run of tool calls it would be asked at each of them.
+            return False
         if edits.compaction_undone(c):
             # A user who took a compaction back wants the conversation as it is, as long as it fits.
             return False
@@ -136,7 +143,8 @@ class Compactor:
 
     def last_resort(self) -> Flow[None]:
         """If what was kept with the summary is too much by itself, code makes a smaller one."""
-        if self._c.size().high >= self._c.window.blocking:
+        refused = self._refused is not None and self._refused[1] == self._c.passes
+        if not refused and self._c.size().high >= self._c.window.blocking:
             yield from self.attempt(self.run(LAST))
 
     def react(self) -> Flow[bool]:
@@ -166,13 +174,27 @@ class Compactor:
             grown = c.size().tokens - last.tokens_after if last else 0
             return Health(
                 status=self.status,
-                compactions=self.made,
+                compactions=self._count_made(),
                 turns_since=turns,
                 refill=grown / turns if last and turns > 0 else None,
                 failures=self.chooser.failures,
                 breaker_open=self.chooser.resting,
                 cached_share=c.tally.share,
             )
+
+    def _count_made(self) -> int:
+        """Compactions of the session, those of earlier runs included."""
+        if self._made is None:
+            log = self._c.transcript.log
+            committed = {made.boundary for _, made in log.decisions(Commit)}
+            whole = {one.uuid for _, one in log.boundaries() if not one.own or one.uuid in committed}
+            self._made = len(whole) + len({made.id for _, made in log.decisions(Fold)})
+        return self._made
+
+    def _newest_words(self) -> str:
+        """The record of the user's newest words in view; empty if there is none."""
+        items = reversed(self._c.transcript.view.layout.items)
+        return next((item.said.uuid for item in items if is_users(item.said)), "")
 
     # -- the whole ------------------------------------------------------------------------------
 
@@ -218,6 +240,8 @@ class Compactor:
             PreCompact(**self._common(), trigger=trigger, custom_instructions=instructions)
         )
         if hooks.blocked is not None:
+            if trigger == "auto":
+                self._refused = self._newest_words(), self._c.passes
             self._c.events.tell(SteppedAside(layer="compact", reason=f"a hook refused: {hooks.blocked}"))
             return None
         return hooks
@@ -412,7 +436,8 @@ class Compactor:
             fires_again=self.chooser.due(after),
         )
         self._report(done)
-        self.last, self.made = done, self.made + 1
+        self.last, self._refused = done, None
+        self._made = None if self._made is None else self._made + 1
         return done
 
     def _write(self, result: Result, context: Sequence[str]) -> tuple[str, tuple[str, ...], list[str]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -18,7 +17,6 @@ from sevenfold.prompts.compact import EarlierCut, PieceCut, ProgramNote, RoundCu
 from sevenfold.record import blocks, weight
 from sevenfold.record.blocks import THINKING, Block, Compaction, Text, ToolResult, ToolUse, encode_json
 from sevenfold.record.layout import Item, Round, rounds
-from sevenfold.record.rules import repair
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Wire
 
@@ -56,7 +54,7 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
 
 
 def _ours(item: Item) -> bool:
-    return item.said.meta and not item.said.summary and item.said.role == "user"
+    return item.said.meta and not item.said.summary and item.said.role != "assistant"
 
 
 def _marked(block: Block) -> Block:
@@ -71,9 +69,9 @@ def _lean(block: Block) -> Block:
     match block.body():
         case Text() | ToolUse():
             return block
-        case ToolResult(content=list() as parts, is_error=failed):
+        case ToolResult(content=list() as parts):
             words = [_words(blocks.read(bytes(part))) for part in parts]
-            return blocks.result(block.id, "\n".join(filter(None, words)), is_error=bool(failed))
+            return blocks.with_content(block, "\n".join(filter(None, words)))
         case ToolResult():
             return block
         case _:
@@ -94,18 +92,18 @@ def _words(block: Block) -> str:
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:
     """The messages of a plain request: these records, and at the end what is asked about them.
 
-    ``dropped`` is how many rounds were left out before them. What no server would accept is repaired.
+    ``dropped`` is how many rounds were left out before them.
     """
     wire = Wire()
     if dropped:
         wire.add(0, "user", "", (blocks.text(EarlierCut(dropped).render()),))
     for number, item in enumerate(items, 1):
-        wire.add(number, item.role, item.said.message_id or item.said.uuid, item.shown)
+        # A smaller model that summarises need not know messages of the system's.
+        role = "user" if item.role == "system" else item.role
+        wire.add(number, role, item.said.message_id or item.said.uuid, item.shown)
     if ask:
         wire.add(_LONGEST, "user", "", (blocks.text(ask),))
-    encoded = wire.encoded()
-    repaired, done = repair([msgspec.json.decode(message) for message in encoded])
-    return [encode_json(message) for message in repaired] if done else encoded
+    return wire.encoded()
 
 
 class Shortened(Struct, frozen=True):

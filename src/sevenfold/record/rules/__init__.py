@@ -2,8 +2,8 @@
 
 `refusals` is pure: it looks at decoded messages and at a few facts about model and API version, and lists
 every rule that is broken, in the order the server checks them; the server itself reports only the first.
-`repair` mends what can be mended without a model. Both are the one place where these rules are written:
-the engine uses them so as not to be refused, the simulator to refuse.
+This is the one place where these rules are written: the simulator refuses by them, and tests hold against them
+whatever the engine would send.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from sevenfold.record.rules.base import (
     wrong_role,
 )
 from sevenfold.record.rules.cache import Prompt, cache_refusals
-from sevenfold.record.rules.repair import RepairTexts, RuleRepair, repair
 from sevenfold.record.rules.tools import tool_refusals
 
-__all__ = ["Refusal", "RepairTexts", "RuleFacts", "RuleRepair", "refusals", "repair"]
+__all__ = ["Refusal", "RuleFacts", "refusals"]
 
 EMPTY_MESSAGE = "all messages must have non-empty content except for the optional final assistant message"
 
