@@ -42,7 +42,7 @@ the simulated provider enforces its rules and charges by its price list. The exi
 does not."""
 EXAMPLES = """\
 examples:
-  sevenfold demo                         333 turns, about a minute
+  sevenfold demo                         375 turns, about a minute
   sevenfold demo --fast --json           only the figures, in seconds
   sevenfold demo --keep                  then look at the session it leaves behind"""
 
