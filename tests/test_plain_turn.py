@@ -16,9 +16,9 @@ import sevenfold
 from sevenfold.providers.offline import OfflineClient, Script
 
 PACKAGE = str(Path(sevenfold.__file__).parent)
-MOST_CALLS = 460
-MOST_MODULES = 52
-MOST_SIZES = 7
+MOST_CALLS = 405
+MOST_MODULES = 48
+MOST_SIZES = 4
 """Looks at the size of the conversation: it is remembered until something changes, but each is still a call."""
 
 

@@ -38,7 +38,7 @@ class Proposed(Event, frozen=True, kw_only=True):
     tokens: int = 0
     """Freed, by estimate."""
     usd: float | None = None
-    """Its price now: what the cache will have to hold anew. Negative: saved at once. None: unknown."""
+    """Its price now: what the cache will have to hold again. Negative: saved at once. None: unknown."""
     targets: tuple[str, ...] = ()
     """The tool calls or records concerned."""
 
@@ -181,7 +181,7 @@ class CacheBroke(Event, frozen=True, kw_only=True):
 
 
 class EpochOpened(Event, frozen=True, kw_only=True):
-    """What precedes the messages changed, or reasoning was left out: the prefix starts anew."""
+    """What precedes the messages changed, or reasoning was left out: the prefix starts over."""
 
     reason: str
     epoch: str

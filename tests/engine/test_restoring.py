@@ -20,7 +20,7 @@ def count(text: str) -> int:
 
 
 def words(restored: Restored) -> str:
-    return "\n".join(block.raw.decode() for one in restored.beside for block in one.blocks)
+    return "\n".join(block.raw.decode() for one in restored.attachments for block in one.blocks)
 
 
 def slot(files: dict[str, str], **more: Any) -> FilesSlot:
@@ -31,10 +31,10 @@ def slot(files: dict[str, str], **more: Any) -> FilesSlot:
 def test_the_five_newest_files_come_back_within_their_budgets() -> None:
     files = {f"f{n}.py": f"content {n}\n" * 3_000 for n in range(8)}
     restored = slot(files).restore(Moment((), count))
-    assert [one.facts["filename"] for one in restored.beside] == [f"f{n}.py" for n in range(5)]
-    assert all(count(block.raw.decode()) <= 5_200 for one in restored.beside for block in one.blocks)
+    assert [one.facts["filename"] for one in restored.attachments] == [f"f{n}.py" for n in range(5)]
+    assert all(count(block.raw.decode()) <= 5_200 for one in restored.attachments for block in one.blocks)
     tight = slot(files).restore(Moment((), count, room=9_000))
-    assert len(tight.beside) == 2
+    assert len(tight.attachments) == 2
     assert "f4.py: no room" in tight.left
     small = slot(files).restore(Moment((), count, budget=lambda tokens: tokens // 10))
     assert small.tokens < 5_000
@@ -58,7 +58,7 @@ def test_files_that_may_not_be_read_or_cannot_be_or_are_our_own_are_not_restored
     )
     restored = made.restore(Moment((), count))
     assert "text of fine" in words(restored)
-    assert len(restored.beside) == 1
+    assert len(restored.attachments) == 1
     assert [one.partition(":")[0] for one in restored.left] == ["secret", "gone", "denied"]
 
 
@@ -136,8 +136,8 @@ def test_a_state_over_its_budget_keeps_its_head_and_says_where_the_rest_is() -> 
     )
     restored = skills.restore(Moment((), count))
     assert restored.tokens <= 25_000
-    assert 5 <= len(restored.beside) < 14
-    assert {one.kind for one in restored.beside} == {"invoked_skills"}
+    assert 5 <= len(restored.attachments) < 14
+    assert {one.kind for one in restored.attachments} == {"invoked_skills"}
     assert "The full text is in /skills/0.md" in words(restored)
     assert restored.left
 

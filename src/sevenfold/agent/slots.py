@@ -122,7 +122,7 @@ class OpenFilesSlot:
         }
         back = {
             path: files.version(found)
-            for path in (str(one.facts.get("filename", "")) for one in restored.beside)
+            for path in (str(one.facts.get("filename", "")) for one in restored.attachments)
             if (found := self._read.get(path)) is not None
             and len(found) <= moment.budget(FILE_TOKENS) * BYTES_PER_TOKEN
         }

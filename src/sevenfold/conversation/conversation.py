@@ -21,6 +21,7 @@ from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
 from sevenfold.conversation.epoch import (
     ADOPTED,
+    REPLACED,
     enter,
     epoch_record,
     frame_of,
@@ -30,7 +31,15 @@ from sevenfold.conversation.epoch import (
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
-from sevenfold.conversation.history import Account, LastRequest, Past, answered_at, last_request, past
+from sevenfold.conversation.history import (
+    Account,
+    LastRequest,
+    Past,
+    Tally,
+    answered_at,
+    last_request,
+    past,
+)
 from sevenfold.conversation.options import (
     RequestOptions,
     against_lifetime,
@@ -51,7 +60,7 @@ from sevenfold.conversation.request import (
 )
 from sevenfold.conversation.room import Limits
 from sevenfold.conversation.services import Services
-from sevenfold.conversation.status import Reading, Tally
+from sevenfold.conversation.status import Reading
 from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
@@ -80,7 +89,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 UNDER_WAY = (
     "another request of this session is under way, and a conversation has one next answer: wait for that one, or ask "
-    "beside it with fork()"
+    "in a fork()"
 )
 
 
@@ -217,7 +226,7 @@ class Conversation:
             with transcript.together():
                 begins = entered.opens in ("start", ADOPTED)
                 self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=begins)
-                if entered.anew:
+                if entered.opens in REPLACED:
                     withdraw_changes(transcript)
 
     def refresh(self) -> None:
@@ -255,10 +264,10 @@ class Conversation:
                 return known
             return self.transcript.user(intake.message(text), meta=True, key=key)
 
-    def attach(self, beside: Attachment) -> str:
+    def attach(self, given: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""
         with self.lock:
-            return self.transcript.attach(beside.kind, beside.facts, beside.blocks, role=beside.role)
+            return self.transcript.attach(given.kind, given.facts, given.blocks, role=given.role)
 
     def interrupted(self, partial: Answer) -> None:
         """Take in an answer that was cut off."""

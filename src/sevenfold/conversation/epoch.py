@@ -37,7 +37,9 @@ AMENDED = "amended"
 REFUSED_LIFETIME = "the provider refused the long lifetime"
 """The reason of the epoch in which the cache is kept for the shorter time."""
 ADOPTED = "adopted"
-"""The reason of the epoch in which another program's transcript is gone on with."""
+"""The reason of the epoch that begins when another program's transcript is continued."""
+REPLACED = ("model", "system or tools")
+"""Reasons for which system and tools are sent as they are wanted now, not as they were."""
 
 
 class Amendment(Struct, frozen=True):
@@ -56,8 +58,6 @@ class Entry(Struct, frozen=True):
     opens: str = ""
     """The reason for a new epoch; empty: the last one goes on."""
     drops_thinking: bool = False
-    anew: bool = False
-    """System and tools are sent as they are wanted now, not as they were."""
 
 
 def enter(
@@ -74,7 +74,7 @@ def enter(
         return Entry(wanted, lifetimes, ADOPTED if adopts else "start", drops_thinking=adopts)
     stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
     if stored.model != wanted.model:
-        return Entry(wanted, lifetimes, "model", drops_thinking=True, anew=True)
+        return Entry(wanted, lifetimes, "model", drops_thinking=True)
     if asked and epoch.reason != REFUSED_LIFETIME:
         kept = lifetimes
     goes_on = _with_settings(stored, wanted)
@@ -83,7 +83,7 @@ def enter(
         return Entry(goes_on, kept, opens)
     thinks = profile.thinking.bound and view.weight.thoughts > 0
     if amend(view, stored, wanted, profile) is None or (cold and not thinks):
-        return Entry(wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound, anew=True)
+        return Entry(wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound)
     return Entry(goes_on, kept, opens)
 
 

@@ -70,6 +70,24 @@ class Account(Struct, frozen=True):
         return replace(self, usd=None if self.usd is None or usd is None else self.usd + usd)
 
 
+class Tally(Struct, frozen=True):
+    """Prompt tokens so far."""
+
+    read: int = 0
+    prompt: int = 0
+
+    def after(self, usage: Usage) -> Tally:
+        """With one more answer."""
+        return replace(
+            self, read=self.read + usage.cache_read_input_tokens, prompt=self.prompt + usage.prompt
+        )
+
+    @property
+    def share(self) -> float | None:
+        """How much of it came from the cache."""
+        return self.read / self.prompt if self.prompt else None
+
+
 class Past(Struct, frozen=True):
     """A request that was made."""
 

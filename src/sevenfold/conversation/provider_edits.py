@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.ports import Reply
@@ -100,20 +101,30 @@ def protect_results(c: Conversation) -> None:
         ask(c, "settings")
 
 
-def taken_out(reply: Reply) -> int:
-    """Tokens the provider's own edits took out, and those deleted from the cached prefix by reference."""
-    deleted = counted(read_fields(reply.answer.usage), "cache_deleted_input_tokens")
-    return deleted + sum(counted(edit, "cleared_input_tokens") for edit in _applied(reply))
+class Applied(Struct, frozen=True):
+    """What the provider took out of a request by itself."""
+
+    tokens: int = 0
+    uses: int = 0
+    """Tool calls whose results it cleared."""
+    deleted: int = 0
+    """The part of the tokens that was deleted from the cached prefix by reference."""
 
 
-def cleared_uses(reply: Reply) -> int:
-    """How many tool calls the provider's edits cleared."""
-    return sum(counted(edit, "cleared_tool_uses") for edit in _applied(reply))
+def applied(reply: Reply) -> Applied:
+    """What the provider reports of that; most often nothing."""
+    usage, managed = bytes(reply.answer.usage), bytes(reply.context_management)
+    deleted = counted(read_fields(usage), _DELETED) if _DELETED.encode() in usage else 0
+    if managed == b"null":
+        return Applied(deleted, 0, deleted) if deleted else _NOTHING
+    listed = read_fields(managed).get("applied_edits")
+    edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
+    cleared = sum(counted(edit, "cleared_input_tokens") for edit in edits)
+    return Applied(deleted + cleared, sum(counted(edit, "cleared_tool_uses") for edit in edits), deleted)
 
 
-def _applied(reply: Reply) -> list[dict[str, Any]]:
-    edits = read_fields(reply.context_management).get("applied_edits")
-    return [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
+_DELETED = "cache_deleted_input_tokens"
+_NOTHING = Applied()
 
 
 def edge(frame: Frame, messages: Sequence[Message], uses: int) -> Tail | None:

@@ -17,7 +17,7 @@ from sevenfold.record.decisions import Option, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.tokens import Estimator
-from sevenfold.record.usage import Usage, counted
+from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 
-_DELETED = "cache_deleted_input_tokens"
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
 """Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
 
@@ -87,12 +86,12 @@ class Outcome(Struct, frozen=True):
 
 def write_request(c: Conversation, pending: Pending) -> Prepared:
     """The next request, written down and ready to go out."""
-    _amend(c)
+    changed = _amend(c)
     frame, view = c.frame.varied(pending.fields), c.transcript.view
     messages = tuple(view.messages())
     if _mind_reasoning(c, _look(c, frame, messages)):
-        messages = tuple(view.messages())
-    size = c.size()
+        changed, messages = True, tuple(view.messages())
+    size = c.seen = c.size() if changed else c.seen
     markers = plan(
         frame,
         messages,
@@ -158,18 +157,22 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
     return (read * rate.read + written) / 1e6
 
 
-def _amend(c: Conversation) -> None:
-    """Append what system and tools are now, if the model does not know it from what is in view."""
+def _amend(c: Conversation) -> bool:
+    """Append what system and tools are now, if the model does not know it from what is in view.
+
+    True if it had to look, so that the size may be another one.
+    """
     view = c.transcript.view
     looking_at = view, view.version, c.wanted
     if looking_at == c.amended:
-        return
+        return False
     cold = c.idle_seconds() > SECONDS[c.lifetimes.tail]
     with c.together():
         c.amended = looking_at
         if not tell_changes(c.transcript, c.frame, c.wanted, c.profile, cold=cold):
             c.reframe(c.wanted, "system or tools")
             withdraw_changes(c.transcript)
+    return True
 
 
 def _look(
@@ -205,10 +208,13 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     c.tail = tail_of(prepared.body.markers) or c.tail
     measured = _answer(c, prepared, reply)
     usage = measured.usage if measured else Usage.read(reply.answer.usage)
-    taken_out = provider_edits.taken_out(reply)
-    moved, c.edited = taken_out != c.edited, taken_out
-    c.cleared_uses, c.returned = provider_edits.cleared_uses(reply), 0
-    _deleted(c, reply)
+    applied = provider_edits.applied(reply)
+    moved, c.edited = applied.tokens != c.edited, applied.tokens
+    c.cleared_uses, c.returned = applied.uses, 0
+    if applied.deleted > c.deleted:
+        # What was deleted from the cached prefix is no longer read from it, and none of the rest is written again.
+        c.watched = replace(c.watched, cached=max(0, c.watched.cached - (applied.deleted - c.deleted)))
+    c.deleted = applied.deleted
     if moved and not c.watched.announced:
         c.watched = c.watched.announce("provider edits")
     elif measured and not moved:
@@ -219,14 +225,6 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     c.account = c.account.billed(cost)
     c.vouched, c.answered_at = False, c.transcript.view.answered_at
     return Outcome(reply, prepared, broken, cost, uncached, _ideal(c, usage), usage)
-
-
-def _deleted(c: Conversation, reply: Reply) -> None:
-    """What was deleted from the cached prefix is no longer read from it, and none of the rest is written again."""
-    before, c.deleted = c.deleted, 0
-    if _DELETED.encode() in bytes(reply.answer.usage):
-        c.deleted = counted(read_fields(reply.answer.usage), _DELETED)
-        c.watched = replace(c.watched, cached=max(0, c.watched.cached - max(0, c.deleted - before)))
 
 
 def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:
@@ -267,7 +265,7 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
 
 
 def _miss_reason(reply: Reply) -> str:
-    match read_fields(reply.diagnostics):
+    match read_fields(reply.diagnostics) if bytes(reply.diagnostics) != b"null" else None:
         case {"cache_miss_reason": {"type": str() as reason}}:
             return reason
         case _:

@@ -71,7 +71,7 @@ class Moment(Struct, frozen=True):
 class Restored(Struct, frozen=True):
     """What a slot gives back, and what it had to leave."""
 
-    beside: tuple[Attachment, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
     tokens: int = 0
     left: tuple[str, ...] = ()
     """What was not restored, and why."""
@@ -109,8 +109,10 @@ class PinsSlot:
             for item in self._pinned()
             if item.said.uuid not in kept and (text := pinned_text(item))
         ]
-        beside = tuple(Attachment("pinned", (blocks.text(text),), {"record": uuid}) for uuid, text in texts)
-        return Restored(beside, sum(moment.count(text) for _, text in texts))
+        attachments = tuple(
+            Attachment("pinned", (blocks.text(text),), {"record": uuid}) for uuid, text in texts
+        )
+        return Restored(attachments, sum(moment.count(text) for _, text in texts))
 
 
 def pinned_text(item: Item) -> str:
@@ -159,7 +161,7 @@ class FilesSlot:
 
     def restore(self, moment: Moment) -> Restored:
         """The newest first; one that cannot be read, or finds no room, is named."""
-        beside: list[Attachment] = []
+        attachments: list[Attachment] = []
         left: list[str] = []
         used, most = 0, min(moment.room, moment.budget(self._together))
         for seen in self._wanted(moment):
@@ -177,8 +179,8 @@ class FilesSlot:
                     "displayPath": seen.path,
                     "content": text,
                 }
-                beside.append(Attachment("file", (blocks.text(text),), facts))
-        return Restored(tuple(beside), used, tuple(left))
+                attachments.append(Attachment("file", (blocks.text(text),), facts))
+        return Restored(tuple(attachments), used, tuple(left))
 
     def _wanted(self, moment: Moment) -> list[Seen]:
         found = (seen for seen in self._recent() if not self._own(seen.path))
@@ -231,7 +233,7 @@ class StateSlot:
 
     def restore(self, moment: Moment) -> Restored:
         """All states in order, each cut to its budget with a note where the rest is, while there is room."""
-        beside: list[Attachment] = []
+        attachments: list[Attachment] = []
         left: list[str] = []
         room = moment.budget(self._together) if self._together is not None else moment.room
         room = room if self.needed else min(room, moment.room)
@@ -244,8 +246,10 @@ class StateSlot:
                 left.append(f"{state.title}: no room")
                 continue
             used += tokens
-            beside.append(Attachment(state.kind or self._kind, (blocks.text(text),), dict(state.facts)))
-        return Restored(tuple(beside), used, tuple(left))
+            attachments.append(
+                Attachment(state.kind or self._kind, (blocks.text(text),), dict(state.facts))
+            )
+        return Restored(tuple(attachments), used, tuple(left))
 
 
 class AnnouncedSlot:
@@ -285,8 +289,8 @@ class AnnouncedSlot:
         if not missing:
             return Restored(left=tuple(left))
         text = self._whole(missing)
-        beside = Attachment(self._kind, (blocks.text(text),), dict(self._facts(missing)))
-        return Restored((beside,), moment.count(text), tuple(left))
+        attachment = Attachment(self._kind, (blocks.text(text),), dict(self._facts(missing)))
+        return Restored((attachment,), moment.count(text), tuple(left))
 
 
 def _rendered(state: State, most: int, moment: Moment) -> str:
@@ -324,7 +328,7 @@ def restore(
             left.append(f"{slot.name}: {error}")
             continue
         left += [f"{slot.name}: {one}" for one in restored.left]
-        if not restored.beside:
+        if not restored.attachments:
             continue
         if restored.tokens > room and not slot.needed:
             left.append(f"{slot.name}: no room for {restored.tokens:,} tokens")

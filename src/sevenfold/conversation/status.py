@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.conversation.history import Account
 from sevenfold.conversation.room import Limits
 from sevenfold.record.gauge import Budget, Size, nearly
-from sevenfold.record.usage import Usage
 from sevenfold.record.window import Window
 
 
@@ -101,21 +99,3 @@ class Health(Struct, frozen=True, kw_only=True):
     """…and whether models are therefore no longer asked by themselves."""
     cached_share: float | None
     """Of all prompts; None before the first answer."""
-
-
-class Tally(Struct, frozen=True):
-    """Prompt tokens so far."""
-
-    read: int = 0
-    prompt: int = 0
-
-    def after(self, usage: Usage) -> Tally:
-        """With one more answer."""
-        return replace(
-            self, read=self.read + usage.cache_read_input_tokens, prompt=self.prompt + usage.prompt
-        )
-
-    @property
-    def share(self) -> float | None:
-        """How much of it came from the cache."""
-        return self.read / self.prompt if self.prompt else None

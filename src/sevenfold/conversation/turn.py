@@ -46,7 +46,8 @@ def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
     check = check_room(c, c.seen)
     if check.verdict == "blocked":
         if (yield from c.ladder.refused(c, TooFull(check))):
-            check = check_room(c, c.size())
+            c.seen = c.size()
+            check = check_room(c, c.seen)
         if check.verdict == "blocked":
             raise ContextFull(explain(c, check))
     return c.pending(check, fields)

@@ -131,8 +131,8 @@ class OfflineClient:
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """The script's next answer."""
         reply = self.script.answer(call)
-        for piece in (piece for block in reply.answer.blocks for piece in pieces_of(block)):
-            if watch is not None:
+        if watch is not None:
+            for piece in (piece for block in reply.answer.blocks for piece in pieces_of(block)):
                 watch(piece)
         return reply
 

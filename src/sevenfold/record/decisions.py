@@ -6,7 +6,7 @@ and no parent, so they are never a link in the chain and other tools pass over t
 that was the newest when the decision was made; a decision counts wherever that record is live.
 
 Every text a decision brings into the context is stored in it as it will be sent: folding a log never
-renders anything anew.
+renders anything again.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class Keep(Own, frozen=True, tag="keep"):
 class Pinned(Own, frozen=True, tag="pinned"):
     """Results deleted from the cached prefix by reference, said again at its place while the cache lives.
 
-    Without any results it begins anew: results carry references, and nothing is deleted.
+    Without any results it starts over: results carry references, and nothing is deleted.
     """
 
     calls: list[str] = []

@@ -1,6 +1,6 @@
 """One line of a transcript, read: what was said, what was decided, and what is merely kept.
 
-    Said        a message of the user or the model, or an attachment that was put beside them
+    Said        a message of the user or the model, or an attachment to them
     Boundary    a compaction; Clearing: old results taken out of sight   (shared shapes)
     Decision    one of our own records
     Link        not for the model, but other records name it as their parent
@@ -81,7 +81,7 @@ class Said(Struct, frozen=True, gc=False):
 
 
 class Boundary(Struct, frozen=True, gc=False):
-    """A compaction: the view begins anew here."""
+    """A compaction: the view begins here again."""
 
     uuid: str
     logical_parent: str | None

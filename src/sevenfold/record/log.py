@@ -171,7 +171,7 @@ def said_by_user(
         stored=stored or {},
         own=place.own,
     )
-    return _written(record, said)
+    return Written(_encoder.encode_lines((record,)), said)
 
 
 def said_by_model(place: Place, uuid: str, parent: str | None, timestamp: str, answer: Answer) -> Written:
@@ -202,7 +202,7 @@ def said_by_model(place: Place, uuid: str, parent: str | None, timestamp: str, a
         own=place.own,
         cut=place.own and answer.stop_reason is None,
     )
-    return _written(record, said)
+    return Written(_encoder.encode_lines((record,)), said)
 
 
 def attached(
@@ -216,7 +216,7 @@ def attached(
     *,
     role: str = "user",
 ) -> Written:
-    """Something put beside the conversation, with the message it is sent as."""
+    """An attachment to the conversation, with the message it is sent as."""
     record = _record(place, "attachment", uuid, parent, timestamp)
     record.attachment = Raw(_encoder.encode({"type": kind, **facts}))
     record.message = _Message(role, _content(blocks))
@@ -231,7 +231,7 @@ def attached(
         attachment=kind,
         own=place.own,
     )
-    return _written(record, said)
+    return Written(_encoder.encode_lines((record,)), said)
 
 
 def compacted(
@@ -242,7 +242,10 @@ def compacted(
     record.logical_parent_uuid, record.subtype = logical_parent, "compact_boundary"
     record.content, record.level, record.is_meta = BOUNDARY_TEXT, "info", False
     record.compact_metadata, record.sevenfold = about, 1
-    return _written(record, Boundary(uuid, logical_parent, about, timestamp, True, place.sidechain))
+    return Written(
+        _encoder.encode_lines((record,)),
+        Boundary(uuid, logical_parent, about, timestamp, True, place.sidechain),
+    )
 
 
 def cleared(
@@ -252,7 +255,9 @@ def cleared(
     record = _record(place, "system", uuid, parent, timestamp)
     record.subtype, record.content = "microcompact_boundary", CLEARING_TEXT
     record.level, record.is_meta, record.microcompact_metadata = "info", False, about
-    return _written(record, Clearing(uuid, parent, about, timestamp, place.sidechain))
+    return Written(
+        _encoder.encode_lines((record,)), Clearing(uuid, parent, about, timestamp, place.sidechain)
+    )
 
 
 def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
@@ -286,10 +291,6 @@ def _record(place: Place, kind: str, uuid: str, parent: str | None, timestamp: s
 def _content(blocks: Sequence[Block]) -> list[Raw]:
     # Nearly every message is one block.
     return [Raw(blocks[0].raw)] if len(blocks) == 1 else [Raw(block.raw) for block in blocks]
-
-
-def _written(record: _Record, entry: Entry) -> Written:
-    return Written(_encoder.encode_lines((record,)), entry)
 
 
 # -- labels: what a session is known by in a list of sessions ------------------------------------

@@ -207,7 +207,7 @@ class View:
         return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
 
     def brought_by(self, uuid: str) -> str:
-        """The compaction that put a record there, as its summary or beside it; empty if none did."""
+        """The compaction that put a record there, as its summary or an attachment; empty if none did."""
         return self._products.get(uuid, "")
 
     def decisions(self) -> list[OwnDecision | Clearing]:

@@ -163,7 +163,7 @@ class Sections(Struct, frozen=True):
         return SystemPrompt(tuple(filter(None, now.values()))), replace(self, kept=steady)
 
     def renewed(self) -> Sections:
-        """After clear or compact: every section is computed anew, instruction files included."""
+        """After clear or compact: every section is computed again, instruction files included."""
         return replace(self, kept={})
 
 

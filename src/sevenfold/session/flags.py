@@ -97,7 +97,7 @@ class FlagSource:
         return self._flags
 
     def current(self) -> Settings:
-        """The settings as of the last copy; starts reading the flags anew if that has grown old."""
+        """The settings as of the last copy; starts reading the flags again if that has grown old."""
         if self._due() and self._reading.acquire(blocking=False):
             self._read_in_the_background()
         base, flags = self._base.current(), self._flags

@@ -331,7 +331,7 @@ class Session:
         edits.rewind(self.conversation, record)
 
     def settle(self, seconds: float = 5.0) -> None:
-        """Wait for what goes on beside the conversation (notes, a summary being prepared, recall reading what is
+        """Wait for what goes on in the background (notes, a summary being prepared, recall reading what is
         new), at most so long."""
         until = monotonic() + seconds
         self._threads.close(seconds)

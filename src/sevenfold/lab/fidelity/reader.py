@@ -46,7 +46,7 @@ class Account(Struct, frozen=True):
     failures: list[Told]
     results: dict[str, Told]
     """Answers to calls, by the call's id."""
-    beside: list[Told]
+    attachments: list[Told]
     """Summaries, reminders and whatever else was put on the user's side by a program."""
     preceding: dict[str, Told]
     """What the model said last before each stretch of the user's words, by the user's record."""
@@ -108,9 +108,9 @@ def _words(told: Account, said: Said, block: Block) -> None:
             if told.model:
                 told.preceding[said.uuid] = told.model[-1]
         case "summary":
-            told.beside.append(Told(said.uuid, blocks.words_of(block), "summary"))
+            told.attachments.append(Told(said.uuid, blocks.words_of(block), "summary"))
         case "program":
-            told.beside.append(Told(said.uuid, blocks.words_of(block), "attachment"))
+            told.attachments.append(Told(said.uuid, blocks.words_of(block), "attachment"))
 
 
 def _call(record: str, block: Block) -> Call | None:

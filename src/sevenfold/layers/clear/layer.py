@@ -131,6 +131,7 @@ class Clearer:
         results_tokens = self._c.gauge.estimator.tokens(self._c.stock.weight)
         if not clear.could_matter(moment, results_tokens):
             return Plan("everything fits")
+        moment = replace(moment, compacts=self._c.ladder.dearer(self._c))
         rests = self._progress.rests("clear", self._c.window, size.tokens)
         if moment.cold or (clear.cannot_be_sent(moment) and not moment.compacts):
             rests = ""
@@ -242,7 +243,7 @@ class Clearer:
             thinking=0 if mid_turn or not clear.FORGOTTEN < idle < inf else self._old_thinking(),
             reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
-            compacts=c.ladder.dearer(c),
+            compacts=False,
             provider=self.edits.used() or asked,
             near=may_ask and size.tokens >= provider_edits.trigger(self._c.window, settings),
             edited=c.edited,

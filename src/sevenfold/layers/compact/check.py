@@ -96,10 +96,10 @@ class Checker:
         return summary.combine(draft, facts, budget, self._c.count, span=divided.span), marked.sentences
 
     def _completed(
-        self, text: str, facts: Facts, divided: Scope, beside: Sequence[str] = ()
+        self, text: str, facts: Facts, divided: Scope, attachments: Sequence[str] = ()
     ) -> tuple[str, Coverage[Fact]]:
         """The text with the facts that would be lost, and the score after that."""
-        rest = (*beside, *(whole_text(item) for item in (*divided.front, *divided.kept)))
+        rest = (*attachments, *(whole_text(item) for item in (*divided.front, *divided.kept)))
         score = coverage.cover(facts, [text, *rest], self._reaches_to)
         if score.lost:
             room = self._c.window.budget(MISSING_TOKENS)

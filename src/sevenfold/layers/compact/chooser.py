@@ -132,9 +132,9 @@ class EngineChooser:
 
     def presses(self, size: Size) -> bool:
         """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
-        if not self.models or self.resting or not self._c.profile.on_demand_compaction:
-            return False
         if size.sent + size.band < self._c.window.context - self._c.window.reserve:
+            return False
+        if not self.models or self.resting or not self._c.profile.on_demand_compaction:
             return False
         return self.order(CompactionRequest(trigger="auto"))[0] == "provider"
 

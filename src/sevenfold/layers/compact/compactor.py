@@ -116,9 +116,8 @@ class Compactor:
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
-        if not self.allowed:
-            return False
-        return c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        full = c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        return full and self.allowed
 
     @property
     def next_begins(self) -> int:
@@ -449,9 +448,9 @@ class Compactor:
                 verdict = replace(verdict, text="\n\n".join([verdict.text, *pins]))
             return writer.fold(c, replace(result, verdict=verdict)), ("pins",) if pins else (), []
         fixed = forecast.after(c, divided, c.count(writer.said(c, result.request, divided, verdict.text)))
-        beside, restored, missed = self._restore(divided, verdict, context, fixed)
-        added = sum(c.count(blocks.words_of(block)) for one in beside for block in one.blocks)
-        boundary = writer.compaction(c, replace(result, beside=beside, after=fixed + added))
+        attachments, restored, missed = self._restore(divided, verdict, context, fixed)
+        added = sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
+        boundary = writer.compaction(c, replace(result, attachments=attachments, after=fixed + added))
         for forget in c.cleanups:
             forget()
         return boundary, tuple(restored), missed
@@ -468,12 +467,14 @@ class Compactor:
         moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
         room = max(0, int(c.window.threshold * AFTER_SHARE) - fixed)
         given, missed = restore.restore(c.slots, moment, room)
-        beside = [one for _, restored in given for one in restored.beside]
+        attachments = [one for _, restored in given for one in restored.attachments]
         if verdict.behind:
-            beside.insert(0, Attachment("facts", (blocks.text(RecordedFacts(verdict.behind).render()),)))
+            attachments.insert(
+                0, Attachment("facts", (blocks.text(RecordedFacts(verdict.behind).render()),))
+            )
         if context:
-            beside.append(restore.from_hooks(context))
-        return beside, [name for name, _ in given], missed
+            attachments.append(restore.from_hooks(context))
+        return attachments, [name for name, _ in given], missed
 
     def _report(self, done: Compacted) -> None:
         """What was done, once as any layer says it and once in figures."""

@@ -68,10 +68,11 @@ class Ahead:
 
     def settle(self, c: Conversation) -> Flow[None]:
         """Use a summary that is ready; after offloading, or the kept tail would weigh too much."""
-        # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
-        _ = c.state(Compactor).allowed
-        if c.background is not None:
-            yield from c.state(AheadSummary).swap()
+        ahead = c.state(AheadSummary)
+        if ahead.busy and c.background is not None:
+            # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
+            _ = c.state(Compactor).allowed
+            yield from ahead.swap()
 
 
 class Compact:

@@ -35,7 +35,7 @@ class Result(Struct, frozen=True, kw_only=True):
     got: Got
     verdict: Verdict
     chain: CompactionChain
-    beside: Sequence[Attachment] = ()
+    attachments: Sequence[Attachment] = ()
     before: int = 0
     after: int = 0
     failures: int = 0
@@ -69,7 +69,7 @@ def compaction(c: Conversation, made: Result) -> str:
         [blocks.text(said(c, made.request, divided, made.verdict.text))],
         boundary=boundary,
         anchor=anchor,
-        attachments=made.beside,
+        attachments=made.attachments,
         epoch=epoch_record(frame, c.lifetimes, "compact", drops),
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
