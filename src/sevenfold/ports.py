@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Raw, Struct, field
 
@@ -308,7 +308,7 @@ class AgentMessage(Struct, frozen=True, omit_defaults=True):
     summary: str = ""
     """A few words, for display."""
     kind: str = "message"
-    """``message``, ``shutdown_request``, ``shutdown_response``, ``plan_approval_response`` or ``kill``."""
+    """``message``, or what it asks for besides being read."""
     approve: bool | None = None
     """The answer of a response."""
     at: float = 0.0
@@ -325,10 +325,10 @@ class Mailbox(Protocol):
     `sevenfold.errors.TranscriptError`, and then have changed nothing.
     """
 
-    def send(self, message: AgentMessage) -> bool:
-        """Take a message, unless it was taken before; False if too many wait for the recipient already.
+    def send(self, message: AgentMessage) -> Literal["queued", "delivered", "refused"]:
+        """Take a message, unless it was taken before; it survives the end of any process once this returns.
 
-        It survives the end of any process once this returns.
+        It is ``delivered`` if it was sent before and has arrived, and ``refused`` if too many wait for the recipient.
         """
         ...
 

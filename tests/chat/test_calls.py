@@ -33,21 +33,39 @@ def line(one: ToolCall, output: ToolOutput, seconds: float = 0.1, width: int = 8
 
 def test_a_call_says_what_it_did_to_what_and_how_long_it_took():
     output = ToolOutput("a\nb\n", facts=(CommandRan("ls", 0),))
-    assert line(call(command="ls -l"), output, 2.34).rstrip() == "✓ Shell ls -l · 2 lines · 2.3 s · [3]"
+    assert (
+        line(call(command="ls -l"), output, 2.34).splitlines()[0].rstrip()
+        == "✓ Shell ls -l · 2 lines · 2.3 s · [3]"
+    )
 
 
 def test_a_command_that_fails_says_so_with_its_code():
     assert "exit 2" in line(call(command="make"), ToolOutput("no", facts=(CommandRan("make", 2),)))
 
 
-def test_an_error_is_told_by_a_sign_a_word_its_first_line_and_its_last_ones():
-    shown = line(call(command="make"), failed("\nExit code 1\nmany\nmore\nlines\nAssertionError: 3\n"))
+def test_an_error_is_told_by_a_sign_and_a_word_and_shown_whole():
+    shown = line(call(command="make"), failed("\nExit code 1\nmany\n  more\nlines\nAssertionError: 3\n"))
     assert shown.splitlines()[0].startswith("✗ Shell make · failed")
-    assert [one.strip() for one in shown.splitlines()[1:]] == [
-        "│ Exit code 1",
-        "│ lines",
-        "│ AssertionError: 3",
+    assert [one.rstrip() for one in shown.splitlines()[1:]] == [
+        "  │ Exit code 1",
+        "  │ many",
+        "  │   more",
+        "  │ lines",
+        "  │ AssertionError: 3",
     ]
+
+
+def test_a_long_error_is_shown_by_both_its_ends():
+    shown = line(call(command="make"), failed("\n".join(f"line {number}" for number in range(100))))
+    assert "│ line 0" in shown
+    assert "│ line 99" in shown
+    assert "70 more lines" in shown
+
+
+def test_the_first_lines_of_a_result_are_shown_and_how_many_are_left():
+    output = ToolOutput("\n".join(f"line {number}" for number in range(9)), facts=(CommandRan("ls", 0),))
+    shown = line(call(command="ls"), output).splitlines()
+    assert [one.strip() for one in shown[1:]] == ["│ line 0", "│ line 1", "│ line 2", "│ … 6 more lines"]
 
 
 def test_a_call_that_was_not_permitted_did_not_fail():
@@ -97,7 +115,7 @@ def test_no_line_is_wider_than_the_terminal_whatever_the_call():
     wide = call(command="漢" * 500)
     for width in (40, 60, 100):
         shown = line(wide, ToolOutput("x" * 10_000), width=width)
-        assert len(shown.splitlines()) == 1
+        assert len(shown.splitlines()) == 2
         assert "[3]" in shown
 
 

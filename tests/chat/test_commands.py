@@ -161,7 +161,7 @@ def test_a_new_session_begins_and_the_one_before_can_be_resumed(talk):
     talk("the first session")
     assert "/resume one" in talk("/clear")
     talk("the second session")
-    assert "your last message: the first session" in talk("/resume one")
+    assert "› the first session" in talk("/resume one")
     assert "no other session named nobody" in talk("/resume nobody")
 
 

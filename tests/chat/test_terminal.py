@@ -57,7 +57,7 @@ def test_a_conversation_from_the_first_question_to_a_killed_and_resumed_session(
             app.signal(signal.SIGKILL)
             app.ended()
         with Terminal("--continue", **place, url=url, columns=60) as app:
-            app.until("your last message: and now").ready()
+            app.until("› and now").until("You said: and now").until("resumed").ready()
             assert max(map(len, app.shown.splitlines())) <= 60
             app.say("go on").until("You said: go on").ready().press("ctrl-d")
             assert app.ended() == 0
@@ -122,7 +122,7 @@ def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tm
         name = app.session
     assert (Home(place["home"]).project(tmp_path).session(name).transcript).is_file()
     with Terminal("--resume", name, **place) as app:
-        app.until("your last message: hi").ready().press("ctrl-d")
+        app.until("› hi").until("You said: hi").ready().press("ctrl-d")
         assert app.ended() == 0
         assert "Do you trust" not in app.everything
 

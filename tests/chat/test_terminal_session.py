@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_compaction_is_stopped_made_and_rewound_across_and_the_books_span_runs
             app.press("ctrl-d")
             assert app.ended() == 0
         with Terminal("--continue", **place, url=url, **ALONE) as app:
-            app.until("your last message: alpha again").ready()
+            app.until("› alpha again").until("resumed").ready()
             app.say("omega").until("You said: omega").ready()
             app.say("/model claude-opus-4-6").until("answers from now on").until("opus-4-6 ·").ready()
             app.say("psi").until("You said: psi").ready()
@@ -122,3 +123,17 @@ def test_a_rewind_shows_what_the_agent_changed_and_brings_it_back_but_asks_about
         assert "The user restored these files" in str(simulator.requests.answered()[-1].body["messages"])
         app.press("ctrl-d")
         assert app.ended() == 0
+
+
+@pytest.mark.spec("S8.12")
+def test_a_session_that_was_killed_shows_the_conversation_again_and_what_was_cut_off(place):
+    with simulated() as (url, _):
+        with Terminal("--mode", "autonomous", **place, url=url, **ALONE) as app:
+            app.ready().say("many").until("✓ Shell seq 1 9000").until("more lines").ready()
+            app.say("wait").until("│ begun").signal(signal.SIGKILL)
+            app.ended()
+        with Terminal("--continue", "--mode", "autonomous", **place, url=url, **ALONE) as app:
+            app.until("› many").until("✓ Shell seq 1 9000").until("What I found").until("› wait")
+            app.until("cut off when the session ended: Shell echo begun").ready()
+            app.press("ctrl-d")
+            assert app.ended() == 0

@@ -196,6 +196,7 @@ def test_a_dream_that_is_stopped_while_it_writes_is_undone(work):
             except sevenfold.errors.Aborted as error:
                 done(error)
 
+        stepwise.every = lambda seconds, call: lambda: None  # type: ignore[attr-defined]
         night.session.conversation.background = stepwise
         night.agent.run("Hello there.")
         assert night.session.dream.state == "killed"

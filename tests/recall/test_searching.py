@@ -320,6 +320,9 @@ class Opinion:
     def place(self, query: str, text: str) -> int:
         return 0
 
+    def prepare(self, pieces: Tables) -> bool:
+        return False
+
 
 def test_another_scorer_brings_in_what_no_word_leads_to(index: RecallIndex) -> None:
     (hit,) = index.search("watch hands", scorers=[Opinion(cause=0.7)])

@@ -44,9 +44,9 @@ def test_without_any_layer_every_value_is_the_default():
 
 
 @pytest.mark.spec("S8.2")
-def test_only_what_would_replace_auto_compaction_is_off_by_default():
+def test_only_what_would_replace_auto_compaction_or_let_others_in_is_off_by_default():
     off = {one.name for one in described() if one.kind == "switch" and not one.default}
-    assert off == {"reactive_only", "collapse"}
+    assert off == {"reactive_only", "collapse", "message_socket"}
 
 
 @pytest.mark.spec("S8.2")

@@ -56,7 +56,7 @@ def names(found: Any) -> list[str]:
 @pytest.mark.spec("S7.4")
 def test_messages_wait_in_their_order_until_they_are_acknowledged(mailbox):
     for name in ("1", "2", "3"):
-        assert mailbox.send(message(name))
+        assert mailbox.send(message(name)) == "queued"
     assert names(mailbox.waiting("b")) == names(mailbox.waiting("b")) == ["1", "2", "3"]
     mailbox.acknowledge(mailbox.waiting("b", 2))
     assert names(mailbox.waiting("b")) == ["3"]
@@ -71,11 +71,10 @@ def test_every_field_arrives_as_it_was_sent(mailbox):
 
 @pytest.mark.spec("S7.4")
 def test_the_same_message_is_taken_once_even_after_it_has_arrived(mailbox):
-    mailbox.send(message("1"))
-    mailbox.send(message("1"))
+    assert mailbox.send(message("1")) == mailbox.send(message("1")) == "queued"
     assert names(mailbox.waiting("b")) == ["1"]
     mailbox.acknowledge(mailbox.waiting("b"))
-    assert mailbox.send(message("1"))
+    assert mailbox.send(message("1")) == "delivered"
     assert mailbox.waiting("b") == []
 
 
@@ -90,11 +89,11 @@ def test_two_senders_may_use_the_same_id(mailbox):
 @pytest.mark.spec("S7.4")
 def test_a_full_queue_refuses_messages_and_others_still_get_theirs(mailbox, monkeypatch):
     monkeypatch.setattr(module, "MOST_WAITING", 3)
-    assert [mailbox.send(message(str(n))) for n in range(5)] == [True, True, True, False, False]
-    assert mailbox.send(message("0")), "one that is waiting already is not refused"
-    assert mailbox.send(message("9", to="c"))
+    assert [mailbox.send(message(str(n))) for n in range(5)] == ["queued"] * 3 + ["refused"] * 2
+    assert mailbox.send(message("0")) == "queued", "one that is waiting already is not refused"
+    assert mailbox.send(message("9", to="c")) == "queued"
     mailbox.acknowledge(mailbox.waiting("b", 1))
-    assert mailbox.send(message("3"))
+    assert mailbox.send(message("3")) == "queued"
 
 
 def test_old_ids_are_forgotten_and_waiting_messages_are_not(mailbox, monkeypatch):
@@ -211,7 +210,7 @@ class Mailboxes(RuleBasedStateMachine):
         self.names += 1
         name = f"{sender}{self.names}"
         for _ in range(1 + again):
-            assert self.mailbox.send(message(name, sender, to))
+            assert self.mailbox.send(message(name, sender, to)) == "queued"
         self.sent.setdefault((sender, to), []).append(name)
 
     @rule(to=agents, most=st.integers(1, 4), cut_off=st.booleans())

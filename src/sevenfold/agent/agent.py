@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from functools import partial
@@ -26,18 +26,23 @@ from sevenfold.agent.interrupt import (
     in_own_thread,
 )
 from sevenfold.agent.permissions.engine import Grants, Mode
-from sevenfold.agent.team.team import Team
+from sevenfold.agent.team.team import MapProgress, Team
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
+from sevenfold.agent.tools.shell import ShellTool
 from sevenfold.agent.tools.skills import SkillCatalog
+from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, drive, drive_async
-from sevenfold.errors import Refused
+from sevenfold.errors import InputError, Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
+from sevenfold.prompts.context import CommandOutput
 from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
+from sevenfold.record.decisions import AgentEnd
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.options import checked, one_of
-from sevenfold.session.results import Wishes
+from sevenfold.session.results import ToolCall, Wishes
 from sevenfold.session.session import Session
 
 R = TypeVar("R")
@@ -139,6 +144,28 @@ class _BaseAgent:
             )
         return self.assembly.checkpoints
 
+    def run_command(self, command: str, *, asked: bool = False) -> ToolOutput:
+        """Run a command line for the user; ``asked``: only with permission, like a command of the agent's."""
+        self._claim()
+        parts, call = self.assembly, ToolCall("for-the-user", ShellTool.name, {"command": command})
+        try:
+            parts.executor.begin()
+            if asked:
+                (result,) = drive(parts.executor.run([call]), None)
+                return ToolOutput(result["content"], is_error=result.get("is_error", False))
+            box = Toolbox([ShellTool(parts.state.processes)])
+            return box.run(call.name, call.input, parts.executor.context.for_call(call.id))
+        finally:
+            self._running = False
+
+    def note_command(self, command: str, output: ToolOutput) -> None:
+        """Have the model see a command the user ran, and what it printed, with the user's next message."""
+        conversation = self.assembly.conversation
+        text = output.content if isinstance(output.content, str) else ""
+        with conversation.together():
+            conversation.user(f"! {command}")
+            conversation.note(CommandOutput(command, text).render())
+
     def queue(self, text: str) -> None:
         """Send a message while it works; the model gets it with the results of the running tools."""
         self.assembly.loop.queue(text)
@@ -150,6 +177,7 @@ class _BaseAgent:
     def _run(self, prompt: str) -> Flow[Finished]:
         """Claim the agent for a run, which can be interrupted from now on."""
         self._claim()
+        self.assembly.presence.watch()
         return self.assembly.loop.run(prompt)
 
     def _compact(self, instructions: str, wish: Wishes) -> Flow[Compacted | None]:
@@ -157,6 +185,15 @@ class _BaseAgent:
         self._claim()
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         return self.assembly.loop.compact(request)
+
+    def _map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
+        """Claim the agent for tasks that others do for it."""
+        if self.assembly.team is None:
+            raise Refused("this agent may start no others: make it with agents=True")
+        if isinstance(prompts, str):
+            raise InputError("give the tasks as a list of texts, even if there is only one")
+        self._claim()
+        return self.assembly.loop.map(prompts, kind, progress)
 
     def _claim(self) -> None:
         if self._running:
@@ -249,6 +286,21 @@ class Agent(_BaseAgent):
         finally:
             self._stop(work)
         yield Ended(work.result())
+
+    def map(
+        self, prompts: Sequence[str], agent: str = "fork", progress: MapProgress | None = None
+    ) -> list[AgentEnd]:
+        """Have several tasks done at the same time, each by an agent of this type; returns how each ended, in order.
+
+        Forks know the conversation so far and read it from the cache. Nothing of theirs enters it: say what matters of
+        their reports in the next prompt. The same tasks at the same place are done once, also after a kill.
+        ``progress`` is called with the number of a task and a line for each call its agent makes.
+        """
+        flow = self._map(prompts, agent, progress)
+        try:
+            return self._drive(flow)
+        finally:
+            self._running = False
 
     def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Session.compact`; interrupted, it raises `sevenfold.errors.Aborted` and changes nothing."""
@@ -344,6 +396,16 @@ class AsyncAgent(_BaseAgent):
         finally:
             await self._stop(task)
         yield Ended(task.result())
+
+    async def map(
+        self, prompts: Sequence[str], agent: str = "fork", progress: MapProgress | None = None
+    ) -> list[AgentEnd]:
+        """See `Agent.map`."""
+        flow = self._map(prompts, agent, progress)
+        try:
+            return await self._drive(flow)
+        finally:
+            self._running = False
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Agent.compact`."""

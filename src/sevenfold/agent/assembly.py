@@ -32,6 +32,7 @@ from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, index
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
 from sevenfold.agent.team.permissions import one_at_a_time
+from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
 from sevenfold.agent.tools.context import AskUser, Context
@@ -263,6 +264,7 @@ class Assembly:
         self.loop = self._loop = Loop(
             self.conversation, self.executor, hooks, limits=limits, sources=sources
         )
+        self.presence = Presence(self)
         self._resumed = len(self.conversation.transcript.view) > 0
         self.started = False
         """Whether SessionStart hooks have been fired."""
@@ -492,6 +494,7 @@ class Assembly:
     def close(self) -> None:
         """Stop the agents it has started, save the state, and end background commands and servers."""
         with ExitStack() as parts:
+            parts.callback(self.presence.close)
             if self.servers is not None and self.descent is None:
                 parts.callback(self.servers.close)
             parts.callback(self.state.close)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Signal
 from sevenfold.errors import Aborted
-from sevenfold.ports import AsyncClient, Call, Client, Piece, Reply, Watcher
+from sevenfold.ports import AsyncClient, Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.record import blocks
 from sevenfold.record.log import Answer
 
@@ -107,6 +107,7 @@ class _Listener:
 
     def __init__(self, call: Call, watch: Watcher | None, stopped: Signal) -> None:
         self._watch = watch if call.source.partition(":")[0] in SPOKEN else None
+        self._given: Any = watch
         self._stopped = stopped
         self._words: list[str] = []
         self._begun = Answer("msg_interrupted", "", ())
@@ -114,6 +115,8 @@ class _Listener:
     def begin(self, head: Answer) -> None:
         """The provider began to answer: ``head`` has the id, the model and the usage it reported."""
         self._begun = head
+        if isinstance(self._given, HeadWatcher):
+            self._given.begin(head)
 
     def __call__(self, piece: Piece) -> None:
         if self._stopped.wait(0):

@@ -36,10 +36,11 @@ from sevenfold.session.results import ToolCall
 if TYPE_CHECKING:
     from sevenfold.agent.events import End
     from sevenfold.agent.executor import AgentHooks, Executor
-    from sevenfold.agent.team.team import Team
+    from sevenfold.agent.team.team import MapProgress, Team
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.request import Outcome
     from sevenfold.layers.compact.request import Compacted, CompactionRequest
+    from sevenfold.record.decisions import AgentEnd
 
 RETRIES = 4
 """How often a request is repeated that a provider could not answer just then."""
@@ -161,6 +162,13 @@ class Loop:
         """
         self._begin()
         return self._run(prompt, key)
+
+    def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
+        """Have tasks done by agents of a type; can be interrupted like a run."""
+        self._begin()
+        team = self._sources.team
+        assert team is not None
+        return team.map(prompts, kind, progress)
 
     def compact(self, request: CompactionRequest) -> Flow[Compacted | None]:
         """Compact at the user's request; can be interrupted like a run."""

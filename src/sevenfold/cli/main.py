@@ -45,6 +45,8 @@ COMMANDS = {
     "recall": "search a session for what was said, above all for what has left the context",
     "memory": "show and change what is remembered across sessions",
     "dream": "tidy memory: merge duplicates, close entries that no longer hold",
+    "team": "have the tasks of a file done by several agents at once",
+    "tasks": "show what runs in the background of the sessions here, or stop it",
     "agents": "list the sub-agents that are defined here, or check their files",
     "audit": "check what the compactions of a session kept in the context, and what left it",
     "diff-request": "say whether one request would find in the cache what another left, and why not",

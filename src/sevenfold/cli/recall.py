@@ -20,11 +20,12 @@ from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole, mark_matches
 from sevenfold.cli.text import plural
 from sevenfold.conversation.resume import resume
+from sevenfold.errors import InputError
 from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.recall import meaning
-from sevenfold.recall.index import RecallIndex
+from sevenfold.recall.index import IndexStatus, RecallIndex
 from sevenfold.recall.meaning import ByMeaning
-from sevenfold.recall.search import Hit, Near
+from sevenfold.recall.search import Hit, Near, Scorer
 from sevenfold.stores.home import SessionFiles, side_file
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.log import LineLog
@@ -55,7 +56,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
     add("session", metavar="SESSION", help="a transcript, or the id of a session")
-    add("query", metavar="QUERY", nargs="+", help="what to look for")
+    add("query", metavar="QUERY", nargs="*", help="what to look for")
     add("--kind", metavar="K", help="only this kind: user, assistant, tool_use, edit…")
     add(
         "--by",
@@ -65,14 +66,24 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("-k", type=int, default=10, metavar="N", help="show at most this many matches (default: 10)")
     add("--around", type=int, default=1, metavar="N", help="neighbours to show (default: 1)")
     add("--all", action="store_true", help="include records that are still in the context")
+    add("--status", action="store_true", help="show how much can be searched, by words and by meaning")
     add("--json", action="store_true", help="print the matches as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     path = transcripts.find(options.session)
+    if options.status:
+        with indexed(path) as (_, index):
+            _print_status(path, index.status(), as_json=options.json)
+        return 0
+    if not options.query:
+        raise InputError("there is nothing to look for; name it, or ask for --status")
+    query = _query(options)
     with indexed(path) as (log, index):
-        hits, in_context = _search(partial(index.search, **_query(options)), log, everything=options.all)
+        for scorer in query["scorers"]:
+            _prepare(path, index, scorer)
+        hits, in_context = _search(partial(index.search, **query), log, everything=options.all)
     if options.json:
         print_json({"file": str(path), "hits": hits, "in_context": in_context})
     else:
@@ -91,6 +102,25 @@ def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
         if index.size == 0:
             raise not_a_conversation(path)
         yield log, index
+
+
+def _prepare(path: Path, index: RecallIndex, scorer: Scorer) -> None:
+    """Let a scorer do all that the search needs: nothing is stored, so it cannot be left for later."""
+    size = path.stat().st_size
+    with transcripts.progress(path, "comparing by meaning") as step:
+        while index.prepare(scorer):
+            status = index.status()
+            step(size * status.vectors // max(1, status.passages))
+
+
+def _print_status(path: Path, status: IndexStatus, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"file": str(path), "status": status})
+        return
+    console = ReportConsole()
+    console.print(f"{plural(status.records, 'record')} can be searched by words.")
+    made = plural(status.passages, "passage")
+    console.print(f"{made} can be compared by meaning; {status.vectors:,} have their vectors in the index.")
 
 
 def _query(options: argparse.Namespace) -> dict[str, Any]:

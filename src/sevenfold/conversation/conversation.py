@@ -62,6 +62,7 @@ from sevenfold.conversation.room import Limits
 from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.stock import Stock
+from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
 from sevenfold.events import SteppedAside
@@ -105,6 +106,7 @@ _DECIDED = (
     "edited",
     "cleared_uses",
     "opened",
+    "new_fork",
     "vouched",
 )
 """What decisions change besides the transcript; each value is replaced and never changed in place."""
@@ -151,6 +153,8 @@ class Conversation:
         self.break_watch = True
         self.background: Runner | None = None
         """Runs background work; None while there is no model to ask."""
+        self.tasks = TaskRegistry(self.clock)
+        """What runs in the background."""
         self.finder = Finder(transcript, services.results)
         self.stock = Stock(self.kinds)
         self.reads = Reads()
@@ -208,6 +212,8 @@ class Conversation:
         """What precedes the messages, and how large its parts are."""
         self.vouched = False
         """Is what changed before reasoning in view what that reasoning was produced after?"""
+        self.new_fork = False
+        """Does it begin with another one's messages, and has it no answer of its own yet?"""
         self.answered_at = answered_at(log)
         epoch = transcript.view.epoch
         kept = Lifetimes(**epoch.lifetimes) if epoch else lifetimes
@@ -506,9 +512,11 @@ class Conversation:
         if self.background is None:
             self.background = runner
 
-    def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None]) -> None:
-        """Run a flow in the background; ``done`` gets its result, or its error."""
-        if self.background is not None:
+    def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
+        """Run a flow in the background, as a ``task`` of this kind if given; ``done`` gets its result, or its error."""
+        if self.background is not None and task:
+            self.tasks.run(flow, done, task, self.background)
+        elif self.background is not None:
             self.background(flow, done)
 
     def may_spend(self) -> bool:

@@ -59,6 +59,7 @@ def begin_branch(c: Conversation, name: str) -> None:
     with c.lock:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
             return
+        c.new_fork = True
         with c.together():
             c.transcript.decide(Forked(name=name, source=c.source.name))
             if calls := c.transcript.view.pending_calls:

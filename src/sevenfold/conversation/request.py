@@ -22,7 +22,7 @@ from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
 from sevenfold.request.frame import Body, Frame, Marker, assemble
-from sevenfold.request.plan import Sizes, plan, tail_of
+from sevenfold.request.plan import Sizes, plan, shared_edge, tail_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, first_change
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         part_sizes(c),
         c.lifetimes,
         before=c.tail,
-        edge=provider_edits.edge(frame, messages, c.cleared_uses),
+        edge=shared_edge(messages) if c.new_fork else provider_edits.edge(frame, messages, c.cleared_uses),
     )
     body = assemble(frame, messages, markers)
     forecast = _look(c, frame, messages, markers)
@@ -223,7 +223,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     c.watched, broken = c.watched.judge(usage, c.profile, provider=_miss_reason(reply))
     cost, uncached = price.cost(usage, c.profile), price.uncached_cost(usage, c.profile)
     c.account = c.account.billed(cost)
-    c.vouched, c.answered_at = False, c.transcript.view.answered_at
+    c.vouched, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at
     return Outcome(reply, prepared, broken, cost, uncached, _ideal(c, usage), usage)
 
 

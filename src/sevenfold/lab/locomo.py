@@ -131,6 +131,9 @@ def measure(
     for number, dialogue in enumerate(dialogues):
         index = RecallIndex(MemoryLog(list(lines(dialogue))))
         index.catch_up()
+        for scorer in scorers:
+            while index.prepare(scorer):
+                pass
         kept = dialogue.turns[round(len(dialogue.turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
         visible = frozenset(turn.id for turn in kept)
         search = partial(

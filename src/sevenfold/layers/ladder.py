@@ -25,9 +25,9 @@ from sevenfold.conversation.layer import (
 from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
 from sevenfold.layers.clear.layer import Clear
-from sevenfold.layers.compact.layer import Ahead, AheadSummary, Compact
-from sevenfold.layers.dream.layer import Dream, Dreamer
-from sevenfold.layers.notes.layer import Notes, keeper_of
+from sevenfold.layers.compact.layer import Ahead, Compact
+from sevenfold.layers.dream.layer import Dream
+from sevenfold.layers.notes.layer import Notes
 from sevenfold.layers.offload.layer import Offload
 from sevenfold.layers.remember.layer import Remember
 from sevenfold.record.blocks import Block
@@ -35,15 +35,6 @@ from sevenfold.record.blocks import Block
 STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact())
 REMEMBERING: tuple[Layer, ...] = (*STANDARD, Remember(), Dream())
 """With lasting memory, where a session has one."""
-
-
-def background_work(c: Conversation) -> tuple[str, ...]:
-    """What the standard layers are doing in the background now, in words."""
-    notes = ("notes",) if (keeper := keeper_of(c)) is not None and keeper.busy else ()
-    summary = ("summary ahead",) if c.state(AheadSummary).making else ()
-    task = c.state(Dreamer).task if c.services.memory is not None else None
-    dream = (f"dream: {task.phase}",) if task is not None and task.state == "running" else ()
-    return notes + summary + dream
 
 
 class Step(Struct, frozen=True):

@@ -78,15 +78,14 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
         group = [one.entry.file]
         for next_place in range(place + 1, len(known)):
             # Most have nothing in common, and comparing all pairs word by word would take minutes in a large memory.
-            if 2 * len(roots[place] & roots[next_place]) < min(len(roots[place]), len(roots[next_place])):
+            if 2 * len(roots[place] & roots[next_place]) < max(len(roots[place]), len(roots[next_place])):
                 continue
-            other = known[next_place]
             if same_fact(texts[place], texts[next_place]):
-                group.append(other.entry.file)
+                group.append(known[next_place].entry.file)
                 continue
-            older, newer = sorted((one, other), key=_when)
-            if ends(words_of(older.entry), words_of(newer.entry)):
-                closed.append((older.entry.file, newer.entry.file))
+            older, newer = sorted((place, next_place), key=lambda at: _when(known[at]))
+            if ends(texts[older], texts[newer]):
+                closed.append((known[older].entry.file, known[newer].entry.file))
         if len(group) > 1:
             groups.append(group)
             taken.update(group)

@@ -72,6 +72,7 @@ def same_word(one: str, other: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def names_something(word: str) -> bool:
     """Is this a name, a path, a flag or a figure rather than a word of the language?"""
     return bool(_NUMBER.search(word)) or any(sign in word for sign in "./:@_")

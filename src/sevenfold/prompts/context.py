@@ -39,6 +39,20 @@ class Replaced(Text, frozen=True):
     text: str
 
 
+# -- what the user does in the terminal -------------------------------------------------------------
+
+
+class CommandOutput(Text, frozen=True):
+    """What a command printed that the user ran."""
+
+    tag = "command-output"
+    body = "text"
+    cap = 60 * KB
+
+    command: str
+    text: str
+
+
 # -- files and folders the user mentions -----------------------------------------------------------
 
 
@@ -195,6 +209,18 @@ class KeepAlive(Text, frozen=True):
     role = "user"
     tag = "keep-alive"
     cap = KB
+
+
+class AgentMessageText(Text, frozen=True):
+    """A message of another agent; each line of its text is quoted, so that none can be taken for ours."""
+
+    file = "agent_message"
+    tag = "agent-message"
+    body = "text"
+    cap = 96 * KB
+
+    heading: str
+    text: str
 
 
 class ForkTask(Text, frozen=True):

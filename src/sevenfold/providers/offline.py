@@ -49,6 +49,7 @@ class _Message(msgspec.Struct):
 
 
 _request = msgspec.json.Decoder(_Request)
+_TAGS = re.compile(r"</?[a-z-]+>")
 _TAGGED = re.compile(r"\s*<([a-z-]+)>.*</\1>\s*\Z", re.DOTALL)
 
 
@@ -100,8 +101,9 @@ class Script:
         )
 
     def _said(self, call: Call, asked: Json) -> Said:
-        if call.source in self._jobs:
-            return self._jobs[call.source](asked)
+        kind = call.source.partition(":")[0]
+        if kind in self._jobs:
+            return self._jobs[kind](asked)
         if not self.unused:
             raise RequestRefused(
                 f"The offline model's script has {len(self._steps)} steps, and this is request "
@@ -167,7 +169,7 @@ class Offline(Provider):
 
     def script(self) -> Script:
         """What the model says without a script of the caller's: what it is, and what it heard."""
-        return Script([], jobs={"main": _heard, "sdk": _heard, **self._jobs})
+        return Script([], jobs={"main": _heard, "sdk": _heard, "agent": _asked, **self._jobs})
 
     def client(self, given: Any = None, wire: str | None = None) -> OfflineClient:
         """A client that plays the script."""
@@ -182,14 +184,23 @@ class Offline(Provider):
         return Put("", call.body)
 
 
-def _heard(request: Json) -> str:
-    words = [
+def _asked(request: Json) -> str:
+    """What an agent says: its task, which the program gave it."""
+    return f"({NAME}) The task was: {_TAGS.sub('', _words(request)[-1]).strip()}"
+
+
+def _words(request: Json) -> list[str]:
+    return [
         block["text"]
         for message in request["messages"]
         if message["role"] == "user"
         for block in message["content"]
         if block.get("type") == "text"
     ]
+
+
+def _heard(request: Json) -> str:
+    words = _words(request)
     # A program's text is in a tag; it is given next to the user's words.
     words = [one for one in words if not _TAGGED.match(one)] or words
     return f"({NAME}) You said: {words[-1] if words else 'nothing in words'}"

@@ -17,6 +17,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -24,9 +25,11 @@ from threading import Event, Lock, RLock, Thread
 from time import perf_counter
 from typing import TypeVar
 
+from msgspec import Struct
+
 from sevenfold.errors import InputError
 from sevenfold.ports import FoundRecord, Log, Results
-from sevenfold.recall.meaning import ByMeaning, Way
+from sevenfold.recall.meaning import MOST, SPOKEN, ByMeaning, Way, installed
 from sevenfold.recall.search import Hit, Scorer, Search, SearchOptions, kinds
 from sevenfold.recall.tables import IN_MEMORY, NAMELESS, Fetch, Tables, error_code, remove
 from sevenfold.record import entries
@@ -59,6 +62,16 @@ _NO_PLACE = frozenset(
         sqlite3.SQLITE_PERM,
     }
 )
+
+
+class IndexStatus(Struct, frozen=True):
+    """How much is in an index."""
+
+    records: int
+    passages: int
+    """Those of what was said, which can be compared by meaning."""
+    vectors: int
+    """How many of them have a vector already."""
 
 
 class RecallIndex:
@@ -119,6 +132,14 @@ class RecallIndex:
     def catch_up_a_little(self) -> bool:
         """Read a few of the lines that were added to the log; True if there are more."""
         return self._safely(self._read_a_few)
+
+    def status(self) -> IndexStatus:
+        """How much is in it."""
+        return self._safely(lambda: IndexStatus(self._tables.records(), *self._tables.count_spoken(SPOKEN)))
+
+    def prepare(self, scorer: Scorer) -> bool:
+        """Let a scorer do a little of what its next search needs; True if there is more of it."""
+        return self._safely(lambda: scorer.prepare(self._tables))
 
     def search(
         self,
@@ -265,19 +286,23 @@ class Follower:
         self._begun_at = 0
 
     def follow(self, written: int) -> None:
-        """Begin if enough was written since the last time and nothing is under way; never waits, never raises."""
-        busy = self._thread is not None and self._thread.is_alive()
-        if busy or self._over.is_set() or written - self._begun_at < WORTH_A_THREAD:
-            return
-        self._begun_at = written
+        """Begin if enough was written since the last time; never waits, never raises."""
+        if written - self._begun_at >= WORTH_A_THREAD and self.begin():
+            self._begun_at = written
+
+    def begin(self) -> bool:
+        """Begin, unless it is under way or over; says whether it did."""
+        if self._over.is_set() or (self._thread is not None and self._thread.is_alive()):
+            return False
         thread = Thread(target=self._run, daemon=True, name="sevenfold-recall")
         try:
             thread.start()
         except RuntimeError:
             # The system has no thread to give, or is shutting down.
             self._over.set()
-        else:
-            self._thread = thread
+            return False
+        self._thread = thread
+        return True
 
     def settle(self, seconds: float) -> None:
         """Wait for what is under way, at most this long."""
@@ -313,13 +338,17 @@ class SessionRecall:
         *,
         masks: bool = False,
         index: Callable[[], RecallIndex] | None = None,
+        vectors: int = MOST,
     ) -> None:
-        """The index is kept in ``file``, or in memory, with secrets masked or not; ``index`` makes another one."""
+        """The index is kept in ``file``, or in memory, with secrets masked or not; ``index`` makes another one.
+
+        ``vectors``: passages that get a vector at most.
+        """
         self._make = index or (lambda: RecallIndex(log, file, fetch=results.fetch, masks=masks))
         self._index: RecallIndex | None = None
         self._opening = Lock()
-        self._follower = Follower(lambda: self.index.catch_up_a_little())
-        self._meaning = ByMeaning()
+        self._follower = Follower(self._step)
+        self._meaning = ByMeaning(partial(installed, vectors))
 
     @property
     def index(self) -> RecallIndex:
@@ -347,7 +376,15 @@ class SessionRecall:
         """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
         scorers = self._meaning.scorers(by, switched_on=meant)
         self.catch_up()
-        return self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
+        hits = self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
+        if any(map(self.index.prepare, scorers)):
+            self._follower.begin()
+        return hits
+
+    def _step(self) -> bool:
+        """Take in a little of what is new, or go on with what searches by meaning need, if there were any."""
+        scorer = self._meaning.loaded
+        return self.index.catch_up_a_little() or (scorer is not None and self.index.prepare(scorer))
 
     def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:
         """The records that fit best, of these kinds."""

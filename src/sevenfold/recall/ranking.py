@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from sevenfold.recall import labels
 from sevenfold.recall.passages import NEEDLE, tidy
 
 MOST_NEEDLES = 5
@@ -60,15 +61,6 @@ FILLERS = frozenset(
 )
 
 
-_SPEAKER = re.compile(r"\s*([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}):\s")
-_MONTHS = [
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-]
-_MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if name[3:] else name for name in _MONTHS)
-_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
-_DATE = re.compile(rf"\b(?:{_DAY}(?: of)? )?({_MONTH})\b\.?(?: {_DAY}\b)?(?:,? (\d{{4}})\b)?")
-_ISO_DATE = re.compile(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
 _ASKING = frozenset(
     _WORD.findall("what when where which who whom whose why how did does do is are was were has have")
 )
@@ -82,7 +74,7 @@ class Query(Struct, frozen=True):
     features: tuple[str, ...]
     """Its words, and whatever in it is written as one."""
     days: tuple[str, ...]
-    """The months and days it names, as `labels` writes them."""
+    """The months and days it names, as `sevenfold.recall.labels` writes them."""
     dates: str
     """The words it names them with: a record said on the day need not hold them."""
     enough: float
@@ -93,11 +85,8 @@ class Query(Struct, frozen=True):
         """What to look for; anything at all may be asked."""
         units = tidy(text[:LONGEST_QUERY]).split()
         asks = bool(units) and (units[-1][-1] in "?？" or units[0].casefold() in _ASKING)
-        line = " ".join(units)
-        dates = " ".join(found[0] for pattern in (_DATE, _ISO_DATE) for found in pattern.finditer(line))
-        days = tuple(dict.fromkeys(_days(dates)))
-        words = " ".join(_WORD.findall(dates))
-        return cls(_needles(units), _features(units), days, words, ENOUGH_IF_ASKED if asks else ENOUGH)
+        days, dates = labels.days(" ".join(units))
+        return cls(_needles(units), _features(units), days, dates, ENOUGH_IF_ASKED if asks else ENOUGH)
 
 
 class RecordPlace(NamedTuple):
@@ -140,33 +129,9 @@ def _humped(text: str) -> Iterator[str]:
             yield word[0]
 
 
-def labels(text: str, timestamp: str) -> str:
-    """Who speaks in a text, if it begins with a name and a colon, and the day, in words that no text holds."""
-    speaker = _SPEAKER.match(text, 0, 80)
-    year, month, day = timestamp[:4], timestamp[5:7], timestamp[8:10]
-    when = f"y{year} m{month} d{day}" if (year + month + day).isdecimal() and day else ""
-    return f"{spaced(speaker[1]) if speaker else ''} {when}".strip()
-
-
-def _days(text: str) -> Iterator[str]:
-    named = [(year, month, day) for year, month, day in _ISO_DATE.findall(text)]
-    for before, name, after, year in _DATE.findall(text):
-        month = 1 + next(place for place, full in enumerate(_MONTHS) if full.startswith(name[:3]))
-        named.append((year, f"{month:02}", (after or before).zfill(2) if after or before else ""))
-    for year, month, day in named:
-        yield f"y{year} m{month}" if year else f"m{month}"
-        if day:
-            yield f"m{month} d{day}"
-
-
 def phrase(text: str, *, open_end: bool = False) -> str:
     """The text as one phrase for the index: nothing in it can be taken for an operator."""
     return '"' + spaced(text).replace('"', " ") + '"' + ("*" if open_end else "")
-
-
-def labelled(label: str) -> str:
-    """A phrase for the labels alone."""
-    return f"labels : {phrase(label)}"
 
 
 def phrase_of(needle: str) -> str:
@@ -233,12 +198,8 @@ def strongest(held: Mapping[int, int], weights: Sequence[float], most: int) -> l
     alike: dict[int, list[int]] = {}
     for piece, bits in held.items():
         alike.setdefault(bits, []).append(piece)
-    found: list[int] = []
-    for bits in sorted(alike, key=lambda bits: -worth(bits, weights)):
-        found += alike[bits]
-        if len(found) >= most:
-            break
-    return found[:most]
+    ranked = sorted(alike, key=lambda bits: -worth(bits, weights))
+    return [piece for bits in ranked for piece in alike[bits]][:most]
 
 
 Strengths = dict[int, float]

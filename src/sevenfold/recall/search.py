@@ -83,6 +83,10 @@ class Scorer(Protocol):
         """Where in the text of such a piece the part begins that fits best."""
         ...
 
+    def prepare(self, pieces: Tables) -> bool:
+        """Do a little of what `scores` would have to do first; True if there is more of it."""
+        ...
+
 
 class SearchOptions(Struct, frozen=True):
     """What is asked for besides the query itself."""
@@ -124,27 +128,20 @@ class Search:
         """What fits, the best first."""
         if not self._query.needles:
             return []
-        exact = dict(self._exact())
+        first = ranking.phrase_of(self._query.needles[0])
+        exact = dict(self._verified(self._index.with_phrase(first, LOOKED_AT)))
         if not exact and self._may_be_inside_words():
             exact = dict(self._verified(self._index.containing(self._query.needles[0], LOOKED_AT)))
         ranked = sorted(exact, key=lambda uuid: -exact[uuid])[: self._options.k]
         scores = {uuid: 1 + exact[uuid] for uuid in ranked}
-        if len(ranked) < self._options.k and not (ranked and self._is_quotation()):
+        quoted = ranked and len(self._query.features) >= QUOTATION
+        if len(ranked) < self._options.k and not quoted:
             others = {uuid: score for uuid, score in self._otherwise().items() if uuid not in scores}
             ranked += sorted(others, key=lambda uuid: -others[uuid])[: self._options.k - len(ranked)]
             scores |= others
         return [self._hit(uuid, scores[uuid], uuid in exact) for uuid in ranked]
 
-    def _is_quotation(self) -> bool:
-        """Is it so long that, found word for word, it leaves nothing else to look for?"""
-        return len(self._query.features) >= QUOTATION
-
     # -- the query as it is ----------------------------------------------------------------
-
-    def _exact(self) -> Iterator[tuple[str, float]]:
-        """Records that hold all needles, each with how much of it they are."""
-        first = ranking.phrase_of(self._query.needles[0])
-        return self._verified(self._index.with_phrase(first, LOOKED_AT))
 
     def _may_be_inside_words(self) -> bool:
         """Could a text hold the query although the phrase was not found, since it begins or ends within words?"""
@@ -152,6 +149,7 @@ class Search:
         return len(units) <= 3 or not any(character.isalnum() for character in "".join(units[1:-1]))
 
     def _verified(self, rows: Iterator[Row]) -> Iterator[tuple[str, float]]:
+        """The records of these pieces that hold all needles, each with how much of it they are."""
         needles = [ranking.folded(needle) for needle in self._query.needles]
         seen: set[str] = set()
         for row in filter(self._may_show, rows):
@@ -172,9 +170,13 @@ class Search:
 
     def _otherwise(self) -> dict[str, float]:
         """Records that fit by their words, or that another scorer brings in."""
-        words = self._by_words() if self._options.words else {}
+        words, enough = self._by_words() if self._options.words else ({}, True)
         self._matched = {uuid: ["words"] for uuid in words}
-        return ranking.fused([(1.0, words), *self._opinions()])
+        others = list(self._opinions())
+        # What the words suggest counts once anything vouches for an answer, be it another scorer.
+        if not enough and not any(scores for _, scores in others):
+            return {}
+        return ranking.fused([(1.0, words), *others])
 
     def _opinions(self) -> Iterator[tuple[float, dict[str, float]]]:
         for scorer in self._options.scorers:
@@ -189,8 +191,8 @@ class Search:
                 self._matched.setdefault(uuid, []).append(scorer.name)
             yield scorer.weight, {uuid: scores[row.piece] for uuid, row in best.items()}
 
-    def _by_words(self) -> dict[str, float]:
-        """Records that fit by their words, or that are close to such; none if the best of them holds too little."""
+    def _by_words(self) -> tuple[dict[str, float], bool]:
+        """Records that hold any of the words, with their scores; and whether the best holds enough of the query."""
         found, weights = self._features()
         held = ranking.holding(found)
         best = ranking.strongest(held, weights, CANDIDATES)
@@ -205,12 +207,11 @@ class Search:
         scores = {place: sum(held_around[place].values()) + named for place, named in labels.items()}
         fit = sorted(scores, key=lambda place: -scores[place])
         shares = (ranking.share(held_around[place], weights[:asked]) for place in fit[: self._options.k])
-        if max(shares, default=0.0) < self._query.enough:
-            return {}
+        enough = max(shares, default=0.0) >= self._query.enough
         fit = [place for place in fit if scores[place] >= ranking.BEHIND * scores[fit[0]]]
         for place in fit:
             self._shown.setdefault(shown[place].uuid, shown[place])
-        return {shown[place].uuid: scores[place] for place in fit}
+        return {shown[place].uuid: scores[place] for place in fit}, enough
 
     def _records(
         self, rows: Sequence[Row], held: Mapping[int, int], weights: Sequence[float]
@@ -259,7 +260,7 @@ class Search:
             for feature, pieces in zip(self._query.features, found, strict=True)
         ]
         for label in (*self._query.features, *self._query.days):
-            pieces = self._index.postings(ranking.labelled(label), common + 1)
+            pieces = self._index.postings(f"labels : {ranking.phrase(label)}", common + 1)
             is_day = len(found) >= 2 * len(self._query.features)
             known = 0 < len(pieces) <= common
             found.append(pieces)

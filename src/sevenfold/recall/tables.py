@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
 from sevenfold.recall import ranking
+from sevenfold.recall.labels import labels
 from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passages, pieces, tidy
 from sevenfold.recall.ranking import RecordPlace
 from sevenfold.record.decisions import Offloaded
@@ -190,7 +191,7 @@ class Tables:
             ).lastrowid
             self._db.execute(
                 "INSERT INTO words (rowid, said, parts, labels) VALUES (?, ?, ?, ?)",
-                (row, ranking.spaced(piece), ranking.humps(piece), ranking.labels(piece, timestamp)),
+                (row, ranking.spaced(piece), ranking.humps(piece), labels(piece, timestamp)),
             )
 
     def _add_call(self, record: int, passage: Passage) -> None:
@@ -294,6 +295,13 @@ class Tables:
         marks = ", ".join("?" * len(kinds))
         statement = f"SELECT id, text FROM piece WHERE id > ? AND kind IN ({marks}) ORDER BY id LIMIT ?"
         return self._db.execute(statement, (piece, *kinds, most)).fetchall()
+
+    def count_spoken(self, kinds: Sequence[str]) -> tuple[int, int]:
+        """How many pieces of these kinds there are, and how many vectors of pieces."""
+        marks, made = ", ".join("?" * len(kinds)), 0
+        with suppress(sqlite3.OperationalError):
+            made = int(self._one("SELECT count(*) FROM vector")[0])
+        return int(self._one(f"SELECT count(*) FROM piece WHERE kind IN ({marks})", *kinds)[0]), made
 
     def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
         """The vectors of pieces that were made with these weights; None if there are none, or they cannot be read."""

@@ -5,9 +5,10 @@ that takes half a second, sets up logging, and looks for its own files in the wr
 of those of the parts its words are made of; which parts a word has is found out once.
 
 The vectors of a session's passages are kept in its recall index. They are made when a search first asks for meaning,
-and from then on for what is new. In the index each takes a byte a dimension: directions are all that counts, and that
-is enough to keep them. Whatever is not as it should be (made with other weights, or no vectors at all) is made again;
-where the index cannot be written, they live in memory.
+and from then on for what is new, a few at a time: a search waits for them a moment only and looks among those there
+are, and a session goes on with the rest in the background. In the index each takes a byte a dimension: directions are
+all that counts, and that is enough to keep them. Whatever is not as it should be (made with other weights, or no
+vectors at all) is made again; where the index cannot be written, they live in memory.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain, pairwise
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sevenfold.recall import meaning
-from sevenfold.recall.meaning import ORDINARY, SPOKEN, Likeness
+from sevenfold.recall.meaning import ORDINARY, SPOKEN, Likeness, Trust
 from sevenfold.recall.tables import Tables
 
 AT_ONCE = 1_000
 """Passages that are read and compared in one go."""
+PATIENCE = 2.0
+"""Seconds that a search waits for vectors that are not made yet."""
 STRETCH = 320
 """Characters that are compared when it is to be shown where in a passage the match is."""
 FINEST = 127
@@ -103,9 +107,17 @@ class Embedder(Protocol):
     fingerprint: str
     """Changes whenever the same text would get another vector."""
     dimensions: int
+    trust: Trust
+    """When the likeness of its vectors is trusted."""
+    at_once: int
+    """Texts that are turned into vectors in a moment."""
 
     def vectors(self, texts: Sequence[str]) -> Floats:
         """A row of length 1 for each text; of length 0 for one that says nothing."""
+        ...
+
+    def query(self, text: str) -> Floats:
+        """The vector of a query."""
         ...
 
 
@@ -113,28 +125,46 @@ class Meaning:
     """Scores by what a query means; a `sevenfold.recall.search.Scorer`. For one index at a time."""
 
     name = "meaning"
-    weight = meaning.WEIGHT
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, most: int = meaning.MOST) -> None:
+        """``most``: passages of an index that get a vector, the first ones."""
+        self.weight = embedder.trust.weight
         self._embedder = embedder
+        self._most = most
         self._pieces: Tables | None = None
         self._rows = Rows.empty(embedder.dimensions)
 
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         """A score for each piece that is alike enough, by its number."""
-        least = meaning.enough(query)
+        least = meaning.enough(query, self._embedder.trust)
         if least is None:
             return {}
+        until = monotonic() + PATIENCE
+        while self.prepare(pieces) and monotonic() < until:
+            pass
+        found = self._likeness(self._embedder.query(query))
+        return meaning.trusted(found, least, self._embedder.trust.behind)
+
+    def prepare(self, pieces: Tables) -> bool:
+        """Make the vectors of a few pieces that have none yet; True if there are more."""
         if self._pieces is not pieces:
             self._rows, self._pieces = self._kept(pieces), pieces
-        self._catch_up(pieces)
-        return meaning.trusted(self._likeness(self._embedder.vectors([query])[0]), least)
+        room = min(self._embedder.at_once, self._most - len(self._rows.pieces))
+        found = pieces.after(self._rows.last, SPOKEN, room) if room > 0 else []
+        if found:
+            numbers = _coarse(self._embedder.vectors([text for _, text in found]))
+            made = Rows.of([piece for piece, _ in found], numbers)
+            pieces.add_vectors(zip(made.pieces.tolist(), map(bytes, numbers), strict=True))
+            self._rows = Rows.together([self._rows, made])
+        return 0 < room == len(found)
 
     def place(self, query: str, text: str) -> int:
         """Where in a text the stretch begins that is most alike."""
         starts = range(0, max(1, len(text) - STRETCH // 2), STRETCH // 2)
-        rows = self._embedder.vectors([query, *(text[start : start + STRETCH] for start in starts)])
-        return starts[int(np.argmax(rows[1:] @ rows[0]))]
+        if not 1 < len(starts) <= self._embedder.at_once:
+            return 0
+        rows = self._embedder.vectors([text[start : start + STRETCH] for start in starts])
+        return starts[int(np.argmax(rows @ self._embedder.query(query)))]
 
     def _likeness(self, query: Floats) -> list[Likeness]:
         """Of the pieces that are most alike; see `sevenfold.recall.meaning` for the two likenesses."""
@@ -161,18 +191,6 @@ class Meaning:
         pieces.begin_vectors(self._embedder.fingerprint)
         return Rows.empty(self._embedder.dimensions)
 
-    def _catch_up(self, pieces: Tables) -> None:
-        """Make the vectors of pieces that have none yet."""
-        last = self._rows.last
-        made = [self._rows]
-        while found := pieces.after(last, SPOKEN, AT_ONCE):
-            last = found[-1][0]
-            numbers = _coarse(self._embedder.vectors([text for _, text in found]))
-            made.append(Rows.of([piece for piece, _ in found], numbers))
-            pieces.add_vectors(zip(made[-1].pieces.tolist(), map(bytes, numbers), strict=True))
-        if len(made) > 1:
-            self._rows = Rows.together(made)
-
 
 def _coarse(rows: Floats) -> Bytes:
     """The rows in bytes; each as large as a byte can hold, since their lengths say nothing."""
@@ -186,6 +204,9 @@ def _coarse(rows: Floats) -> Bytes:
 
 class StaticVectors:
     """Texts as vectors of length 1; of length 0 if there is no word in them."""
+
+    trust = Trust(least=0.27, longer=0.1, behind=0.5, weight=1.0)
+    at_once = AT_ONCE
 
     def __init__(self, folder: Path) -> None:
         """Raises `OSError` or `ValueError` if the folder does not hold the two files in a form known here."""
@@ -205,6 +226,11 @@ class StaticVectors:
             if parts := [part for word in held for part in self._known[word]]:
                 row[:] = self._table.take(parts, axis=0).sum(axis=0)
         return unit(rows)
+
+    def query(self, text: str) -> Floats:
+        """The vector of a query, which is a text like any other."""
+        found: Floats = self.vectors([text])[0]
+        return found
 
     def _learn(self, words: Iterable[str]) -> None:
         wanted = set(words)

@@ -83,6 +83,16 @@ def plan(
     return tuple(markers)
 
 
+def shared_edge(messages: Sequence[Message]) -> Tail | None:
+    """Where forks that were taken at the same place part: before the last text of each."""
+    if not messages:
+        return None
+    *before, last = messages
+    said = last.parts[:-1]
+    found = _last_markable([Message(last.role, said, b"")]) if said else None
+    return Tail(len(before), found.block) if found is not None else _last_markable(before)
+
+
 def edge_of(messages: Sequence[Message], cleared: int, excluded: Collection[str]) -> Tail | None:
     """The last of so many results that the provider clears, oldest first, those of ``excluded`` tools not counted."""
     names: dict[str, str] = {}

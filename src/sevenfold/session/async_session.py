@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
     from sevenfold.conversation.status import Health, Reading
+    from sevenfold.conversation.tasks import TaskRegistry
     from sevenfold.events import Listener, Proposed
     from sevenfold.layers.compact.request import Compacted, Preview
     from sevenfold.ports import AsyncClient, Store, Watcher
@@ -211,6 +212,11 @@ class AsyncSession:
     ) -> list[Hit]:
         """See `Session.recall`."""
         return await asyncio.to_thread(self._session.recall, query, kind=kind, most=most, by=by)
+
+    @property
+    def tasks(self) -> TaskRegistry:
+        """See `Session.tasks`; its ``wait`` blocks."""
+        return self._session.tasks
 
     @property
     def memory(self) -> Memory | None:

@@ -243,7 +243,8 @@ def on_disk(
     )
     if file is not None and store is not None:
         raise InputError("a session is kept in a file or in a store; give one of the two")
-    home, sync = user_home(), Sync(source.current().fsync)
+    now = source.current()
+    home, sync = user_home(), Sync(now.fsync)
     place: Store
     if store is not None:
         place = open_store(store, sync=sync)
@@ -264,7 +265,9 @@ def on_disk(
         results=results,
         settings=source,
         notes=notes,
-        recall=SessionRecall(log, index, results, masks=source.current().redaction == "gate"),
+        recall=SessionRecall(
+            log, index, results, masks=now.redaction == "gate", vectors=now.recall_vectors
+        ),
         branch=branch or "",
         cwd=str(project),
         path=str(transcript or ""),
@@ -310,7 +313,7 @@ def in_memory(
         results=results,
         settings=source,
         notes=place.notes(name),
-        recall=SessionRecall(log, None, results),
+        recall=SessionRecall(log, None, results, vectors=source.current().recall_vectors),
         store=place,
         mailbox=place.mailbox(),
         memory=MemoryFolder(),

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
     from sevenfold.conversation.status import Health, Reading
+    from sevenfold.conversation.tasks import TaskRegistry
     from sevenfold.events import Listener, Proposed
     from sevenfold.layers.compact.request import Compacted, Preview
     from sevenfold.ports import Client, Store, Watcher
@@ -252,6 +253,11 @@ class Session:
     def listen(self, listener: Listener) -> None:
         """Call ``listener`` with every event from now on; it may veto what is proposed."""
         self.conversation.events.listen(listener)
+
+    @property
+    def tasks(self) -> TaskRegistry:
+        """What runs in the background: notes, summaries, memory and, in an agent's session, commands and agents."""
+        return self.conversation.tasks
 
     @property
     def memory(self) -> Memory | None:

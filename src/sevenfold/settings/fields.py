@@ -378,12 +378,22 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             latched=True,
         ),
     ] = None
+    recall_vectors: Annotated[
+        Count,
+        about(
+            "Passages of a session that can be found by meaning, the first ones.", "passages", latched=True
+        ),
+    ] = 50_000
     agent_depth: Annotated[
         Count, about("How deep agents may start agents; 0: an agent may start none.", "levels")
     ] = 3
     agents_at_once: Annotated[
         Positive, about("How many agents of a session may work at the same time.", "agents")
     ] = 20
+    message_socket: Annotated[
+        bool,
+        about("Let other sessions of the same user on this machine write to an agent that has agents."),
+    ] = False
     pins_tokens: Annotated[
         Count, about("How much may be pinned, so that every layer leaves it alone.", "tokens")
     ] = 10_000

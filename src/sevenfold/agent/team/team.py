@@ -11,8 +11,9 @@ asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,7 @@ from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent
+from sevenfold.agent.team.messages import Correspondent, Post
 from sevenfold.agent.team.roster import (
     GENERAL,
     AgentEntry,
@@ -33,6 +35,7 @@ from sevenfold.agent.team.roster import (
     output_of,
     result_text,
 )
+from sevenfold.agent.team.tools import AgentInput
 from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -47,12 +50,17 @@ if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.events import AgentEvent, Finished
     from sevenfold.agent.team.definitions import AgentDefinition
-    from sevenfold.agent.team.tools import AgentInput
+    from sevenfold.ports import Piece
+    from sevenfold.record.log import Answer
 
 R = TypeVar("R")
+MapProgress = Callable[[int, str], None]
+"""Called with the number of a task and a line for each call its agent makes."""
 CLOSING = 5.0
 """Seconds in which agents must have stopped when their session is closed."""
 LONGEST_WAIT = 3600.0
+WARMING = 60.0
+"""Seconds that forks wait for the first of them to have its prefix in the cache."""
 LONGEST_REPORT = 16_000
 """Characters of a result that become part of a message; a longer one is stored, and the message says where."""
 
@@ -74,9 +82,16 @@ class Team:
         self._over: dict[str, Signal] = {}
         """What is running, and a signal for the end of each."""
         self._stopped: set[str] = set()
+        self._warm: dict[str, Signal] = {}
+        """For each place forks begin at: a signal for the moment the first one's answer has begun."""
         self._news = Signal()
         self._closing = self._resumed = False
         self._lock = RLock()
+        self.address = self.owner or f"session:{parent.store.name}"
+        """The id of the agent in the mail."""
+        mailbox = parent.store.mailbox
+        self.post = Post(mailbox, self.address, self, parent.conversation) if mailbox is not None else None
+        """Its mail; None if its store keeps none."""
 
     @property
     def depth(self) -> int:
@@ -98,12 +113,12 @@ class Team:
 
     def spent(self) -> float | None:
         """What the agent itself and everything it has started have cost, work that goes on included."""
-        with self._lock:
-            costs = [self._parent.conversation.account.usd]
-            for agent, live in self._live.items():
-                entry = self.roster.get(agent)
-                if entry is not None and entry.ended is None:
-                    costs.append(self._cost(live, entry))
+        # Without the lock: the loop asks this under the conversation's, which is taken under ours when an agent ends.
+        costs = [self._parent.conversation.account.usd]
+        for agent, live in tuple(self._live.items()):
+            entry = self.roster.get(agent)
+            if entry is not None and entry.ended is None:
+                costs.append(self._cost(live, entry))
         return None if None in costs else sum(one for one in costs if one is not None)
 
     @property
@@ -126,6 +141,45 @@ class Team:
         cost = "" if usd is None else f", ${usd:.2f}"
         unread = ", its result comes with the next message" if entry.pending else ""
         return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}"
+
+    # -- mail -----------------------------------------------------------------------------------
+
+    def everyone(self) -> list[Correspondent]:
+        """The agents it may write to: the one that started it, those it has started, and those next to it."""
+        known = [Correspondent(one.id, one.started.name, "worker") for one in reversed(list(self.roster))]
+        if (above := self._above) is None:
+            return known
+        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(above.roster))]
+        leader = Correspondent(above.address, "leader", "leader")
+        return [leader, *known, *(one for one in peers if one.id != self.owner)]
+
+    def notify(self, to: Correspondent) -> str:
+        """There is a message for an agent: one that waits looks, and one that has ended goes on."""
+        above = self._above
+        if above is not None and to.relation == "leader":
+            above.wake_up()
+            return ""
+        team = above if above is not None and to.relation == "peer" else self
+        entry = team.roster.get(to.id)
+        return "" if entry is None else team.bring_mail(entry)
+
+    def bring_mail(self, entry: AgentEntry) -> str:
+        """Let an agent see to its mail; says what is done for that."""
+        live = self._live.get(entry.id)
+        if live is not None and live.team is not None:
+            live.team.wake_up()
+        if entry.ended is None:
+            return "it is working"
+        try:
+            self.launch(self.continue_work(entry, MAIL_HAS_COME))
+        except Refused as error:
+            return f"it has ended, and goes on later: {error}"
+        return "it had ended, and goes on"
+
+    @property
+    def _above(self) -> Team | None:
+        """The team that the agent itself belongs to."""
+        return self._parent.descent.parent.team if self._parent.descent else None
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -160,6 +214,30 @@ class Team:
             entry = self.roster.start(work)
             self._tell(entry)
             return entry
+
+    def map(
+        self, prompts: Sequence[str], kind: str, progress: MapProgress | None = None
+    ) -> Flow[list[AgentEnd]]:
+        """Have each task done by an agent of this type, at the same time; the flow gets how each ended, in order.
+
+        The same tasks at the same place in the conversation are done once: after a kill, it goes on with those that
+        have not ended.
+        """
+        yield from self.resume()
+        place = self._parent.conversation.transcript.view.tip
+        entries = []
+        for number, prompt in enumerate(prompts):
+            call = f"map-{sha256(f'{place} {number} {prompt}'.encode()).hexdigest()[:24]}"
+            words = " ".join(prompt.split())[:80] or "a task"
+            entries.append((AgentInput(words, prompt, kind), call, progress and partial(progress, number)))
+        room = self._parent.store.settings.current().agents_at_once
+        done = yield from Gather([self._mapped(*one) for one in entries], room)
+        return [one.ended for one in done if one.ended is not None]
+
+    def _mapped(
+        self, given: AgentInput, call: str, progress: Callable[[str], None] | None
+    ) -> Flow[AgentEntry]:
+        return (yield from self.work(self.start(given, call), progress))
 
     def continue_work(self, entry: AgentEntry, prompt: str) -> AgentEntry:
         """Give an agent that has ended something more to do, in the background; see `launch`."""
@@ -264,6 +342,14 @@ class Team:
                 child.end()
             over.happen()
             self.wake_up()
+            if not self._closing and (ended := self.roster.get(entry.id)) and ended.status == "completed":
+                self._bring_late_mail(ended)
+
+    def _bring_late_mail(self, entry: AgentEntry) -> None:
+        """What came when the agent was about to end is not left lying."""
+        mailbox = self._parent.store.mailbox
+        if mailbox is not None and mailbox.waiting(entry.id, 1):
+            self.bring_mail(entry)
 
     def _open(self, entry: AgentEntry, progress: Callable[[str], None] | None) -> Assembly:
         parent, started = self._parent, entry.started
@@ -285,11 +371,26 @@ class Team:
         if asked and (text := _last_words(child)) is not None:
             # Only how it ended was not recorded.
             return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
+        warm = (yield from self._go_ahead(child)) if entry.started.fork and not asked else Signal()
         flow = child.loop.run("" if asked else self._task(child, entry), "" if asked else entry.key)
         if self._closing or entry.id in self._stopped:
             child.loop.interrupt()
-        finished = yield from _with_client(flow, child)
+        try:
+            finished = yield from _with_client(flow, child, warm)
+        finally:
+            warm.happen()
         return self._judged(finished, child, entry)
+
+    def _go_ahead(self, child: Assembly) -> Flow[Signal]:
+        """Let the first of several forks write what they share to the cache; the others wait, to read it."""
+        place = child.conversation.transcript.view.tip or ""
+        with self._lock:
+            ahead = self._warm.get(place)
+            if ahead is None:
+                self._warm[place] = warm = Signal()
+                return warm
+        yield from Wait(ahead, WARMING)
+        return ahead
 
     def _task(self, child: Assembly, entry: AgentEntry) -> str:
         started, definition = entry.started, self.definitions[entry.started.agent_type]
@@ -371,8 +472,10 @@ class Team:
             )
 
     def deliver(self) -> None:
-        """Bring the results of background agents into the conversation, each once."""
+        """Bring messages and the results of background agents into the conversation, each once."""
         conversation = self._parent.conversation
+        if self.post is not None:
+            self.post.deliver()
         for entry in self.roster:
             if not entry.pending:
                 continue
@@ -385,7 +488,7 @@ class Team:
         while True:
             news = self._news
             pending = any(one.pending and one.started.background for one in self.roster)
-            if pending or otherwise():
+            if pending or otherwise() or (self.post is not None and self.post.waiting):
                 return True
             if not any(one.id in self._over and one.started.background for one in self.roster):
                 return False
@@ -451,6 +554,7 @@ class ProgressSink:
             self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
 
 
+MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
 ENDS: Mapping[str, str] = {
     "max_turns": "it had used all the turns it may take",
@@ -472,8 +576,25 @@ def _last_words(child: Assembly) -> str | None:
     )
 
 
-def _with_client(flow: Flow[R], child: Assembly) -> Flow[R]:
-    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody."""
+class Warming:
+    """Hears when an answer begins: what was sent is in the cache then."""
+
+    def __init__(self, warm: Signal) -> None:
+        self._warm = warm
+
+    def begin(self, head: Answer) -> None:
+        """The answer has begun."""
+        self._warm.happen()
+
+    def __call__(self, piece: Piece) -> None:
+        """What the answer says is heard elsewhere."""
+
+
+def _with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
+    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody.
+
+    ``warm`` happens when its first answer begins.
+    """
     client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
     stopped = lambda: child.loop.stopped  # noqa: E731
     ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
@@ -486,7 +607,9 @@ def _with_client(flow: Flow[R], child: Assembly) -> Flow[R]:
                 if until is not None and clock.now() >= until:
                     child.loop.interrupt()
                 if isinstance(effect, Ask):
-                    got: Any = yield from Run(partial(ask, effect.call), partial(ask_async, effect.call))
+                    given = effect.call, Warming(warm)
+                    got: Any = yield from Run(partial(ask, *given), partial(ask_async, *given))
+                    warm.happen()
                 else:
                     got = yield effect
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)

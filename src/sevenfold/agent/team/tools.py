@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.team.messages import SendMessageTool
 from sevenfold.agent.team.roster import GENERAL, output_of
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.tool import Input, StandardTool, Tool
@@ -122,4 +123,9 @@ class TaskStopTool(StandardTool[TaskStopInput]):
 
 def team_tools(team: TeamSource, types: Mapping[str, AgentDefinition]) -> list[Tool]:
     """The tools of an agent that may start agents of these types."""
-    return [AgentTool(team, types), ListAgentsTool(team), TaskStopTool(team)]
+    return [
+        AgentTool(team, types),
+        ListAgentsTool(team),
+        TaskStopTool(team),
+        SendMessageTool(lambda: team().post),
+    ]

@@ -188,7 +188,8 @@ class PlanFile:
         self.path = path
         """Where the plan is kept."""
         self._grants = grants
-        self._approve = approve
+        self.approve = approve
+        """Asks whoever decides about plans."""
 
     @property
     def planning(self) -> bool:
@@ -214,7 +215,7 @@ class PlanFile:
         real = str(self.path.resolve())
         before = files.version(files.content(real)) if files.exists(real) else None
         files.write(real, plan.encode(errors="replace"), before)
-        verdict = self._approve(plan, abort)
+        verdict = self.approve(plan, abort)
         if verdict.approved:
             self.leave()
         return verdict

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -35,8 +36,8 @@ from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Sending
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
-from sevenfold.layers.ladder import background_work
 from sevenfold.ports import Piece
+from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
@@ -148,6 +149,29 @@ class Chat:
             self.say("error", str(error))
         finally:
             self._finish()
+
+    def run_for_user(self, command: str) -> None:
+        """Run a command line of the user's, show what it prints, and have the model see both."""
+        output = self.agent.run_command(command)
+        call = ToolCall("", "Shell", {"command": command})
+        shown = partial(lines.full_call, call, output, 0.0)
+        self.screen.show(
+            lines.result_lines(
+                call,
+                output,
+                0.0,
+                number=self.folded.add(shown),
+                signs=self.screen.signs,
+                width=self.screen.width,
+                folder=str(self.options.folder),
+            )
+        )
+        self.agent.note_command(command, output)
+        self.update()
+
+    def output_of(self, command: str) -> str:
+        """What a command line in a command of the user's prints; it needs permission like any of the agent's."""
+        return lines.text_of(self.agent.run_command(command, asked=True))
 
     def queue(self, text: str) -> None:
         """Send a message while the agent works."""
@@ -393,10 +417,5 @@ class Chat:
         self.update()
 
     def background(self) -> tuple[str, ...]:
-        """What runs in the background: commands, and the engine's own work."""
-        processes = self.agent.assembly.state.processes
-        running = [one.command for one in processes.tasks() if one.state == "running"]
-        return (
-            *(one_line(command, 40) for command in running),
-            *background_work(self.agent.session.conversation),
-        )
+        """What runs in the background: agents, commands, and the engine's own work."""
+        return tuple(one_line(one.progress or one.name, 40) for one in self.agent.session.tasks.running)

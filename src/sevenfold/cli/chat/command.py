@@ -157,7 +157,7 @@ def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | Plai
     # These load the agent, after the first line is on the screen.
     from sevenfold.cli.chat import start
     from sevenfold.cli.chat.chat import Chat
-    from sevenfold.cli.chat.slash_commands import show_resumed
+    from sevenfold.cli.chat.resumed import show_resumed
 
     start.ask_for_trust(screen, folder)
     chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))

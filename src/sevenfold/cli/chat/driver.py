@@ -77,7 +77,7 @@ class Driver:
         """Run a command: in parallel to what is running if it can, else after another command."""
         self._echo(text)
         try:
-            anytime = slash_commands.find(text)[0].anytime
+            anytime = slash_commands.find(text, self.chat.options.folder)[0].anytime
         except InputError:
             anytime = True
         with self._lock:
@@ -208,7 +208,7 @@ class ChatCompleter(Completer):
     def _commands(self, text: str) -> Iterator[Completion]:
         name, space, rest = text[1:].partition(" ")
         if not space:
-            for command in slash_commands.COMMANDS:
+            for command in slash_commands.commands(self._folder):
                 if command.name.startswith(name.lower()):
                     yield Completion(
                         f"/{command.name}", -len(text), display=command.usage, display_meta=command.says

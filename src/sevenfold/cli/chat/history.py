@@ -124,11 +124,6 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
     return found[::-1]
 
 
-def last_words(view: View) -> str:
-    """The user's last message in view."""
-    return next(filter(None, map(_own_words, reversed(view.items))), "")
-
-
 def _own_words(item: Item) -> str:
     elsewhere = item.hidden_by or item.said.attachment or item.said.answers
     return "" if elsewhere else users_words(item.said)

@@ -6,7 +6,7 @@ list of things to do, the first words of an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 FEW_LINES = 14
 """Lines of a diff shown with its call."""
+FIRST_LINES = 3
+"""Lines of a result shown with its call."""
+ERROR_LINES = 30
+"""Lines of an error shown with its call."""
 MANY_LINES = 2_000
 """Lines shown when a call is opened."""
 _LEAST_SECONDS = 0.5
@@ -49,7 +53,7 @@ _LEAST_SECONDS = 0.5
 # -- tool calls ------------------------------------------------------------------------------
 
 
-def _head(call: ToolCall, folder: str) -> str:
+def heading(call: ToolCall, folder: str) -> str:
     """The tool and what it is asked to do; paths are relative to the folder."""
     what = label_of(call.name, call.input).what
     if folder and what.startswith("/"):
@@ -63,7 +67,7 @@ def running_line(
 ) -> Text:
     """A call in progress, with the last line it printed."""
     time = f"{signs.dot}{stopwatch(seconds)}" if seconds >= _LEAST_SECONDS else ""
-    head = Text(fit(_head(call, folder), max(8, width - 3 - len(time))))
+    head = Text(fit(heading(call, folder), max(8, width - 3 - len(time))))
     return _moving(head, time, last, seconds, signs, width)
 
 
@@ -94,7 +98,7 @@ def result_lines(
     if seconds >= _LEAST_SECONDS:
         parts.append(stopwatch(seconds))
     tail = signs.dot + signs.dot.join([*parts, f"[{number}]"])
-    head = fit(_head(call, folder), max(8, width - 3 - len(tail)), signs.cut)
+    head = fit(heading(call, folder), max(8, width - 3 - len(tail)), signs.cut)
     line = Text.assemble((f"{sign} ", f"bold {style}"), head, (tail, "red" if failed else "dim"))
     line.no_wrap = True
     return Group(line, *_below(output, signs, width, seen=seen))
@@ -199,17 +203,31 @@ def _lines(output: ToolOutput) -> str:
 
 
 def _below(output: ToolOutput, signs: Signs, width: int, *, seen: bool) -> Iterator[RenderableType]:
+    lines = [line.rstrip() for line in clean(text_of(output)).splitlines() if line.strip()]
     if output.is_error:
-        lines = [line.strip() for line in clean(text_of(output)).splitlines() if line.strip()]
-        for line in lines if len(lines) <= 3 else [lines[0], *lines[-2:]]:
-            yield Text(f"  {signs.bar} {fit(line, max(8, width - 5), signs.cut)}", style="red")
+        yield from _barred(lines, ERROR_LINES, signs, width, "red")
         return
-    for fact in output.facts:
-        if isinstance(fact, FileChanged) and not seen:
-            yield from diff_lines(fact.diff, FEW_LINES)
-        elif isinstance(fact, TodosChanged):
-            todos = clean(text_of(output)).splitlines()
-            yield Text("\n".join(f"  {line}" for line in todos), overflow="fold")
+    if any(isinstance(fact, TodosChanged) for fact in output.facts):
+        yield Text("\n".join(f"  {line}" for line in lines), overflow="fold")
+        return
+    changes = [fact for fact in output.facts if isinstance(fact, FileChanged)]
+    for fact in changes if not seen else ():
+        yield from diff_lines(fact.diff, FEW_LINES)
+    if not changes:
+        yield from _barred(lines, FIRST_LINES, signs, width, "dim")
+
+
+def _barred(lines: Sequence[str], most: int, signs: Signs, width: int, style: str) -> Iterator[Text]:
+    """The first lines, and if they are an error's also the last ones; how many are left out is said."""
+    last = most // 2 if style == "red" else 0
+    left = len(lines) - most
+    shown = lines if left <= 1 else [*lines[: most - last], "", *lines[len(lines) - last :]]
+    for number, line in enumerate(shown):
+        gap = left > 1 and number == most - last
+        words = (
+            f"{signs.cut} {plural(left, 'more line')}" if gap else fit(line, max(8, width - 5), signs.cut)
+        )
+        yield Text(f"  {signs.bar} {words}", style=style)
 
 
 # -- what the engine reports -----------------------------------------------------------------

@@ -7,10 +7,12 @@ and dispatch all read it, so everything that is listed works.
 from __future__ import annotations
 
 import re
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -24,13 +26,16 @@ from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
 from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.custom_commands import CustomCommand, custom_commands
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.pages import WindowBreakdown
+from sevenfold.cli.chat.resumed import show_resumed
 from sevenfold.cli.chat.rewind import rewind_to
 from sevenfold.cli.chat.start import MOST_LISTED, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
+from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, money, one_line, parse_time, plural, short_count
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -217,19 +222,6 @@ def sessions_of(folder: Path) -> list[history.KeptSession]:
     return history.sessions(user_home().project(folder))
 
 
-def show_resumed(chat: Chat) -> None:
-    """Say where a resumed session had stopped."""
-    view = chat.agent.session.conversation.transcript.view
-    chat.say("note", f"resumed {chat.options.name}: {plural(len(view), 'record')} in view, {_tokens(chat)}")
-    if said := history.last_words(view):
-        chat.say("note", f"your last message: {one_line(said, 200)}")
-    if costs := chat.agent.session.next_costs():
-        here, *others = (f"{money(one.usd)} for {short_count(one.tokens)} tokens" for one in costs)
-        names = {"compact": "/compact first", "new session": "/new"}
-        other = "".join(f"; {names[one.name]}: {says}" for one, says in zip(costs[1:], others, strict=True))
-        chat.say("note", f"the cache has expired: your next message costs about {here}{other}")
-
-
 # -- what the agent may do -------------------------------------------------------------------
 
 
@@ -279,7 +271,8 @@ def _mcp(chat: Chat, rest: str) -> None:
 
 
 def _help(chat: Chat, rest: str) -> None:
-    chat.screen.show(pages.help_page([(one.usage, one.says) for one in COMMANDS], KEYS))
+    known = commands(chat.options.folder)
+    chat.screen.show(pages.help_page([(one.usage, one_line(one.says, 100)) for one in known], KEYS))
 
 
 def _context(chat: Chat, rest: str) -> None:
@@ -324,6 +317,8 @@ def _config(chat: Chat, rest: str) -> None:
     chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
 
 
+_SHELL = re.compile(r"\s*!\s*[^\s!]")
+"""A command line for the shell."""
 _REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
 """One line that begins with a number sign: the user's own words, to be remembered."""
 
@@ -366,6 +361,18 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
+def _tasks(chat: Chat, rest: str) -> None:
+    """List what runs in the background, or stop one of it."""
+    action, _, name = rest.partition(" ")
+    tasks = chat.agent.session.tasks
+    if action == "kill" and name:
+        tasks.kill(name.strip())
+    elif action not in ("", "list"):
+        raise InputError("use /tasks or /tasks kill ID")
+    lines = [task_line(one, time.time()) for one in tasks]
+    chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
+
+
 def _show(chat: Chat, rest: str) -> None:
     chat.screen.show(chat.folded.open(_number(rest) if rest else None))
 
@@ -401,6 +408,7 @@ KEYS = (
     ("Alt-Enter, \\ Enter", "a new line"),
     ("@path", "attach a file, or the listing of a folder"),
     ("# words", "remember them across sessions"),
+    ("! command", "run it yourself; the agent sees what it printed"),
     ("Esc, Ctrl-C", "interrupt"),
     ("Esc Esc", "rewind (if the input is empty)"),
     ("Ctrl-O", "show the last [number] in full"),
@@ -433,6 +441,7 @@ COMMANDS = (
         anytime=True,
     ),
     SlashCommand("dream", "how memory is being tidied", _dream, "[stop]", anytime=True),
+    SlashCommand("tasks", "what runs in the background, or stop it", _tasks, "[kill ID]", anytime=True),
     SlashCommand("model", "switch to another model", _model, "[NAME]"),
     SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
     SlashCommand(
@@ -449,24 +458,49 @@ COMMANDS = (
 )
 
 
-def find(line: str) -> tuple[SlashCommand, str]:
+def commands(folder: Path) -> tuple[SlashCommand, ...]:
+    """All commands in a folder: ours, and the user's own, which cannot replace them."""
+    ours = {one.name for one in COMMANDS}
+    own = [one for name, one in sorted(custom_commands(folder).items()) if name.lower() not in ours]
+    return (
+        *COMMANDS,
+        *(SlashCommand(one.name, one.description, partial(_custom, one), one.takes) for one in own),
+    )
+
+
+def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:
+    chat.turn(command.message(rest, chat.output_of))
+
+
+def _shell(chat: Chat, rest: str) -> None:
+    """Run a command of the user's; the model sees it and what it printed with the next message."""
+    chat.working(f"running {one_line(rest, 60)}", lambda: chat.run_for_user(rest))
+
+
+SHELL = SlashCommand("!", "run a command yourself", _shell, "COMMAND")
+
+
+def find(line: str, folder: Path) -> tuple[SlashCommand, str]:
     """The command in a line, and the rest of the line; raises `InputError` if it does not exist."""
     if told := _REMEMBER.fullmatch(line):
         line = f"/memory add {told[1]}"
+    if line.lstrip().startswith("!"):
+        return SHELL, line.lstrip()[1:].strip()
     if line.strip().lower() == "/exit":
         line = "/quit"
     name, _, rest = line.removeprefix("/").partition(" ")
-    for command in COMMANDS:
-        if command.name == name.strip().lower():
+    known = commands(folder)
+    for command in known:
+        if command.name.lower() == name.strip().lower():
             return command, rest.strip()
-    near = get_close_matches(name.lower(), [one.name for one in COMMANDS], 1, 0.5)
+    near = get_close_matches(name.lower(), [one.name for one in known], 1, 0.5)
     hint = f"did you mean /{near[0]}?" if near else "/help lists all commands"
     raise InputError(f"unknown command /{name}; {hint}")
 
 
 def is_command(line: str) -> bool:
-    """Whether the line is a command, or something to remember, rather than words or a path."""
-    if _REMEMBER.fullmatch(line):
+    """Whether the line is a command, ours or the shell's, or something to remember, rather than words or a path."""
+    if _REMEMBER.fullmatch(line) or _SHELL.match(line):
         return True
     first = line.split(maxsplit=1)[0] if line.strip() else ""
     return first.startswith("/") and "/" not in first[1:] and first != "/"
@@ -475,7 +509,7 @@ def is_command(line: str) -> bool:
 def run(chat: Chat, line: str) -> None:
     """Carry out a command; errors the user can fix are shown."""
     try:
-        command, rest = find(line)
+        command, rest = find(line, chat.options.folder)
         command.run(chat, rest)
     except SevenfoldError as error:
         chat.say("error", str(error))

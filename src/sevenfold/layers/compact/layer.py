@@ -214,11 +214,6 @@ class AheadSummary:
         """Is a summary being made, or waiting to be used?"""
         return self._job is not None
 
-    @property
-    def making(self) -> bool:
-        """Is a summary being made?"""
-        return self._job is not None and self._ready is None
-
     def begin(self) -> None:
         """Start on what is closed of the conversation now."""
         items = self._c.transcript.view.items
@@ -234,7 +229,7 @@ class AheadSummary:
             return
         stamp = self._compactor.stamp()
         self._job = AheadJob(tuple(item.said.uuid for item in hidden), stamp.boundary, stamp.epoch)
-        self._c.run_aside(self._work(divided), self._done)
+        self._c.run_aside(self._work(divided), self._done, "summary")
 
     def swap(self) -> Flow[None]:
         """Use a summary that is ready, if it still covers the beginning of the conversation."""

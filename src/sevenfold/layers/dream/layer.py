@@ -8,6 +8,7 @@ stopped at any time: then nothing of it remains.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
+from sevenfold.conversation.tasks import STATES, Task
 from sevenfold.errors import Aborted, ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted, Dreaming, SteppedAside
 from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
@@ -57,6 +59,23 @@ class Dream:
             c.state(Dreamer).check()
 
 
+class DreamTasks:
+    """The dream of a conversation in its list of tasks."""
+
+    def __init__(self, dreamer: Dreamer) -> None:
+        self._dreamer = dreamer
+
+    def tasks(self) -> Iterator[Task]:
+        """The dream that is under way, or the last one."""
+        if (dream := self._dreamer.task) is not None:
+            progress = f"dream: {dream.phase}" if dream.state == "running" else dream.reason
+            yield Task("dream", "dream", "dream", STATES[dream.state], dream.began, progress)
+
+    def kill(self, task: str) -> None:
+        """Stop it; what it wrote is undone."""
+        self._dreamer.kill()
+
+
 class Dreamer:
     """Decides when a conversation dreams, and does it."""
 
@@ -70,6 +89,7 @@ class Dreamer:
         self._busy = False
         self.task: DreamTask | None = None
         """The dream that is under way, or the last one; None if there was none."""
+        c.tasks.sources.append(DreamTasks(self))
 
     def check(self) -> None:
         """Begin if all gates are open; the cheapest come first."""

@@ -194,7 +194,7 @@ class NotesKeeper:
             return
         job = self._job = Job(self._c.clock.now())
         self._tried, self._tried_after = view.tip, view.boundary
-        self._c.run_aside(self.update(), lambda came: self._done(job, came))
+        self._c.run_aside(self.update(), lambda came: self._done(job, came), "notes")
 
     def update(self) -> Work:
         """Ask for an update of the notes as they are now."""

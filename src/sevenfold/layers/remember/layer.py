@@ -154,7 +154,7 @@ class MemoryKeeper:
         if not self._may_spend():
             return
         self._busy = True
-        self._c.run_aside(self._catch_up() if behind else self._extract(span), self._done)
+        self._c.run_aside(self._catch_up() if behind else self._extract(span), self._done, "memory")
 
     def _share(self) -> float:
         """The part of the session's bill that memory has taken so far."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 
 import msgspec
 
@@ -58,15 +59,15 @@ class SqliteMailbox:
         self._guard = -1
         """The open lock file; -1 in memory."""
 
-    def send(self, message: AgentMessage) -> bool:
+    def send(self, message: AgentMessage) -> Literal["queued", "delivered", "refused"]:
         """Take a message; see `sevenfold.ports.Mailbox`."""
         with self._writing() as db:
-            known = "SELECT 1 FROM message WHERE sender = ? AND id = ?"
-            if db.execute(known, (message.sender, message.id)).fetchone():
-                return True
+            known = "SELECT body IS NULL FROM message WHERE sender = ? AND id = ?"
+            for (arrived,) in db.execute(known, (message.sender, message.id)):
+                return "delivered" if arrived else "queued"
             held = "SELECT COUNT(*) FROM message WHERE recipient = ? AND body IS NOT NULL"
             if db.execute(held, (message.to,)).fetchone()[0] >= MOST_WAITING:
-                return False
+                return "refused"
             made = db.execute(
                 "INSERT INTO message (sender, id, recipient, body) VALUES (?, ?, ?, ?)",
                 (message.sender, message.id, message.to, msgspec.json.encode(message)),
@@ -74,7 +75,7 @@ class SqliteMailbox:
             if (newest := made.lastrowid or 0) % MOST_WAITING == 0:
                 old = "DELETE FROM message WHERE sequence <= ? AND body IS NULL"
                 db.execute(old, (newest - IDS_KEPT,))
-            return True
+            return "queued"
 
     def waiting(self, recipient: str, most: int = MOST_AT_ONCE) -> Sequence[AgentMessage]:
         """What has not been acknowledged; see `sevenfold.ports.Mailbox`."""

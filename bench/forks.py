@@ -1,0 +1,126 @@
+"""Eight forks over a long conversation: what they read from the cache, and what they cost.
+
+    python bench/forks.py [TOKENS]      default: 100000, the conversation they share
+
+An agent with a conversation of so many tokens has eight tasks done by forks, through the official SDK against the
+simulator, after the parent's cache has expired; then each fork is woken five times. Printed are the share of the common
+prefix that forks 2 to 8 and every wake read from the cache, and the bill beside three others computed from the same
+requests: the ideal (every token that was sent before is read), all forks at once with none ahead, and sub-agents that
+begin with the conversation as text of their own, uncached, as frameworks without forks have it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import sevenfold
+from sevenfold.agent.team.team import Team
+from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.lab.simulator.clock import VirtualClock
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
+
+MODEL = "claude-sonnet-5-5"
+TOKENS = 100_000
+FORKS = 8
+WAKES = 5
+LEAST_READ = 0.99
+MOST_ABOVE_IDEAL = 1.03
+EXPIRY = 3_900.0
+PAUSE = 120.0
+"""Seconds between wakes."""
+
+
+def usd(usage: Mapping[str, Any], write: float = 3.75, read: float = 0.3, plain: float = 3.0) -> float:
+    """Dollars for the prompt of one request, by its counts."""
+    prices = {
+        "cache_creation_input_tokens": write,
+        "cache_read_input_tokens": read,
+        "input_tokens": plain,
+    }
+    return sum(float(usage[name]) * price for name, price in prices.items()) / 1e6
+
+
+def least_usd(tokens: int, known: int) -> float:
+    """Dollars for a prompt of so many tokens if all that were sent before are read, and the others written."""
+    return (known * 0.3 + (tokens - known) * 3.75) / 1e6
+
+
+def prompt_tokens(usage: Mapping[str, Any]) -> int:
+    """All tokens of a request."""
+    names = ("cache_creation_input_tokens", "cache_read_input_tokens", "input_tokens")
+    return sum(int(usage[name]) for name in names)
+
+
+def worked(tokens: int) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """The usage of the forks' first requests, the first one first, and of all wakes."""
+    import anthropic
+
+    clock = VirtualClock()
+    simulator = Simulator(ScriptedBrain(lambda prompt: "Done."), clock=clock)
+    text = "The harbour has many berths, and each of them is described here in a line of its own. "
+    with tempfile.TemporaryDirectory() as folder, serve(simulator) as url:
+        client = anthropic.Anthropic(base_url=url, api_key="simulated-key")
+        settings = {"notes": False, "extraction": False}
+        with sevenfold.Agent(
+            MODEL, client=client, clock=clock, folder=folder, agents=True, settings=settings
+        ) as agent:
+            agent.run(text * (tokens * 2 // len(text)))
+            clock.advance(EXPIRY)
+            before = len(simulator.requests.answered())
+            agent.map([f"Task {number}: look at berth {number}." for number in range(FORKS)])
+            forks: list[Mapping[str, Any]] = [
+                dict(one.usage or {}) for one in simulator.requests.answered()[before:]
+            ]
+            wakes = _woken(agent, agent.team, simulator, clock)
+        client.close()
+    return forks, wakes
+
+
+def _woken(
+    agent: sevenfold.Agent, team: Team | None, simulator: Simulator, clock: VirtualClock
+) -> list[Mapping[str, Any]]:
+    assert team is not None
+    before = len(simulator.requests.answered())
+    for number in range(WAKES):
+        clock.advance(PAUSE)
+        for entry in list(team.roster):
+            agent._drive(team.work(team.continue_work(entry, f"And now look at berth {number} again.")))
+    woken = [one for one in simulator.requests.answered()[before:] if one.body is not None]
+    return [dict(one.usage or {}) for one in woken]
+
+
+def main(tokens: int) -> int:
+    """Measure and print; returns 1 if a bar is missed."""
+    forks, wakes = worked(tokens)
+    first, *others = forks
+    shared = prompt_tokens(first)
+    read = min(one["cache_read_input_tokens"] for one in others) / shared
+    woken = min(one["cache_read_input_tokens"] / prompt_tokens(one) for one in wakes)
+    paid = sum(map(usd, (*forks, *wakes)))
+    common = max(one["cache_read_input_tokens"] for one in others)
+    ideal = usd(first) + sum(least_usd(prompt_tokens(one), common) for one in others)
+    for number, one in enumerate(wakes):
+        before = wakes[number - FORKS] if number >= FORKS else forks[number]
+        ideal += least_usd(prompt_tokens(one), min(prompt_tokens(before), prompt_tokens(one)))
+    at_once = usd(first) * len(forks) + sum(map(usd, wakes))
+    fresh = sum(prompt_tokens(one) for one in (*forks, *wakes)) * 3.0 / 1e6
+    print(
+        f"{FORKS} forks over {shared:,} tokens, woken {WAKES} times each: {len(forks) + len(wakes)} requests"
+    )
+    print(
+        f"shared prefix read by forks 2 to {FORKS}: {read:.2%} at least; prompt read by wakes: {woken:.2%} at least"
+    )
+    print(f"prompts paid:        ${paid:.3f}, {paid / ideal:.3f} x the ideal")
+    print(f"all forks at once:   ${at_once:.3f}, {at_once / paid:.1f} x")
+    print(f"uncached sub-agents: ${fresh:.3f}, {fresh / paid:.1f} x")
+    held = read >= LEAST_READ and woken >= LEAST_READ and paid <= MOST_ABOVE_IDEAL * ideal
+    print("held" if held else "NOT held")
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else TOKENS))

@@ -1,0 +1,37 @@
+"""What dreaming closes, and that no fact is lost by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.dreams import NOTICED, closings
+from bench.points import Outcome, Point
+
+
+def closing(_: Path | None) -> list[Outcome]:
+    """Statements that contradict each other, and statements that only look alike."""
+    found = closings()
+    kept = found.contradicting - len(found.missed)
+    return [
+        Outcome(
+            "unrelated facts that a dream closes",
+            not found.wrong,
+            f"{len(found.wrong)} of {found.unrelated}",
+            "none",
+        ),
+        Outcome(
+            "facts of other pairs that would end each other",
+            not found.crossed,
+            f"{len(found.crossed)}",
+            "none",
+        ),
+        Outcome(
+            "contradicted facts that a dream closes",
+            kept >= NOTICED * found.contradicting,
+            f"{kept} of {found.contradicting}",
+            f"at least {NOTICED:.0%}",
+        ),
+    ]
+
+
+POINTS: list[Point] = [("what dreams close", closing)]

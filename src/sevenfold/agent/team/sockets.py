@@ -1,0 +1,174 @@
+"""Messages between sessions of one user on one machine, by a socket in a folder that only the user can enter.
+
+The session that listens puts what it gets into its own mailbox, so a message that came this way is kept, ordered and
+delivered like any other. Who sends, the system says: both ends check that the other one belongs to the same user. The
+address to answer is believed only if the process that listens there is the one that sends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.agent.team.messages import LONGEST, SOCKET, Receipt
+from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.ports import AgentMessage, Mailbox
+from sevenfold.stores.files import private_folder
+
+PATIENCE = 5.0
+"""Seconds for one exchange."""
+_MOST = 8 * LONGEST
+"""Bytes of an exchange; JSON may need six for one of the text."""
+_CREDENTIALS = struct.Struct("3i")
+NOT_HERE = "sockets between sessions need Linux: nothing else here says which user is at the other end"
+
+
+class Envelope(Struct, frozen=True):
+    """What goes over the socket: a message, and where its sender says it can be answered."""
+
+    message: AgentMessage
+    answer: str = ""
+
+
+class MessageSocket:
+    """The socket of a session, and a thread that puts what arrives into its mailbox."""
+
+    def __init__(
+        self, path: Path, mailbox: Mailbox, address: str, arrived: Callable[[], None] = lambda: None
+    ) -> None:
+        """``arrived`` is called after each message. Raises `Refused` if there can be no socket here."""
+        self.path = path
+        self._arrived = arrived
+        self._mailbox = mailbox
+        self._address = address
+        private_folder(path.parent)
+        path.unlink(missing_ok=True)
+        try:
+            with _short(path) as name:
+                self._listening = _socket()
+                self._listening.bind(name)
+                self._listening.listen(8)
+        except OSError as error:
+            raise Refused(f"{path}: no socket could be opened there ({error})") from error
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="sevenfold-socket")
+        self._thread.start()
+
+    def send(self, path: str, message: AgentMessage) -> Receipt:
+        """Send to the socket of another session; see `Post.by_socket`."""
+        return send(path, message, answer=str(self.path))
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join(PATIENCE)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                given, _ = self._listening.accept()
+            except OSError:
+                return
+            # What goes wrong with one sender, it notices itself: it gets no receipt.
+            with given, suppress(OSError, msgspec.MsgspecError):
+                given.settimeout(PATIENCE)
+                given.sendall(msgspec.json.encode(self._taken(given)))
+                self._arrived()
+
+    def _taken(self, given: socket.socket) -> Receipt:
+        process, user = _peer(given)
+        if user != os.getuid():
+            return Receipt("", "refused", "it belongs to another user")
+        envelope = msgspec.json.decode(_all(given), type=Envelope)
+        message = envelope.message
+        if message.kind != "message" or len(message.text.encode(errors="replace")) > LONGEST:
+            return Receipt("", "refused", "only words can be sent this way, and not too many")
+        sender = f"pid-{process}"
+        if envelope.answer and _listener(envelope.answer) == (process, user):
+            sender = envelope.answer
+        try:
+            state = self._mailbox.send(
+                replace(message, sender=f"{SOCKET}{sender}", to=self._address, due=0.0)
+            )
+        except SevenfoldError as error:
+            return Receipt("", "refused", str(error))
+        return Receipt("", state, "too many messages wait there already" if state == "refused" else "")
+
+
+def send(path: str, message: AgentMessage, answer: str = "") -> Receipt:
+    """Send to the socket at a path; the receipt is that of the session that listens there."""
+    to = f"{SOCKET}{path}"
+    try:
+        with _connected(path) as there:
+            if _peer(there)[1] != os.getuid():
+                return Receipt(to, "refused", "what listens there belongs to another user")
+            there.sendall(msgspec.json.encode(Envelope(message, answer)))
+            there.shutdown(socket.SHUT_WR)
+            return replace(msgspec.json.decode(_all(there), type=Receipt), to=to)
+    except Refused as error:
+        return Receipt(to, "refused", str(error))
+    except (OSError, msgspec.MsgspecError) as error:
+        return Receipt(to, "refused", f"no session answers there ({error}); it is safe to send it again")
+
+
+def _socket() -> socket.socket:
+    if not hasattr(socket, "SO_PEERCRED"):
+        raise Refused(NOT_HERE)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.settimeout(None)
+    return made
+
+
+@contextmanager
+def _connected(path: str) -> Iterator[socket.socket]:
+    with _socket() as made, _short(Path(path)) as name:
+        made.settimeout(PATIENCE)
+        made.connect(name)
+        yield made
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A name for a socket that is short enough: the system takes about a hundred bytes, and folders may be deep."""
+    folder = os.open(path.parent, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def _peer(there: socket.socket) -> tuple[int, int]:
+    """The process and the user at the other end."""
+    found = there.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(found)
+    return process, user
+
+
+def _listener(path: str) -> tuple[int, int] | None:
+    """The process and the user that listen at a path; None if nothing does."""
+    try:
+        with _connected(path) as there:
+            return _peer(there)
+    except (OSError, Refused):
+        return None
+
+
+def _all(there: socket.socket) -> bytes:
+    """Everything the other end says."""
+    found = bytearray()
+    while chunk := there.recv(65536):
+        found += chunk
+        if len(found) > _MOST:
+            raise OSError("it says too much")
+    return bytes(found)

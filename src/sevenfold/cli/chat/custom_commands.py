@@ -1,0 +1,92 @@
+"""Commands of the user's own: Markdown files in the folders of Sevenfold, Claude Code and Codex.
+
+``review.md`` becomes ``/review``. Its text is sent as a message, with ``$ARGUMENTS`` and ``$1``, ``$2``… replaced by
+what follows the command, ``!`command` `` by what that command prints, and files mentioned as ``@path`` attached.
+A project's commands count if its folder is trusted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from sevenfold.errors import InputError
+from sevenfold.memory.front_matter import split
+from sevenfold.stores.trust import Trust, user_folder
+
+PROJECT = (".sevenfold/commands/**/*.md", ".claude/commands/**/*.md", ".codex/prompts/*.md")
+USER = (".claude/commands/**/*.md", ".codex/prompts/*.md")
+OWN = "commands/**/*.md"
+LARGEST = 256 * 1024
+MOST = 500
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(:[\w.-]+)*")
+_PLACES = re.compile(r"\$(ARGUMENTS|[1-9])\b")
+_OUTPUT = re.compile(r"!`([^`\n]+)`")
+
+
+class CustomCommand(Struct, frozen=True):
+    """A command of the user's own."""
+
+    name: str
+    text: str
+    description: str
+    takes: str = ""
+    path: str = ""
+
+    def message(self, arguments: str, output: Callable[[str], str]) -> str:
+        """What is sent; ``output`` runs a command line and returns what it prints."""
+        text = _OUTPUT.sub(lambda found: output(found[1].strip()), self.text)
+        if not _PLACES.search(self.text):
+            return f"{text}\n\n{arguments}".strip()
+        try:
+            words = shlex.split(arguments)
+        except ValueError:
+            words = arguments.split()
+
+        def put(found: re.Match[str]) -> str:
+            if found[1] == "ARGUMENTS":
+                return arguments
+            place = int(found[1]) - 1
+            return words[place] if place < len(words) else ""
+
+        return _PLACES.sub(put, text).strip()
+
+
+def custom_commands(folder: Path) -> dict[str, CustomCommand]:
+    """The commands of a folder and of the user, by name; the folder's count more."""
+    user = user_folder(os.environ)
+    places = [(folder, one) for one in PROJECT] if Trust(user).covers(folder) else []
+    places += [(user, OWN), *((Path.home(), one) for one in USER)]
+    found: dict[str, CustomCommand] = {}
+    for command in (command for place in places for command in _read_all(*place)):
+        found.setdefault(command.name, command)
+    return found
+
+
+def _read_all(folder: Path, pattern: str) -> Iterator[CustomCommand]:
+    below = folder / pattern.partition("/*")[0]
+    try:
+        paths = sorted(path for path in folder.glob(pattern) if path.is_file())[:MOST]
+    except OSError:
+        return
+    for path in paths:
+        name = ":".join(path.relative_to(below).with_suffix("").parts)
+        try:
+            if _NAME.fullmatch(name) and path.stat().st_size <= LARGEST:
+                yield _read(path, name)
+        except (OSError, InputError, UnicodeDecodeError):
+            continue
+
+
+def _read(path: Path, name: str) -> CustomCommand:
+    page = split(path.read_text(encoding="utf-8-sig"))
+    if not page.body.strip():
+        raise InputError("it has no text")
+    first = next(line.strip("# ").strip() for line in page.body.splitlines() if line.strip())
+    said = page.values.get("description") or first
+    return CustomCommand(name, page.body.strip(), said, page.values.get("argument-hint", ""), str(path))

@@ -1,0 +1,109 @@
+"""What a resumed session shows: the conversation where it stopped, what was cut off, and what going on will cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sevenfold.agent.loop import calls_of
+from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.cli.chat import lines
+from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.markdown import render_markdown
+from sevenfold.cli.text import clean, money, plural, short_count
+from sevenfold.record import blocks
+from sevenfold.record.authorship import users_words
+from sevenfold.record.blocks import ToolResult
+from sevenfold.record.layout import Item
+from sevenfold.record.log import Answer
+from sevenfold.session.results import ToolCall
+
+MOST_DRAWN = 40
+"""Records of the conversation that are drawn again, the newest."""
+LONGEST = 4_000
+"""Characters of one message that are drawn."""
+NAMES = {"compact": "/compact first", "new session": "/new"}
+
+
+def show_resumed(chat: Chat) -> None:
+    """Draw the conversation again, and say what the user should know before going on."""
+    conversation = chat.agent.session.conversation
+    view = conversation.transcript.view
+    items = [item for item in view.items if not item.hidden_by]
+    if len(items) > MOST_DRAWN:
+        chat.say(
+            "note",
+            f"{plural(len(items) - MOST_DRAWN, 'earlier record')} not shown; /export FILE writes them all",
+        )
+    drawn = list(_drawn(chat, items[-MOST_DRAWN:]))
+    chat.screen.show(*drawn)
+    for call in _cut_off(items):
+        chat.say(
+            "warning", f"cut off when the session ended: {lines.heading(call, str(chat.options.folder))}"
+        )
+    tokens = short_count(chat.agent.session.gauge.seen)
+    chat.say("note", f"resumed {chat.options.name}: {plural(len(view), 'record')} in view, {tokens} tokens")
+    if costs := chat.agent.session.next_costs():
+        here, *others = (f"{money(one.usd)} for {short_count(one.tokens)} tokens" for one in costs)
+        other = "".join(f"; {NAMES[one.name]}: {says}" for one, says in zip(costs[1:], others, strict=True))
+        chat.say("note", f"the cache has expired: your next message costs about {here}{other}")
+
+
+def _drawn(chat: Chat, items: list[Item]) -> Iterator[RenderableType]:
+    waiting: dict[str, ToolCall] = {}
+    signs = chat.screen.signs
+    for item in items:
+        said = item.said
+        if said.summary:
+            yield Text(f"{signs.layer} the conversation before this was summarised", style="dim")
+        elif words := users_words(said):
+            yield from (
+                Text(),
+                Text(f"{signs.prompt} {_short(words)}", style="bold", overflow="fold"),
+                Text(),
+            )
+        elif said.role == "assistant":
+            waiting |= {call.id: call for call in _calls(item)}
+            text = "\n\n".join(
+                filter(None, (blocks.words_of(one) for one in said.blocks if one.kind == "text"))
+            )
+            if text.strip():
+                yield from (render_markdown(_short(text)), Text())
+        else:
+            for block in said.blocks:
+                call = waiting.get(block.id) if block.kind == "tool_result" else None
+                if call is not None:
+                    body = block.body()
+                    failed = isinstance(body, ToolResult) and bool(body.is_error)
+                    output = ToolOutput(blocks.words_of(block), is_error=failed)
+                    yield _call_line(chat, call, output)
+
+
+def _call_line(chat: Chat, call: ToolCall, output: ToolOutput) -> RenderableType:
+    return lines.result_lines(
+        call,
+        output,
+        0.0,
+        number=chat.folded.add(partial(lines.full_call, call, output, 0.0)),
+        signs=chat.screen.signs,
+        width=chat.screen.width,
+        folder=str(chat.options.folder),
+    )
+
+
+def _calls(item: Item) -> tuple[ToolCall, ...]:
+    return calls_of(Answer("", "", item.said.blocks))
+
+
+def _cut_off(items: list[Item]) -> list[ToolCall]:
+    """The calls that were under way when the session ended."""
+    answered = {call for item in items for call in item.said.answers}
+    return [call for item in items if item.said.calls for call in _calls(item) if call.id not in answered]
+
+
+def _short(text: str) -> str:
+    text = clean(text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} more characters"

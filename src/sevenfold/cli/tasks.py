@@ -1,0 +1,111 @@
+"""`sevenfold tasks`: what runs in the background of the sessions in a folder, from any terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+from sevenfold.agent.team.tasks import TaskFile
+from sevenfold.cli.text import clean, money
+from sevenfold.conversation.tasks import Task
+from sevenfold.errors import Refused, TranscriptLocked
+from sevenfold.stores.home import Project, SessionFiles, user_home
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.jsonl.mailbox import SqliteMailbox
+
+HELP = """\
+List what runs in the background of the sessions in this folder: agents, commands, notes, memory. With kill, stop one of
+them, whichever process it runs in."""
+
+EXAMPLES = """\
+examples:
+  sevenfold tasks                     what runs, by session
+  sevenfold tasks kill task-1         stop one
+  sevenfold tasks kill work:task-1    the same if several sessions have a task of that name"""
+
+PATIENCE = 10.0
+"""Seconds a session gets to carry out an order."""
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    command.add_argument("action", nargs="?", choices=("list", "kill"), default="list")
+    command.add_argument("task", nargs="?", metavar="ID", help="the task to stop")
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command; returns 1 if a session did not answer."""
+    project = user_home().project(options.folder.absolute())
+    with closing(SqliteMailbox(project.mailbox)) as mailbox:
+        found = [
+            (session, file, task) for session, file in _live(project, mailbox) for task in _tasks(file)
+        ]
+        if options.action == "kill":
+            return _kill(options.task, found)
+    lines = [f"{session.name}:{task_line(task, time.time())}" for session, _, task in found]
+    sys.stdout.write("".join(f"{clean(line)}\n" for line in lines) or "Nothing runs in the background.\n")
+    return 0
+
+
+def _live(project: Project, mailbox: SqliteMailbox) -> Iterator[tuple[SessionFiles, TaskFile]]:
+    """The sessions that a process has open and that have tasks."""
+    for session in project.all_sessions():
+        file = TaskFile(session.agent, mailbox)
+        if file.path.exists() and _is_open(session.transcript):
+            yield session, file
+
+
+def _is_open(transcript: Path) -> bool:
+    try:
+        FileLock(transcript).release()
+    except TranscriptLocked:
+        return True
+    return False
+
+
+def _tasks(file: TaskFile) -> tuple[Task, ...]:
+    found = file.read()
+    return found.tasks if found is not None else ()
+
+
+def task_line(task: Task, now: float) -> str:
+    """A task in one line."""
+    parts: list[str] = [task.state]
+    if task.started is not None:
+        parts.append(f"started {max(0.0, now - task.started):.0f} s ago")
+    if task.usd is not None:
+        parts.append(money(task.usd))
+    progress = f" ({task.progress})" if task.progress else ""
+    return f"{task.id}  {', '.join(parts)}  {task.kind}: {' '.join(task.name.split())[:80]}{progress}"
+
+
+def _kill(wanted: str | None, found: list[tuple[SessionFiles, TaskFile, Task]]) -> int:
+    if not wanted:
+        raise Refused("say which task to stop: sevenfold tasks kill ID")
+    fitting = [
+        one for one in found if wanted in (one[2].id, f"{one[0].name}:{one[2].id}") and not one[2].over
+    ]
+    names = ", ".join(f"{session.name}:{task.id}" for session, _, task in fitting or found) or "none"
+    if len(fitting) != 1:
+        raise Refused(
+            f"{'several tasks are' if fitting else 'no running task is'} called {wanted!r}: {names}"
+        )
+    _, file, task = fitting[0]
+    order = file.order_kill(task.id, uuid4().hex)
+    until = time.monotonic() + PATIENCE
+    while not file.carried_out(order):
+        if time.monotonic() > until:
+            file.withdraw(order)
+            sys.stderr.write(
+                f"The session did not answer within {PATIENCE:.0f} s; {task.id} was not stopped.\n"
+            )
+            return 1
+        time.sleep(0.05)
+    sys.stdout.write(f"{task.id} is stopped.\n")
+    return 0

