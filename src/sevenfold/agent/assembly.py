@@ -63,7 +63,6 @@ from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.prompts.system import OutputStyle
 from sevenfold.recall.index import SessionRecall
-from sevenfold.record.decisions import Epoch
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts
@@ -378,9 +377,8 @@ class Assembly:
         """What earlier sessions left, as a section of the prompt."""
         if not self._remembers or self.store.memory is None:
             return []
-        found = (one for one in (self.store.memory, self.store.user_memory) if one is not None)
-        scopes = [factory.lasting(one, self.clock) for one in found]
-        return [index_section(scopes, next((made for _, made in self.store.log.decisions(Epoch)), None))]
+        both = [one for one in (self.store.memory, self.store.user_memory) if one is not None]
+        return [index_section([factory.lasting(one, self.clock) for one in both], self.store.log)]
 
     def _style(self, name: str | None) -> OutputStyle | None:
         """The output style the user has chosen; a project's counts if its folder is trusted."""

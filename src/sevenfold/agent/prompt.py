@@ -15,6 +15,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from math import ceil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from sevenfold.memory.front_matter import split
 from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
 from sevenfold.record.blocks import read, words_of
+from sevenfold.record.decisions import Epoch
 from sevenfold.request.sections import SectionSource, SystemPrompt, standard
 
 if TYPE_CHECKING:
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.standard_tools import Fit
     from sevenfold.agent.tools.skills import SkillCatalog
     from sevenfold.memory.memory import Memory
-    from sevenfold.ports import Clock
-    from sevenfold.record.decisions import Epoch
+    from sevenfold.ports import Clock, Log
     from sevenfold.request.sections import Sections
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
@@ -150,10 +151,10 @@ class AgentPrompt:
         return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
 
 
-def index_section(scopes: Sequence[Memory], epoch: Epoch | None) -> SectionSource:
+def index_section(scopes: Sequence[Memory], log: Log) -> SectionSource:
     """What is remembered, as a section; a session that is continued keeps the index of its epoch until a compaction."""
     # What it added itself since then is in its messages: another prompt would only cost it the cache.
-    stored = [_stored_index(epoch)] if epoch is not None else []
+    stored = [_stored_index(epoch) for _, epoch in islice(log.decisions(Epoch), 1)]
     kind = system.MemoryIndex
     return SectionSource(kind.file, lambda: stored.pop() if stored else _memory_index(scopes), kind.stage)
 
