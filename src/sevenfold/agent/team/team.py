@@ -34,7 +34,7 @@ from sevenfold.agent.team.roster import (
     output_of,
     result_text,
 )
-from sevenfold.agent.team.tools import AgentInput
+from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
