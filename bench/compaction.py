@@ -1,6 +1,6 @@
 """Compaction: does it lose, invent or break anything, how small is what is left, and what does it cost?
 
-    python bench/compaction.py [FOLDER] [--points 5]     default: ../shared/corpus beside the project
+    python bench/compaction.py [FOLDER] [--points 5]     default: ../shared/corpus next to the project
 
 Every Claude session in the folder is opened as it was before some of its calls, spread over all of them, and
 compacted: by code alone, and with models that summarise badly, each in a way of its own. Facts are looked for in
@@ -308,7 +308,7 @@ def _held(provider: ReplayProvider, engine: EngineName, turns: int) -> Compacted
         if engine == "notes":
             session.settle(10)
         done = session.compact(engine=engine)
-        assert done is not None, "nobody is there to refuse a compaction"
+        assert done is not None, "no listener is there to refuse a compaction"
         return done
 
 

@@ -27,7 +27,7 @@ from sevenfold.stores.jsonl.log import JsonlLog, Sync
 
 PROFILED = "every Claude and Codex file is profiled"
 ACCOUNTED = "calls, usage, compactions and clearings are those of a recount"
-COPIED = "files written anew through the store are the same bytes"
+COPIED = "files written again through the store are the same bytes"
 KEPT = "content blocks are the bytes of their lines"
 OPENED = "opened from the end, the view is that of the whole file"
 VALID = "requests rebuilt at every call would be taken by a server"
@@ -87,7 +87,7 @@ def _copies(path: Path) -> bool:
 
 
 def _blocks_kept(path: Path) -> Iterator[bool]:
-    """Whether each block stands in its line just as it was read; plain words become a block only here."""
+    """Whether each block is in its line just as it was read; plain words become a block only here."""
     for _, line in JsonlLog(path).read():
         entry = entries.read(line)
         if isinstance(entry, Said) and isinstance(_decode(line).get("message", {}).get("content"), list):
@@ -116,7 +116,7 @@ def requests(corpus: Path | None) -> list[Outcome]:
 
 
 def _requests(path: Path, *, sidechain: bool) -> Iterator[str]:
-    """For each call of the main conversation, or of those beside it, whether it is valid, or why not."""
+    """For each call of the main conversation, or of the side ones, whether it is valid, or why not."""
     view, seen = View(), set[str]()
     for _, line in JsonlLog(path).read():
         entry = entries.read(line)
@@ -151,11 +151,11 @@ def whose_words(corpus: Path | None) -> list[Outcome]:
         ]
         marked = unsupported([f"1. Request:\n- {one}" for one in quoted], resume(log).items, log)
         said, believed = said + len(words), believed + len(words) - len(marked)
-    compared = f"{invented} in {statements} summaries"
+    compared = f"{invented} in {statements} summaries" if statements else "no summary to look at"
     return [
         all_of(FOUND, found, said),
         all_of(TRUE, believed, said),
-        Outcome(INVENTED, invented == 0, compared, "none"),
+        Outcome(INVENTED, invented == 0 if statements else None, compared, "none"),
     ]
 
 

@@ -8,9 +8,9 @@ from sevenfold.layers.compact.coverage import HEADING, Count, Fact, cover, missi
 from sevenfold.layers.compact.extract.facts import (
     Facts,
     File,
+    FoundError,
     Identifier,
     Permission,
-    Problem,
     Quote,
     Task,
     Words,
@@ -25,7 +25,7 @@ FACTS = Facts(
         File("/home/ada/src/fern.py", "r7", "r8", edited=1),
         File("/home/ada/read.py", "r7", "r7", read=1),
     ),
-    problems=(Problem("Shell", "first line ⏎ second line", "r9"),),
+    problems=(FoundError("Shell", "first line ⏎ second line", "r9"),),
     tasks=(Task("count the ferries", "r10"),),
     identifiers=(Identifier("abc-123", "id", "r11"),),
 )

@@ -9,9 +9,9 @@ from sevenfold.layers.compact.extract.facts import (
     Command,
     Facts,
     File,
+    FoundError,
     Identifier,
     Permission,
-    Problem,
     Quote,
     Task,
     Words,
@@ -40,8 +40,8 @@ FACTS = Facts(
         Command("ls", "no result", "r3"),
     ),
     problems=(
-        Problem("Shell", "first ⏎ second", "r4"),
-        Problem("Edit", "no such text", "r5", settled=True),
+        FoundError("Shell", "first ⏎ second", "r4"),
+        FoundError("Edit", "no such text", "r5", settled=True),
     ),
     tasks=(Task("count ferries", "r6"), Task("paint", "r7", doing=True, number="12")),
     identifiers=(

@@ -9,7 +9,7 @@ import pytest
 
 import sevenfold
 from sevenfold.errors import ContextFull, Refused
-from sevenfold.events import Acted, Compacted
+from sevenfold.events import Acted, Answered, CacheBroke, Compacted
 from tests.engine.working import (
     ASKED,
     BOUND,
@@ -154,6 +154,20 @@ def test_collapse_folds_finished_spans_and_auto_compaction_stands_down(model: st
         assert here.mind.asked.count("summary") == len(folds) or here.told(Acted)
         forks = [line for line in here.line.sources if line == "collapse"]
         assert len(forks) == len(folds)
+
+
+@pytest.mark.spec("S2.9", "S6.6")
+def test_a_fork_that_is_shown_the_beginning_only_breaks_no_cache_and_is_estimated_by_what_it_sends() -> (
+    None
+):
+    with world() as here, begun(here, 12) as session:
+        session.compact(engine="fork", **span(session, 2, 3))
+        asked = [event for event in here.told(Answered) if event.source == "compact"]
+        assert asked
+        for event in asked:
+            sent = event.input_tokens + event.cache_read_tokens + event.cache_write_tokens
+            assert abs(event.estimated - sent) < 0.15 * sent
+        assert [event.source for event in here.told(CacheBroke) if event.source == "compact"] == []
 
 
 @pytest.mark.spec("S2.9")

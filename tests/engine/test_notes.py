@@ -239,7 +239,7 @@ def test_a_compaction_resets_what_the_notes_cover() -> None:
         here.work(session, 1, 100)
         here.line.free.clear()
         here.work(session, 1, 100)
-        with pytest.raises(Refused, match="nobody knows what the notes cover"):
+        with pytest.raises(Refused, match="it is not known which records the notes cover"):
             session.compact(engine="notes")
         session.undo()
         assert session.conversation.state(NotesKeeper).covered()
@@ -269,7 +269,11 @@ def test_what_the_notes_cover_survives_a_resume(tmp_path: Path, monkeypatch: Any
 @pytest.mark.spec("S3.5")
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(None, "no notes"), (NotesText().render(), "still empty"), ("# Worklog\ndone\n", "nobody knows")],
+    [
+        (None, "no notes"),
+        (NotesText().render(), "still empty"),
+        ("# Worklog\ndone\n", "not known which records"),
+    ],
 )
 def test_notes_that_cannot_serve_are_passed_over_with_a_reason(content: str | None, reason: str) -> None:
     with world() as here, here.session(settings=KEEPS) as session:

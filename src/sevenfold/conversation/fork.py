@@ -21,6 +21,7 @@ from sevenfold.ports import Call
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
+from sevenfold.record.weight import opening
 from sevenfold.record.wire import NO_RESULT, Message, encoded_message, open_server_calls
 from sevenfold.request import price
 from sevenfold.request.frame import assemble
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.flow import Flow
     from sevenfold.ports import Reply
     from sevenfold.record.blocks import Block
+    from sevenfold.record.gauge import Size
     from sevenfold.request.frame import Body
 
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
@@ -85,9 +87,9 @@ class Fork:
         self._tip = view.tip if begins_in_view else None
         """Where it was taken; None if it begins with other messages than those in view."""
         self._upto = upto if self._shared != now else None
-        self._size = parent.size()
+        self._size = parent.size() if self._upto is None else _size_up_to(parent, self._upto)
         self._own: list[Message] = []
-        self._watched = parent.watched
+        self._watched = parent.watched.up_to(len(self._shared)) if begins_in_view else parent.watched
         """The cache of what it sends: the parent's prefix at first, and its own tail if it writes one."""
         self._prepared: Prepared | None = None
 
@@ -119,7 +121,8 @@ class Fork:
         self._watched = self._watched.look(sending, parent.profile)
         record = self._record(body)
         call = Call(body.raw, self._frame.betas, self._source.name)
-        self._prepared = Prepared(body, call, messages, self._size, self._watched.forecast, record)
+        size = _moved(self._size, parent.tokens(opening(*(own.raw for own in self._own))))
+        self._prepared = Prepared(body, call, messages, size, self._watched.forecast, record)
         events.sending(parent, self._prepared, self._source.name)
         return self._prepared
 
@@ -192,6 +195,21 @@ class Fork:
             upto=self._upto,
         )
         return self._parent.transcript.decide(self._parent.numbered(made))
+
+
+def _size_up_to(parent: Conversation, record: str) -> Size:
+    """How large the parent would be if it ended with a record."""
+    size, left_out = parent.size(), 0
+    for item in reversed(parent.transcript.view.items):
+        if item.said.uuid == record:
+            break
+        left_out += 0 if item.hidden_by else parent.item_tokens(item)
+    return _moved(size, -min(left_out, size.low))
+
+
+def _moved(size: Size, by: int) -> Size:
+    tokens, low, high, sent = (one + by for one in (size.tokens, size.low, size.high, size.sent))
+    return replace(size, tokens=tokens, low=low, high=high, sent=sent)
 
 
 def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple[Message, ...]:

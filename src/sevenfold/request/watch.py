@@ -41,6 +41,13 @@ class Sent(Struct, frozen=True):
     at: float
     markers: tuple[Marker, ...] = ()
 
+    @property
+    def bytes(self) -> int:
+        """The size of all its parts."""
+        return (
+            sum(len(raw) for _, raw in self.frame.parts()) + sum(len(one.raw) for one in self.messages) or 1
+        )
+
     def marked(self) -> set[str]:
         """The fixed parts behind which the provider was asked to keep an entry."""
         ends = {("system", place): f"system block {place + 1}" for place in range(len(self.frame.system))}
@@ -106,6 +113,13 @@ class Watched(Struct, frozen=True):
         """A decision is about to change what was sent: the loss that follows is expected."""
         return replace(self, announced=reason)
 
+    def up_to(self, messages: int) -> Watched:
+        """What a request that begins with only so many of the messages can read of it."""
+        if self.sent is None or messages >= len(self.sent.messages):
+            return self
+        shorter = replace(self.sent, messages=self.sent.messages[:messages])
+        return replace(self, sent=shorter, cached=round(self.cached * shorter.bytes / self.sent.bytes))
+
     def resume(self, sent: Sent | None, usage: Usage | None) -> Watched:
         """Go on from the last request of an earlier run, if it is known what that sent and left in the cache."""
         if sent is None or usage is None or self.sent is not None:
@@ -168,8 +182,7 @@ class Watched(Struct, frozen=True):
 
 def first_change(before: Sent, now: Sent) -> Change | None:
     """The first part in which a request does not extend the one before it."""
-    was, parts, marked = before.frame.parts(), now.frame.parts(), before.marked()
-    size = sum(len(raw) for _, raw in was) + sum(len(one.raw) for one in before.messages) or 1
+    was, parts, marked, size = before.frame.parts(), now.frame.parts(), before.marked(), before.bytes
     passed = safe = 0
     for place, (name, raw) in enumerate(was):
         here = parts[place] if place < len(parts) else ("", b"")

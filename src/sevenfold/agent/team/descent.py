@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.events import AgentEvent, ToolBegan
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
 from sevenfold.conversation.epoch import recorded_frame
-from sevenfold.conversation.flow import Signal
 from sevenfold.conversation.history import Account
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError
-from sevenfold.ports import Piece
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
-from sevenfold.record.log import Answer
 from sevenfold.request.frame import Frame
 
 if TYPE_CHECKING:
@@ -152,31 +147,3 @@ class SubSettings:
                 own = replace(own, context_window=min(self._most, window_for(self._profile, own).context))
             self._made = given, own
         return self._made[1]
-
-
-class ProgressSink:
-    """Shows what a sub-agent does as the progress of the call that started it."""
-
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        self._progress = progress
-
-    def put(self, event: AgentEvent) -> None:
-        """A line for each call it makes."""
-        if isinstance(event, ToolBegan):
-            given = event.call.input if isinstance(event.call.input, Mapping) else {}
-            about = next((one for one in given.values() if isinstance(one, str)), "")
-            self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
-
-
-class Warming:
-    """Hears when an answer begins: what was sent is in the cache then."""
-
-    def __init__(self, warm: Signal) -> None:
-        self._warm = warm
-
-    def begin(self, head: Answer) -> None:
-        """The answer has begun."""
-        self._warm.happen()
-
-    def __call__(self, piece: Piece) -> None:
-        """What the answer says is heard elsewhere."""

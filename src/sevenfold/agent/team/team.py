@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent, ProgressSink, Warming
+from sevenfold.agent.team.descent import Descent
 from sevenfold.agent.team.messages import Correspondent, Post
 from sevenfold.agent.team.roster import (
     GENERAL,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 CLEARED_RESULT = blocks.result("toolu_" + "0" * 24, PLACEHOLDER_CLEARED)
 NEWEST = 20
-"""Records by which it is told how much a request adds."""
+"""The newest records, from which is estimated how much a request adds."""
 HALF_LIFE = 50
 """Requests of a session beyond which it is no longer expected to last as long again."""
 

@@ -386,7 +386,7 @@ class NotesKeeper:
         if held.empty:
             return "the notes are still empty"
         if mark is None:
-            return "nobody knows what the notes cover"
+            return "it is not known which records the notes cover"
         divided = self._divided(mark)
         if isinstance(divided, str):
             return divided

@@ -39,7 +39,7 @@ SECTIONS: Mapping[str, str] = {
     "Task Specification": "What is to be done, with every condition, in the words it was asked for.",
     "Files and Functions": "Which files and functions matter here, what is in them, and why they matter.",
     "Workflow": "Commands that are used, in which order, and how to read what they print.",
-    "Errors & Corrections": "What went wrong, how it was mended, every correction received, what not to try again.",
+    "Errors & Corrections": "What went wrong, how it was fixed, every correction received, what not to try again.",
     "Codebase and System Documentation": "How the parts of the system work and fit together.",
     "Learnings": "What turned out to work well or badly, and was not obvious.",
     "Key Results": "Answers, figures, tables or texts that were the point of it, exactly as they were given.",

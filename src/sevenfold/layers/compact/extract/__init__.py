@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sevenfold.layers.compact.extract import notation, outline, state, words, work
 from sevenfold.layers.compact.extract.calls import Call, calls, replies
-from sevenfold.layers.compact.extract.facts import Facts, File, Kind, Problem
+from sevenfold.layers.compact.extract.facts import Facts, File, FoundError, Kind
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
 from sevenfold.layers.compact.extract.words import models_words, users_words
 from sevenfold.record import blocks
@@ -104,7 +104,7 @@ def _still_true(prose: Mapping[int, str], items: Sequence[Item], made: Sequence[
 
 
 def _sources(
-    items: Iterable[Item], made: Iterable[Call], met: Iterable[Problem]
+    items: Iterable[Item], made: Iterable[Call], met: Iterable[FoundError]
 ) -> Iterator[IdentifierSource]:
     asked: dict[str, list[IdentifierSource]] = {}
     for call in made:

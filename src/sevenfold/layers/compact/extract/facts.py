@@ -77,7 +77,7 @@ class Command(Struct, frozen=True):
     count: int = 1
 
 
-class Problem(Struct, frozen=True):
+class FoundError(Struct, frozen=True):
     """A call that failed: the lines by which the error is known, and whether the like succeeded later."""
 
     tool: str
@@ -117,7 +117,7 @@ class Facts(Struct, frozen=True):
     corrections: tuple[Quote, ...] = ()
     files: tuple[File, ...] = ()
     commands: tuple[Command, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FoundError, ...] = ()
     tasks: tuple[Task, ...] = ()
     pending: tuple[Quote, ...] = ()
     """What the model said, last, was still to be done."""

@@ -18,9 +18,9 @@ from sevenfold.layers.compact.extract.facts import (
     Command,
     Facts,
     File,
+    FoundError,
     Identifier,
     Permission,
-    Problem,
     Quote,
     Task,
     Words,
@@ -126,7 +126,7 @@ def command(one: Command, facts: Facts) -> str:
     return f"- {one.state}{times}: {_flat(one.line)} [{facts.name(one.record)}]"
 
 
-def problem(one: Problem, facts: Facts) -> str:
+def problem(one: FoundError, facts: Facts) -> str:
     """An error, and whether it was got over."""
     settled = ", settled later" if one.settled else ""
     tool = re.sub(r"[\s:,]", "_", one.tool)
@@ -163,7 +163,7 @@ def read_back(text: str) -> tuple[Facts, str]:
         corrections=_entries(lists, "corrections", Quote, _QUOTE),
         files=tuple(file for line in lists.get("files", ()) if (file := _read_file(line))),
         commands=_entries(lists, "commands", Command, _COMMAND),
-        problems=_entries(lists, "errors", Problem, _PROBLEM),
+        problems=_entries(lists, "errors", FoundError, _PROBLEM),
         tasks=_entries(lists, "tasks", Task, _TASK),
         pending=_entries(lists, "tasks", Quote, _QUOTE),
         identifiers=_entries(lists, "identifiers", Identifier, _IDENTIFIER),

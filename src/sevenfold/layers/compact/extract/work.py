@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract.calls import Call
-from sevenfold.layers.compact.extract.facts import Command, File, Problem
+from sevenfold.layers.compact.extract.facts import Command, File, FoundError
 from sevenfold.layers.compact.extract.words import one_line
 
 LONGEST_LINE = 240
@@ -132,17 +132,17 @@ def _state(call: Call) -> str:
     return "failed" if call.failed else "ok"
 
 
-def problems(made: Iterable[Call]) -> list[Problem]:
+def problems(made: Iterable[Call]) -> list[FoundError]:
     """The errors, newest first, those settled later behind those that were not."""
     done: set[tuple[str, str]] = set()
-    found: dict[tuple[str, str], Problem] = {}
+    found: dict[tuple[str, str], FoundError] = {}
     for call in reversed(list(made)):
         if call.result is None:
             continue
         if not call.failed:
             done.update(_deeds(call))
             continue
-        problem = Problem(
+        problem = FoundError(
             call.name, telling_lines(call.result), call.record, not done.isdisjoint(_deeds(call))
         )
         found.setdefault((problem.tool, problem.lines), problem)

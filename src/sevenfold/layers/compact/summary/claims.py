@@ -137,7 +137,10 @@ class _Phrase:
         )
         joined = (self._at(before - 1) if last == "to" else last) in ("and", "or", "then", ",")
         determined = after in words("determiners")
-        if free and (last in ("we", "i", "you") or (last in words("into") and self._ours(before - 1))):
+        us = last in ("us", "me") and (determined or listed(word)) and not word.endswith("s")
+        if free and (
+            us or last in ("we", "i", "you") or (last in words("into") and self._ours(before - 1))
+        ):
             return "base"
         if not word.endswith(("ed", "ing")) and pairs("irregular").get(word, word) == word:
             follows = self._verb and joined and (listed(word) or determined)
@@ -151,13 +154,20 @@ class _Phrase:
         if word.endswith("ing"):
             governed = last in words("governs") or last.endswith("ed") or last in _OPENS or joined
             gerund = governed or (last == "the" and after == "of")
-            return "ing" if gerund and len(word) > 5 and (known or word.isalpha()) else None
+            if not gerund or len(word) <= 5 or not (known or word.isalpha()):
+                return None
+            return None if last != "and" and not self._wide and self._described(n, last) else "ing"
         if not word.endswith("ed") and word not in pairs("irregular"):
             return None
         passive = last in words("be") or (self._wide and last in words("was"))
         ends = self._closes(n) or after in words("particles")
         object_of = (_content(last) or last in words("determiners")) and before >= self._clause and ends
         return "done" if (passive or object_of) and not determined else None
+
+    def _described(self, n: int, last: str) -> bool:
+        """Is more said of the act than that it may be done? "Pushing is off the table", "sending works"."""
+        states = next((place for place in range(n, len(self._words)) if self._at(place) in words("was")), 0)
+        return self._at(states + 1) not in words("positive") if states else last == "that"
 
     def _noun(self, n: int, last: str, after: str) -> bool:
         word = self._at(n)
@@ -166,6 +176,8 @@ class _Phrase:
             return False
         if listed(word, noun=True) and self._closes(n):
             return self._wide or after not in words("was")
+        if self._strength == 2 and root(word) in roots("make") and self._closes(n):
+            return True
         nominal = (_NOMINAL.search(word) or listed(word)) and root(word) not in roots("products")
         return bool(nominal and after == "of") or (after == "to" and root(word) in roots("make"))
 
@@ -234,7 +246,7 @@ def _value(part: list[str]) -> int:
     sensitive = not roots("sensitive").isdisjoint(heads) or any(word[0] in "$€£" for word in part)
     if heads[-1] in roots("products") or not words("pretended").isdisjoint(part):
         return -1 if sensitive else -2
-    named = len(part) > 1 and heads[-1] in roots("named")
+    named = (len(part) > 1 and heads[-1] in roots("named")) or bool(listed(part[-1], noun=True))
     valued = named or bool(_VALUABLE.fullmatch(part[-1])) or heads[-1] in roots("valued")
     return 2 if sensitive else int(valued)
 
