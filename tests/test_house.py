@@ -22,9 +22,10 @@ ADDED = {
     "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
     "memory": (
-        r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$",
-        20,
-        2_000,
+        r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$|agent\.tools\.memory$"
+        r"|providers\.anthropic_memory$",
+        22,
+        2_400,
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 830),
     "team": (

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
         UserPromptSubmit,
     )
     from sevenfold.events import Veto
+    from sevenfold.memory.commands import MemoryCommands
     from sevenfold.memory.memory import Memory
     from sevenfold.ports import Piece
+    from sevenfold.providers.anthropic_memory import AsyncRunnerMemoryTool, RunnerMemoryTool
     from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
     from sevenfold.session.async_session import AsyncSession
     from sevenfold.session.factory import Tool, open_memory, tool
@@ -54,6 +56,7 @@ __all__ = [
     "AsyncAgent",
     "AsyncHooks",
     "AsyncOfflineClient",
+    "AsyncRunnerMemoryTool",
     "AsyncSession",
     "Completion",
     "Consented",
@@ -65,6 +68,7 @@ __all__ = [
     "InstructionsLoaded",
     "McpServers",
     "Memory",
+    "MemoryCommands",
     "Mentioned",
     "Notice",
     "OfflineClient",
@@ -74,6 +78,7 @@ __all__ = [
     "PostToolUse",
     "PreCompact",
     "PreToolUse",
+    "RunnerMemoryTool",
     "Script",
     "Session",
     "SessionEnd",
@@ -100,6 +105,7 @@ _HOMES = {
     "AsyncAgent": "sevenfold.agent.agent",
     "AsyncHooks": "sevenfold.agent.hooks.registry",
     "AsyncOfflineClient": "sevenfold.providers.offline",
+    "AsyncRunnerMemoryTool": "sevenfold.providers.anthropic_memory",
     "AsyncSession": "sevenfold.session.async_session",
     "Completion": "sevenfold.session.session",
     "Consented": "sevenfold.agent.executor",
@@ -111,11 +117,13 @@ _HOMES = {
     "InstructionsLoaded": "sevenfold.conversation.hooks",
     "McpServers": "sevenfold.agent.mcp.servers",
     "Memory": "sevenfold.memory.memory",
+    "MemoryCommands": "sevenfold.memory.commands",
     "Mentioned": "sevenfold.agent.events",
     "Notice": "sevenfold.agent.events",
     "OfflineClient": "sevenfold.providers.offline",
     "PermissionRequest": "sevenfold.conversation.hooks",
     "Piece": "sevenfold.ports",
+    "RunnerMemoryTool": "sevenfold.providers.anthropic_memory",
     "PostCompact": "sevenfold.conversation.hooks",
     "PostToolUse": "sevenfold.conversation.hooks",
     "PreCompact": "sevenfold.conversation.hooks",

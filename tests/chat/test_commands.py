@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -450,13 +451,29 @@ def test_an_idle_chat_is_woken_before_the_cache_expires_and_not_once_it_is_used_
     assert alarms[1].cancelled
 
 
-def remembering(folder: Path) -> Talk:
+def remembering(folder: Path, name: str = "one") -> Talk:
     """A chat with the offline model as users have it, which remembers by fixed rules."""
     talk = Talk(folder)
+    talk.chat.options = msgspec.structs.replace(talk.chat.options, name=name)
     talk.client = OfflineClient(Script([], jobs={"main": heard, "extract_memories": find_facts}))
     talk.chat.agent.close()
     talk.chat.agent = talk.opens(talk.chat.options, talk.chat)
     return talk
+
+
+@pytest.mark.spec("S5.2", "S5.8")
+def test_a_new_chat_in_the_same_folder_knows_what_the_last_one_was_told_and_from_when(folder):
+    first = remembering(folder)
+    first("Please always answer in one sentence.")
+    first.chat.agent.session.settle()
+    first.chat.close()
+    second = remembering(folder, "two")
+    shown = " ".join(second("How long should an answer be, one sentence or more?").split())
+    assert re.search(
+        r"recalled from memory: please-always-answer-in-one-sentence \(your words of \d{4}-", shown
+    )
+    assert "Please always answer in one sentence." in second("/memory")
+    second.chat.close()
 
 
 @pytest.mark.spec("S5.2", "S5.8")

@@ -247,6 +247,7 @@ OUTCOME = DemoOutcome(
     same_request=True,
     answer="HV-4417 and GT-20931",
     tests="32 tests passed, 0 failed",
+    next_day="It is the harbour master's.",
 )
 
 
@@ -267,7 +268,7 @@ def test_a_bar_that_is_missed_is_shown_as_missed() -> None:
         figures=replace(OUTCOME.figures, cost_usd=4.0, facts={"in_context": 1, "reachable": 1, "lost": 1}),
         lost=("a key",),
     )
-    assert list(bars(bad).values()) == [False, True, False, False, True, True, True]
+    assert list(bars(bad).values()) == [False, True, False, False, True, True, True, True]
     page = io.StringIO()
     Console(file=page, width=80).print(demo.report(bad, 80))
     assert "lost: a key" in page.getvalue()

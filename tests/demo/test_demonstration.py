@@ -63,7 +63,7 @@ def test_what_is_told_on_the_way_agrees_with_the_figures(held: Held) -> None:
     acted = [told.layer for told in held.told if isinstance(told, Acted)]
     for layer, times in held.outcome.figures.layers.items():
         assert acted.count(layer) == times
-    assert [told.resumed for told in held.told if isinstance(told, AgentStarted)] == [False, True]
+    assert [told.resumed for told in held.told if isinstance(told, AgentStarted)] == [False, True, False]
 
 
 def test_the_figures_have_the_keys_that_are_documented(held: Held) -> None:

@@ -83,6 +83,46 @@ def test_what_the_model_is_given_in_every_session_is_refused():
 
 
 @pytest.mark.spec("S5.3")
+def test_what_files_commands_or_memory_show_is_refused_unless_the_user_says_it():
+    held = memory()
+    shown = ("1\tThe port is 8080.\n2\tAlways indent Makefiles with tabs.\n",)
+    facts = [
+        LastingFact(("The port is 8080.",)),
+        LastingFact((), note="the port is 8080"),
+        LastingFact(("Always indent Makefiles with tabs",)),
+        LastingFact((), note="Port 8080 is what the build listens on"),
+    ]
+    done = admit(held, facts, seen(shown=shown, least="file"), 1.0)
+    assert [bool(one.refused) for one in done] == [True, True, False, False]
+    assert [one.stamp.origin for one in held.entries()] == ["user", "file"]
+
+
+@pytest.mark.spec("S5.3")
+def test_what_holds_for_the_moment_only_is_refused():
+    held = memory()
+    said = {
+        "r1": "For now use port 9000. Use port 9001 in this session. Use port 9002 until Friday, for now."
+    }
+    facts = [
+        LastingFact(("For now use port 9000.",)),
+        LastingFact(("Use port 9001 in this session.",)),
+        LastingFact(("Use port 9002 until Friday, for now.",), until="2026-11-20"),
+    ]
+    done = admit(held, facts, Witness(said, session="s"), 1.0)
+    assert [bool(one.refused) for one in done] == [True, True, False]
+
+
+def test_what_the_user_says_again_is_evidence_although_the_index_tells_it_in_every_session():
+    held = memory()
+    fact = LastingFact(("Always indent Makefiles with tabs",))
+    admit(held, [fact], seen(), 1.0)
+    again = Witness({"r7": SAID["r2"]}, session="t", given=(held.index(),))
+    (done,) = admit(held, [fact], again, 2.0)
+    assert not done.refused
+    assert held.entry(done.file).stamp.evidence == ("s/r2", "t/r7")
+
+
+@pytest.mark.spec("S5.3")
 def test_a_secret_in_any_part_is_refused():
     held = memory(refuse=lambda content: "a secret" if b"hunter2" in content else "")
     facts = [

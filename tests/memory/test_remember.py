@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pytest
 
 import sevenfold
-from sevenfold import OfflineClient, Script
-from sevenfold.events import Acted, SteppedAside
+from sevenfold import Consented, OfflineClient, Script
+from sevenfold.cli.main import main
+from sevenfold.clock import ManualClock
+from sevenfold.events import Acted, Answered, SteppedAside
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, as_reply
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
+from sevenfold.layers.remember.offline import find_facts
+from sevenfold.layers.remember.policy import FREE_USD, MOST_SHARE, Stretch, due
+from sevenfold.memory.memory import Memory
+from sevenfold.stores.folder import FileFolder
 
 MODEL = "claude-sonnet-5-5"
 TABS = "Please always indent Makefiles with tabs."
@@ -62,9 +74,12 @@ def test_a_preference_told_in_one_session_is_known_in_the_next(work, home):
         body = sent(second)
     assert f"> {TABS}" in memory_files(home)["please-always-indent-makefiles-with-tabs.md"]
     assert TABS in json.dumps(body["system"])
-    assert lines(events, "recall") == [
-        "recalled from memory: please-always-indent-makefiles-with-tabs (shares makefiles, tabs)"
-    ]
+    (line,) = lines(events, "recall")
+    assert re.fullmatch(
+        r"recalled from memory: please-always-indent-makefiles-with-tabs "
+        r"\(your words of \d{4}-\d\d-\d\d; shares makefiles, tabs\)",
+        line,
+    )
     assert "<recalled-memory>" in json.dumps(body["messages"][-1])
 
 
@@ -168,7 +183,7 @@ def test_the_fork_repeats_the_conversation_and_leaves_it_unchanged(work):
     assert "worth remembering" not in json.dumps(after["messages"])
 
 
-@pytest.mark.spec("S5.4")
+@pytest.mark.spec("S5.4", "S8.3")
 def test_nothing_is_extracted_where_the_agent_wrote_memory_itself(work, home):
     with agent(work, "first") as one:
         one.run("I prefer short answers in every report.")
@@ -187,10 +202,17 @@ def test_nothing_is_extracted_where_the_agent_wrote_memory_itself(work, home):
         asked.append(request)
         return "<nothing/>"
 
-    script = Script([write, "Noted."], jobs={"extract_memories": extract})
+    script = Script([write, "Noted.", "Yes."], jobs={"extract_memories": extract})
     with agent(work, "second", client=OfflineClient(script), mode="autonomous") as one:
         one.run(TABS)
-    assert asked == []
+        one.session.settle()
+        assert asked == []
+        one.run("We decided to ship on Fridays.")  # a stretch of its own
+        one.session.settle()
+    assert len(asked) == 1
+    assert 'from this message of the user on: "We decided' in json.dumps(asked[0]).replace(
+        '\\\\"', '"'
+    ).replace('\\"', '"')
 
 
 @pytest.mark.parametrize("setting", ["extraction", "memory_recall", "layers"])
@@ -226,3 +248,207 @@ def test_a_path_that_is_gone_is_shown_as_gone(work):
     with agent(work, "c") as three:
         three.run("Where are the release notes?")
         assert "Not there any more" not in json.dumps(sent(three)["messages"])
+
+
+@pytest.mark.spec("S5.4")
+def test_a_command_that_writes_memory_counts_and_one_that_reads_it_does_not(work, home):
+    with agent(work, "first") as one:
+        one.run("I prefer short answers in every report.")
+    (folder,) = home.glob("projects/*/memory")
+    asked = list[object]()
+
+    def extract(request):
+        asked.append(request)
+        return "<nothing/>"
+
+    for name, command in (("reads", "ls {0}"), ("writes", "echo 'Use tabs.' > {0}/tabs.md")):
+        call = {
+            "type": "tool_use",
+            "id": "s1",
+            "name": "Shell",
+            "input": {"command": command.format(folder)},
+        }
+        script = Script([[call], "Done."], jobs={"extract_memories": extract})
+        with agent(work, name, client=OfflineClient(script), consent=lambda about: Consented(True)) as one:
+            one.run(TABS)
+    assert len(asked) == 1
+
+
+def day_log(home: Path) -> list[str]:
+    (path,) = home.glob("projects/*/memory/logs/*/*/*.md")
+    assert path.parts[-3:] == (path.stem[:4], path.stem[5:7], path.name)
+    return path.read_text().splitlines()
+
+
+@pytest.mark.spec("S7.8")
+def test_every_finished_request_is_a_line_of_the_daily_log_without_secrets(work, home):
+    key = "sk-ant-api03-" + "Ab3dEf6hIj9kLm2n" * 5
+    script = Script(
+        [[{"type": "tool_use", "id": "c1", "name": "Glob", "input": {"pattern": "*"}}], "None.", "Noted."]
+    )
+    with agent(work, "monday", client=OfflineClient(script)) as one:
+        one.run("Which files\nare there?")
+        one.run(f"My key is {key}")
+    lines = day_log(home)
+    assert [line[8:] for line in lines][:1] == ["monday: Which files are there? → None."]
+    assert len(lines) == 2
+    assert key not in lines[1]
+    assert "[masked" in lines[1]
+
+
+@pytest.mark.spec("S7.8")
+def test_the_daily_log_is_bounded(tmp_path):
+    held = Memory(FileFolder(tmp_path), ManualClock(1.0), lambda: "2026-11-16")
+    for _ in range(900):
+        held.log_request("x" * 150)
+    path = tmp_path / "logs/2026/11/2026-11-16.md"
+    assert path.stat().st_size < 101_000
+    assert path.read_text().endswith("x\n- the log of this day is full\n")
+    assert held.problems() == []
+
+
+class Remembers:
+    """A model with a price that remembers by fixed rules."""
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        extracts = "worth remembering" in prompt.last_text
+        return as_reply(find_facts(prompt.body) if extracts else "Fine.")
+
+
+@pytest.fixture
+def paid():
+    with (
+        serve(Simulator(Remembers())) as url,
+        anthropic.Anthropic(base_url=url, api_key="simulated-key") as client,
+    ):
+        yield client
+
+
+@pytest.mark.spec("S5.9")
+def test_what_a_spent_budget_leaves_over_is_looked_at_the_next_day(work, paid, capsys, monkeypatch):
+    clock, events = ManualClock(1_790_000_000.0), list[object]()
+    settings = {"memory_daily_budget": 0.000001}
+    with agent(work, "a", events, clock=clock, settings=settings, client=paid) as one:
+        for words in (TABS, "We decided to ship on Fridays.", "I prefer short reports."):
+            one.run(words)
+            one.session.settle()
+        assert len(lines(events, "extract")) == 1
+        asides = [e.reason for e in events if isinstance(e, SteppedAside) and e.layer == "memory"]
+        assert len(asides) == 1
+        assert "memory_daily_budget" in asides[0]
+        assert one.session.memory.spent > 0
+        clock.advance(24 * 3600)
+        one.run("Go on.")
+        one.session.settle()
+    (found,) = lines(events, "extract")[1:]
+    assert "fridays" in found
+    assert "short-reports" in found
+
+
+@pytest.mark.spec("S5.9")
+def test_all_sessions_of_a_project_share_the_budget_and_the_command_shows_it(
+    work, paid, capsys, monkeypatch
+):
+    monkeypatch.chdir(work)
+    for name in ("a", "b"):
+        events: list[object] = []
+        with agent(work, name, events, client=paid, settings={"memory_daily_budget": 0.000001}) as one:
+            one.run(f"{TABS} I prefer {name} over c in all cases.")
+        assert bool(lines(events, "extract")) == (name == "a")
+    assert main(["memory"]) == 0
+    assert re.search(r"^spent on memory today: \$\S+ of \$1\.00$", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.spec("S5.2", "S5.9")
+def test_words_that_left_the_context_before_they_were_looked_at_are_covered(work, home):
+    with agent(work, "a", settings={"memory_daily_budget": 0}) as one:
+        one.run(TABS)
+        for number in range(40):
+            one.run(
+                f"Step {number}: {'all is well ' * 100}. We decided that part {number} uses dial {number}."
+            )
+        one.session.compact()
+        one.run("Go on.")
+        one.session.settle()
+    assert memory_files(home) == {}
+    with agent(work, "a", settings={"memory_daily_budget": None}) as one:
+        one.run("Go on.")
+        one.session.settle()
+        known = one.session.memory.entries()
+        requests = [one.session.at(-n).decode() for n in range(1, 8)]
+    said = " ".join(one.entry.body for one in known)
+    assert TABS in said
+    assert all(f"uses dial {number}." in said for number in range(40))
+    assert all(one.stamp.trusted and one.stamp.evidence for one in known)
+    assert sum("which have left the conversation" in one for one in requests) > 1
+
+
+@pytest.mark.spec("S5.8")
+def test_an_entry_is_put_behind_the_words_once_and_again_after_a_compaction(work):
+    with agent(work, "a") as one:
+        one.run(TABS)
+    for part in range(2):  # another process knows what is in view as well
+        events: list[object] = []
+        with agent(work, "b", events) as two:
+            two.run("Write a Makefile; mind the tabs.")
+            two.run("Another Makefile, with tabs.")
+            assert len(lines(events, "recall")) == (0 if part else 1)
+            two.session.compact()
+            two.run("One more Makefile, with tabs.")
+            assert len(lines(events, "recall")) == (1 if part else 2)
+
+
+@pytest.mark.spec("S5.12")
+def test_memory_waits_while_it_has_taken_more_than_its_share_of_the_bill():
+    long, lasting = Stretch({"u1": "Go on."}, "u1", 10_000), Stretch({"u1": TABS}, "u1", 100)
+    assert [due(long, share=share) for share in (0.0, 0.019, 0.03, 0.05)] == [True, True, False, False]
+    assert [due(lasting, share=share) for share in (0.0, 0.019, 0.03, 0.05)] == [True, True, True, False]
+
+
+@pytest.mark.spec("S5.12")
+def test_a_long_session_pays_little_for_memory_and_never_waits_for_it(work, paid):
+    asked: list[Answered] = []
+    waited: list[object] = []
+
+    def listen(event):
+        if isinstance(event, Answered):
+            asked.append(event)
+            waited.extend(
+                [event] * (event.source != "main" and threading.current_thread() is threading.main_thread())
+            )
+
+    with sevenfold.Session.open(
+        "long",
+        model=MODEL,
+        folder=work,
+        memory=True,
+        client=paid,
+        listen=[listen],
+        settings={"notes": False},
+    ) as session:
+        for number in range(60):
+            session.user(f"{'Look at the next part. ' * 60} I prefer part {number} in all its colours.")
+            session.complete()
+            session.settle()
+    bill = sum(one.usd or 0.0 for one in asked)
+    memory = sum(one.usd or 0.0 for one in asked if one.source == "extract_memories")
+    largest = max(one.usd or 0.0 for one in asked if one.source == "extract_memories")
+    assert 0 < memory <= max(FREE_USD, MOST_SHARE * bill) + largest
+    assert waited == []
+
+
+@pytest.mark.spec("S8.4")
+def test_a_session_that_is_continued_keeps_the_index_it_began_with_until_it_is_compacted(work):
+    with agent(work, "a") as one:
+        one.run(TABS)
+    with agent(work, "b") as two:
+        two.run("I prefer short reports.")
+        began = sent(two)["system"]
+    with agent(work, "b") as two:
+        two.run("Go on.")
+        assert sent(two)["system"] == began
+        two.session.compact()
+        two.run("Go on.")
+        assert "short reports" in json.dumps(sent(two)["system"])
+    assert TABS in json.dumps(began)
+    assert "short reports" not in json.dumps(began)

@@ -138,7 +138,11 @@ async def an_agent_that_compacts_ahead(rig: Rig) -> None:
 
     steps: list[Any] = [[use("look", f"c{number}", path=f"{number}.py")] for number in range(7)]
     made = sevenfold.function_tool(waits if rig.awaited else waits_plainly, name="look", kind="read")
-    more: dict[str, Any] = {"tools": [made], "settings": {"background_compaction": True}}
+    # Looking for facts would begin with the last answer, and its events would come before or after the end.
+    more: dict[str, Any] = {
+        "tools": [made],
+        "settings": {"background_compaction": True, "extraction": False},
+    }
     given = agent_options(rig, [*steps, "Done."], mode="autonomous", **more)
     async with rig.agent(**given) as agent:
         running.append(agent)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -28,7 +28,7 @@ from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
-from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, memory_index
+from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, index_section
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
 from sevenfold.agent.team.permissions import one_at_a_time
@@ -36,6 +36,7 @@ from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
 from sevenfold.agent.tools.context import AskUser, Context
+from sevenfold.agent.tools.memory import MemoryTool
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.searchers import find_searcher
 from sevenfold.agent.tools.shell import command_environ
@@ -56,10 +57,11 @@ from sevenfold.conversation.options import window_for
 from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
+from sevenfold.layers.remember.layer import memory_commands
 from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
-from sevenfold.prompts.system import MemoryIndex, OutputStyle
+from sevenfold.prompts.system import OutputStyle
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
@@ -128,8 +130,8 @@ class AgentOptions(TypedDict, total=False):
     """Functions called with every event of the engine; they may veto what is proposed."""
     checkpoints: bool
     """Keep files as they were before the agent changed them, so that they can be brought back; off by default."""
-    memory: bool
-    """Remember lasting facts across sessions, and recall them; on for a session that is kept."""
+    memory: bool | Literal["tool"]
+    """Remember lasting facts across sessions; on for a session that is kept. ``tool``: with a tool for the model."""
     thinking: Mapping[str, Any] | None
     source: Literal["main", "sdk"]
     """On whose behalf requests are made: a user at a terminal, or a program."""
@@ -318,6 +320,8 @@ class Assembly:
             self._own_tools = as_tools(given)
         else:
             self._own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
+        if self.options.get("memory") == "tool":
+            self._own_tools.append(MemoryTool())
         if self.definitions:
             self._own_tools += team_tools(self._its_team, self.definitions)
         if (descent := self.descent) is not None and not descent.fork:
@@ -367,16 +371,14 @@ class Assembly:
 
     @property
     def _remembers(self) -> bool:
-        return self.options.get("memory", self.options.get("name") is not None)
+        return bool(self.options.get("memory", self.options.get("name") is not None))
 
-    def _memory_index(self) -> Iterator[SectionSource]:
+    def _memory_index(self) -> list[SectionSource]:
         """What earlier sessions left, as a section of the prompt."""
         if not self._remembers or self.store.memory is None:
-            return
-        scopes = [factory.lasting(one, self.clock) for one in (self.store.memory, self.store.user_memory)]
-        yield SectionSource.of(
-            MemoryIndex, partial(memory_index, [one for one in scopes if one is not None])
-        )
+            return []
+        both = [one for one in (self.store.memory, self.store.user_memory) if one is not None]
+        return [index_section([factory.lasting(one, self.clock) for one in both], self.store.log)]
 
     def _style(self, name: str | None) -> OutputStyle | None:
         """The output style the user has chosen; a project's counts if its folder is trusted."""
@@ -437,6 +439,7 @@ class Assembly:
             recall=StoreRecall(self.store, self.conversation.fetch),
             todos=state.todos,
             plans=state.plans,
+            memory=memory_commands(self.conversation),
         )
         callbacks = Callbacks(
             consent=self.consent or refuse,

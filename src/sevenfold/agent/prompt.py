@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from math import ceil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -25,6 +27,8 @@ from sevenfold.errors import SettingError
 from sevenfold.memory.front_matter import split
 from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
+from sevenfold.record.blocks import read, words_of
+from sevenfold.record.decisions import Epoch
 from sevenfold.request.sections import SectionSource, SystemPrompt, standard
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.standard_tools import Fit
     from sevenfold.agent.tools.skills import SkillCatalog
     from sevenfold.memory.memory import Memory
-    from sevenfold.ports import Clock
+    from sevenfold.ports import Clock, Log
     from sevenfold.request.sections import Sections
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
@@ -147,15 +151,26 @@ class AgentPrompt:
         return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
 
 
-def memory_index(scopes: Sequence[Memory]) -> system.MemoryIndex | None:
+def index_section(scopes: Sequence[Memory], log: Log) -> SectionSource:
+    """What is remembered, as a section; a session that is continued keeps the index of its epoch until a compaction."""
+    # What it added itself since then is in its messages: another prompt would only cost it the cache.
+    stored = [_stored_index(epoch) for _, epoch in islice(log.decisions(Epoch), 1)]
+    kind = system.MemoryIndex
+    return SectionSource(kind.file, lambda: stored.pop() if stored else _memory_index(scopes), kind.stage)
+
+
+def _memory_index(scopes: Sequence[Memory]) -> str | None:
     """The indexes of these memories as one section; None if nothing was ever remembered."""
-    found = [(memory.path, memory.index()) for memory in scopes]
-    text = "\n".join(index for _, index in found if index)
-    return (
-        system.MemoryIndex(" and ".join(f"{path}/MEMORY.md" for path, index in found if index), text)
-        if text
-        else None
-    )
+    found = {f"{memory.path}/MEMORY.md": index for memory in scopes if (index := memory.index())}
+    return system.MemoryIndex(" and ".join(found), "\n".join(found.values())).render() if found else None
+
+
+def _stored_index(epoch: Epoch) -> str | None:
+    """The index that precedes the messages of an epoch."""
+    tag = system.MemoryIndex.tag
+    words = "\n".join(words_of(read(bytes(raw))) for raw in epoch.system)
+    found = re.search(f"<{tag}>.*?</{tag}>", words, re.DOTALL)
+    return found[0] if found else None
 
 
 def _preferences(options: PromptOptions) -> Iterator[SectionSource]:

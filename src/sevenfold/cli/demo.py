@@ -42,14 +42,14 @@ the simulated provider enforces its rules and charges by its price list. The exi
 does not."""
 EXAMPLES = """\
 examples:
-  sevenfold demo                         333 turns, about a minute
+  sevenfold demo                         375 turns, about a minute
   sevenfold demo --fast --json           only the figures, in seconds
   sevenfold demo --keep                  then look at the session it leaves behind"""
 
 EVERY = 25
 """Without a terminal, one line is printed for this many turns."""
 GAUGE = 16
-STYLES = {"offload": "cyan", "clear": "yellow", "notes": "blue", "compact": "magenta"}
+STYLES = {"offload": "cyan", "clear": "yellow", "notes": "blue", "compact": "magenta", "remember": "green"}
 NARROW, WIDE = 60, 108
 
 
@@ -116,6 +116,8 @@ class DemoProgress:
     def show(self, event: Report) -> None:
         """Show an event of the demonstration."""
         match event:
+            case AgentStarted(resumed=False) if self._threshold:
+                self._line("next day", "green", "a new session, which has nothing but memory")
             case AgentStarted(threshold=threshold, resumed=False):
                 self._threshold = threshold
                 self._line("started", "green", f"compaction is due at {threshold:,} tokens")
@@ -135,8 +137,8 @@ class DemoProgress:
             case Acted(layer="notes"):
                 self._notes += 1
             case Acted(layer=name, what=what, why=why, tokens_before=before, tokens_after=after):
-                sizes = f"{count(before)} → {count(after)} tokens"
-                self._line(name, STYLES.get(name, ""), f"{what}, {sizes} ", why)
+                sizes = f", {count(before)} → {count(after)} tokens" if before else ""
+                self._line(name, STYLES.get(name, ""), f"{what}{sizes} ", why)
             case TaskEnded(text=text):
                 self._line("said", "green", text)
             case _:

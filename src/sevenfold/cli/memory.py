@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from sevenfold.cli.text import clean, plural
+from sevenfold.cli.text import clean, money, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.memory import exchange
@@ -22,6 +22,7 @@ from sevenfold.memory.entry import KINDS, free_name, read_entry, slug, write_ent
 from sevenfold.memory.generation import MemoryChange
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.session.factory import open_memory
+from sevenfold.stores.settings_files import load
 
 HELP = """\
 Show and change what outlives a session: the facts that sessions in this folder, or in every folder (--user), remember.
@@ -83,6 +84,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     memory = open_memory(options.folder, user=options.user)
+    options.budget = load(options.folder.absolute()).settings.memory_daily_budget
     text = perform(memory, options)
     sys.stdout.write(f"{clean(text)}\n")
     return 1 if options.action == "check" and not text.endswith(ALL_WELL) else 0
@@ -97,9 +99,13 @@ def _list(memory: Memory, options: argparse.Namespace) -> str:
     known = memory.entries()
     if options.json:
         return _json([_facts(one) for one in known])
-    if not known:
-        return f"nothing is remembered here yet ({memory.path})"
-    return "\n".join(_line(one, memory.today()) for one in known)
+    lines = [_line(one, memory.today()) for one in known] or [
+        f"nothing is remembered here yet ({memory.path})"
+    ]
+    if memory.spent:
+        of = "" if options.budget is None else f" of {money(options.budget)}"
+        lines.append(f"spent on memory today: {money(memory.spent)}{of}")
+    return "\n".join(lines)
 
 
 def _line(one: KnownEntry, today: str) -> str:

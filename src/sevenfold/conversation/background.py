@@ -65,8 +65,11 @@ class Threads:
     def close(self, seconds: float = 5.0) -> None:
         """Wait for what is under way, so long in all; what is not done by then is given up with the process."""
         until = monotonic() + seconds
-        for thread in self._running:
-            thread.join(max(0.0, until - monotonic()))
+        # Again and again: what is done may begin the next.
+        while (left := until - monotonic()) > 0 and (
+            running := [one for one in self._running if one.is_alive()]
+        ):
+            running[0].join(left)
 
     def _run(self, work: Work[Result], done: Done[Result]) -> None:
         try:
@@ -108,13 +111,14 @@ class TaskRunner:
 
     async def settle(self, seconds: float) -> None:
         """Wait for what is under way, at most so long."""
-        if self._running:
-            await asyncio.wait(list(self._running), timeout=seconds)
+        until = monotonic() + seconds
+        while self._running and (left := until - monotonic()) > 0:
+            await asyncio.wait(list(self._running), timeout=left)
 
     async def close(self, seconds: float = 5.0) -> None:
         """Wait for what is under way, then end it."""
-        running = list(self._running)
         await self.settle(seconds)
+        running = list(self._running)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

@@ -90,9 +90,9 @@ UNDER_WAY = (
     "in a fork()"
 )
 _DECIDED = (
-    *("frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed"),
-    *("tail", "edited", "cleared_uses", "opened", "new_fork", "vouched"),
-)
+    "frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed",
+    "tail", "edited", "cleared_uses", "opened", "new_fork", "vouched",
+)  # fmt: skip
 """What decisions change besides the transcript; each value is replaced and never changed in place."""
 
 

@@ -17,7 +17,7 @@ from sevenfold.errors import Refused
 from sevenfold.memory.entry import Kind, MemoryEntry, free_name, quoted, shortened, slug, write_entry
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, Memory
-from sevenfold.memory.words import holds, same_fact
+from sevenfold.memory.words import holds, passing, same_fact
 
 LEAST_CHARACTERS = 8
 """Shorter quotations prove nothing: anyone says "yes" or "do it"."""
@@ -48,7 +48,9 @@ class Witness(Struct, frozen=True):
     least: Origin = "model"
     """The least trusted source of anything else there."""
     given: tuple[str, ...] = ()
-    """Texts the model is given in every session: instruction files, the system prompt, what was recalled."""
+    """Texts the model is given in every session: instruction files, the system prompt."""
+    shown: tuple[str, ...] = ()
+    """What files, commands and memory have shown: not worth keeping unless the user says it."""
 
 
 class Admission(Struct, frozen=True):
@@ -74,7 +76,7 @@ def admit(memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: floa
             results.append(
                 Admission(fact, refused=judged)
                 if isinstance(judged, str)
-                else _place(fact, *judged, there, edits)
+                else _repeated(fact, *judged, there, edits) or _kept(fact, *judged, seen, there, edits)
             )
         if not edits:
             return results
@@ -100,8 +102,8 @@ def _judge(
         return "it says nothing"
     if problem := memory.refuses("\n".join((*fact.quotations, note)).encode(errors="replace")):
         return problem
-    if any(holds(given, text) for given in seen.given):
-        return "the model is given this in every session"
+    if not fact.until and all(map(passing, fact.quotations or (note,))):
+        return "it holds for the moment only"
     body = f"{quoted(found)}\n\n{note}" if found else "\n\n".join((*fact.quotations, note))
     entry = write_entry(slug(text), fact.kind, text, body)
     if fact.until:
@@ -119,14 +121,14 @@ def _record(words: str, seen: Witness) -> str:
     return next((record for record in reversed(list(seen.said)) if holds(seen.said[record], words)), "")
 
 
-def _place(
+def _repeated(
     fact: LastingFact,
     entry: MemoryEntry,
     stamp: Provenance,
     there: dict[str, tuple[MemoryEntry, Provenance]],
     edits: dict[str, EntryEdit],
-) -> Admission:
-    """Add the fact's evidence to an entry that says the same, or make one of its own."""
+) -> Admission | None:
+    """Add the fact's evidence to the entry that says the same; None if none does."""
     for file, (known, before) in there.items():
         as_trusted = least_trusted(before.origin, stamp.origin) == stamp.origin
         if as_trusted and same_fact(_carried(known), _carried(entry)):
@@ -136,6 +138,23 @@ def _place(
                 again = msgspec.structs.replace(before, evidence=evidence, verified=verified)
                 there[file], edits[file] = (known, again), EntryEdit(known.render(), again)
             return Admission(fact, file)
+    return None
+
+
+def _kept(
+    fact: LastingFact,
+    entry: MemoryEntry,
+    stamp: Provenance,
+    seen: Witness,
+    there: dict[str, tuple[MemoryEntry, Provenance]],
+    edits: dict[str, EntryEdit],
+) -> Admission:
+    """Make an entry of the fact, unless it is known without memory."""
+    words = entry.quotations or fact.quotations or (entry.body,)
+    if all(any(holds(text, one) for text in seen.given) for one in words):
+        return Admission(fact, refused="the model is given this in every session")
+    if not stamp.trusted and all(any(holds(text, one) for text in seen.shown) for one in words):
+        return Admission(fact, refused="a file, a command or memory shows it")
     file = free_name(entry.file, there)
     entry = MemoryEntry(file, entry.page.with_value("name", file.removesuffix(".md")))
     content = entry.render()

@@ -56,7 +56,7 @@ def take_in(memory: Memory, tool: str, files: Mapping[str, bytes], now: float) -
     for path, content in sorted(files.items()):
         source = f"{tool}:{path}"
         problem = _unfit(path, content) or memory.refuses(content)
-        file = by_source.get(source) or _name(path, {*there, *edits})
+        file = by_source.get(source) or free_entry(path, {*there, *edits})
         if problem:
             left[path] = problem
         elif file in there and there[file].sha256 == digest(content):
@@ -128,7 +128,7 @@ def _unfit(path: str, content: bytes) -> str:
     return ""
 
 
-def _name(path: str, taken: Iterable[str]) -> str:
+def free_entry(path: str, taken: Iterable[str]) -> str:
     """A free name of ours for a path of theirs."""
     given = PurePosixPath(path)
     pinned = PINNED if given.parent.name == PINNED.strip("/") else ""

@@ -7,7 +7,8 @@ origin that is not trusted, as soon as memory is next looked at.
     <folder>/MEMORY.md            the index
     <folder>/<name>.md            an entry
     <folder>/pinned/<name>.md     an entry that nothing automatic touches
-    <folder>/.versions/           current.json, changes.jsonl, applied, objects/<hash>, usage.json
+    <folder>/logs/YYYY/MM/        a file for each day, with a line for each finished request
+    <folder>/.versions/           current.json, changes.jsonl, applied, objects/<hash>, usage.json, spent.json
 """
 
 from __future__ import annotations
@@ -23,12 +24,20 @@ from sevenfold.memory import index
 from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
 from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
 from sevenfold.ports import Clock, DreamLock, Folder
+from sevenfold.record.redact import mask_text
 
 CURRENT = ".versions/current.json"
 CHANGES = ".versions/changes.jsonl"
 APPLIED = ".versions/applied"
 OBJECTS = ".versions/objects/"
 USAGE = ".versions/usage.json"
+SPENT = ".versions/spent.json"
+LOGS = "logs/"
+LARGEST_LOG = 100_000
+"""Bytes of one day's log."""
+LOG_IS_FULL = b"- the log of this day is full"
+DAYS_OF_SPENDING = 31
+"""Days whose spending is kept."""
 LONGEST_HISTORY = 1 << 30
 """Bytes of the list of changes."""
 WAIT = 10.0
@@ -73,6 +82,10 @@ class Memory:
         self.today = today
         self._refuse = refuse or (lambda content: "")
         self.path = folder.path
+
+    def now(self) -> float:
+        """The time, in seconds since 1970."""
+        return self._clock.now()
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -121,7 +134,7 @@ class Memory:
         """Files that cannot be entries, and contents that are lost: what they are and what to do."""
         found = []
         for file in self._folder.names():
-            if file.startswith((".", "logs/")) or file == index.FILE:
+            if file.startswith((".", LOGS)) or file == index.FILE:
                 continue
             if not is_entry(file):
                 found.append(
@@ -136,6 +149,7 @@ class Memory:
 
     def changes(self) -> Iterator[MemoryChange]:
         """Every change, the newest first; one that was never completed is left out."""
+        at = self.generation().id  # first, because looking may add a change
         by_id: dict[str, MemoryChange] = {}
         for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
             try:
@@ -143,7 +157,6 @@ class Memory:
             except msgspec.DecodeError:
                 continue
             by_id[change.id] = change
-        at = self.generation().id
         while at and at in by_id:
             yield by_id[at]
             at = by_id[at].parent
@@ -280,6 +293,35 @@ class Memory:
             usage[file] = EntryUse(was.used + (not helped), was.helped + helped, self._clock.now())
         self._folder.write(USAGE, msgspec.json.encode(usage))
 
+    def log_request(self, line: str) -> None:
+        """Add a line to the log of the day; what looks like a secret is masked."""
+        day = self.today()
+        file = f"{LOGS}{day[:4]}/{day[5:7]}/{day}.md"
+        added = mask_text(line).encode(errors="replace")
+        with self._folder.lock(wait=WAIT):
+            there = self._folder.read(file) or b""
+            if len(there) + len(added) < LARGEST_LOG:
+                self._folder.append(file, added)
+            elif not there.rstrip().endswith(LOG_IS_FULL):
+                self._folder.append(file, LOG_IS_FULL)
+
+    def spend(self, usd: float) -> None:
+        """Count what a model was paid today for looking after this memory."""
+        with self._folder.lock(wait=WAIT):
+            spent = self._spending()
+            spent[self.today()] = spent.get(self.today(), 0.0) + usd
+            kept = dict(sorted(spent.items())[-DAYS_OF_SPENDING:])
+            self._folder.write(SPENT, msgspec.json.encode(kept))
+
+    @property
+    def spent(self) -> float:
+        """What models were paid today for looking after this memory, in dollars."""
+        return self._spending().get(self.today(), 0.0)
+
+    def affords(self, most: float | None) -> bool:
+        """Is a daily budget not spent yet? None: there is no limit."""
+        return most is None or self.spent < most
+
     # -- keeping files and generation together --------------------------------------------------------
 
     def _check(self, file: str, edit: EntryEdit | None, by: Author) -> None:
@@ -415,6 +457,12 @@ class Memory:
             if content is not None and digest(content) == stamp.sha256:
                 return content
         return None
+
+    def _spending(self) -> dict[str, float]:
+        try:
+            return msgspec.json.decode(self._folder.read(SPENT) or b"{}", type=dict[str, float])
+        except msgspec.DecodeError:
+            return {}
 
     def _usage(self) -> dict[str, EntryUse]:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from sevenfold.memory.admission import LastingFact
 from sevenfold.memory.entry import Kind
+from sevenfold.memory.words import passing
 
 MOST_CHARACTERS = 400
 """A longer sentence is a pasted text, not a wish."""
@@ -41,10 +42,7 @@ _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ),
 )
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
-_PASSING = re.compile(
-    r"[?]\s*$|^\s*(?:[>`|#$]|\{|<)|\b(?:this time|just now|for now|today only|in this (?:file|session|case))\b",
-    re.I,
-)
+_NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[>`|#$]|\{|<)")
 
 
 def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
@@ -52,7 +50,7 @@ def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
     for words in said.values():
         for sentence in _sentences(words):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
-            if kind is not None and not _PASSING.search(sentence):
+            if kind is not None and not _NO_STATEMENT.search(sentence) and not passing(sentence):
                 yield LastingFact((sentence,), kind)
 
 

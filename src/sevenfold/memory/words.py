@@ -9,12 +9,21 @@ from functools import lru_cache
 from sevenfold.recall.ranking import DENSE_RUN, FILLERS, folded
 
 _WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
+_PASSING = re.compile(
+    r"\b(?:(?:just )?this (?:once|time)|just now|for now|today only|in this (?:file|session|case))\b",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"\d")
 ROOT = 4
 """Letters that two forms of a word have in common at least."""
 ENDING = 3
 """Letters in which they may differ at the end."""
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
+
+
+def passing(words: str) -> bool:
+    """Do these words say that they hold for the moment only?"""
+    return bool(_PASSING.search(words))
 
 
 def holds(text: str, words: str) -> bool:

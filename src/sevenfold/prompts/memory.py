@@ -10,9 +10,13 @@ class RememberFacts(Text, frozen=True):
 
     file = "remember"
     role = "user"
-    cap = 8 * KB
+    body = "earlier"
+    cap = 24 * KB
 
-    since: str
+    since: str | None
+    """How the user's first message begins that was not looked at yet."""
+    earlier: str | None = None
+    """Messages of the user to look at instead, because they have left the context."""
 
 
 class Recalled(Text, frozen=True):

@@ -62,7 +62,7 @@ from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name, checked
 from sevenfold.settings import Fixed, Source
-from sevenfold.stores.folder import FileFolder
+from sevenfold.stores.folder import FileFolder, MemoryFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
@@ -322,6 +322,7 @@ def in_memory(
         recall=SessionRecall(log, None, results, vectors=source.current().recall_vectors),
         store=place,
         mailbox=place.mailbox(),
+        memory=MemoryFolder(),
     )
 
 
@@ -345,15 +346,11 @@ def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memo
     """The memory of the sessions in a folder (this one unless given), or with ``user`` what holds in every project."""
     home = user_home()
     place = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
-    return _lasting(FileFolder(place), SystemClock())
+    return lasting(FileFolder(place), SystemClock())
 
 
-def lasting(folder: Folder | None, clock: Clock) -> Memory | None:
+def lasting(folder: Folder, clock: Clock) -> Memory:
     """The memory in a folder; what holds a secret never enters it."""
-    return None if folder is None else _lasting(folder, clock)
-
-
-def _lasting(folder: Folder, clock: Clock) -> Memory:
     return Memory(folder, clock, lambda: datetime.fromtimestamp(clock.now()).date().isoformat(), _secret_in)
 
 
@@ -411,8 +408,10 @@ def _conversation(
         recall=store.recall,
         notes=store.notes,
         read_file=read_text if store.path else None,
-        memory=lasting(store.memory, clock) if options.get("memory") else None,
-        user_memory=lasting(store.user_memory, clock) if options.get("memory") else None,
+        memory=lasting(store.memory, clock) if options.get("memory") and store.memory else None,
+        user_memory=lasting(store.user_memory, clock)
+        if options.get("memory") and store.user_memory
+        else None,
         store=store.store,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         secrets=known_secrets(store, options.get("client")),

@@ -407,6 +407,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "US dollars",
         ),
     ] = None
+    memory_daily_budget: Annotated[
+        Annotated[float, Meta(ge=0, le=MOST)] | None,
+        about(
+            "The most that looking for lasting facts and tidying memory may cost in a day, over all sessions of a "
+            "project; what is left over waits for the next day. Unset: no limit.",
+            "US dollars",
+        ),
+    ] = 1.0
     redaction: Annotated[
         Literal["off", "gate"],
         about(

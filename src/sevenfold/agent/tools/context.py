@@ -18,6 +18,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 
 if TYPE_CHECKING:
     from sevenfold.agent.tools.session_tools import PlanFile, TodoList
+    from sevenfold.memory.commands import MemoryCommands
     from sevenfold.recall.search import Hit
 
 ROOM = 48_000
@@ -178,6 +179,7 @@ class Context(Struct, frozen=True, kw_only=True):
     recall: RecallService | None = None
     todos: TodoList | None = None
     plans: PlanFile | None = None
+    memory: MemoryCommands | None = None
 
     def for_call(
         self,

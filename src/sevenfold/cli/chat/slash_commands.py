@@ -353,6 +353,7 @@ def _memory(chat: Chat, rest: str) -> None:
             f"/memory cannot {action}; outside the chat, `sevenfold memory --help` lists everything"
         )
     asked = Namespace(action=action, name=given, number=number, words=[given], kind="feedback", json=False)
+    asked.budget = chat.agent.session.conversation.settings.memory_daily_budget
     shown = memory_command.perform(memory, asked)
     if "\n" in shown:
         chat.screen.show(Text(clean(shown)))

@@ -22,6 +22,8 @@ TURN_SECONDS = 8.0
 """What an answer takes, by the clocks of the provider and of the agent."""
 ANSWER = ("HV-4417", INCIDENT)
 """What the last answer must hold."""
+NEXT_DAY = "the harbour master's"
+"""What the answer of the day after must hold."""
 MOST_ABOVE_IDEAL, MOST_OF_NAIVE = 1.15, 0.40
 COUNTER = Counter()
 
@@ -100,6 +102,8 @@ class DemoOutcome(Struct, frozen=True):
     """The answer to the last question, which asks for what the user said at the start."""
     tests: str
     """The last line of the project's own tests."""
+    next_day: str = ""
+    """What a new session answers the day after, from memory alone."""
     lost: tuple[str, ...] = ()
 
 
@@ -118,6 +122,8 @@ def bars(outcome: DemoOutcome) -> dict[str, bool]:
         "asked at the end for what was said at the start, it knew": all(
             f in outcome.answer for f in ANSWER
         ),
+        f"the next day, in a new session, it knew from memory: {outcome.next_day}": NEXT_DAY
+        in outcome.next_day,
         f"the work is done: {outcome.tests}": " 0 failed" in outcome.tests,
     }
 
@@ -165,9 +171,8 @@ def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
             case ToolUsed(tokens=tokens):
                 results += tokens  # The results of one turn are one message, in whatever order they come.
             case Answered(output_tokens=output):
-                fixed = (
-                    fixed or prompt_tokens(report) - total
-                )  # System and tools, which come with every request.
+                # System and tools, which come with every request.
+                fixed = fixed or prompt_tokens(report) - total
                 kept.extend([results] if results else [])
                 total, results = total + results + output, 0
                 while fixed + sum(kept) > room and len(kept) > 1:

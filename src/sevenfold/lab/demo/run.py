@@ -15,17 +15,19 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.errors import UserError
 from sevenfold.events import Acted, Answered
 from sevenfold.lab.demo import figures
 from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome, FactsJudged, Report, TaskEnded, UserSpoke
-from sevenfold.lab.demo.harbour import check, harbour, write
-from sevenfold.lab.demo.script import TASKS, Assistant, UserTask, plan
+from sevenfold.lab.demo.harbour import TEXTS, check, harbour, write
+from sevenfold.lab.demo.script import TASKS, Assistant, UserTask, plan, recollect
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
@@ -36,6 +38,7 @@ NAME = "sevenfold-demo"
 ANSWER_TOKENS = 8_000
 """Room that the naive way leaves for an answer."""
 UNLIMITED = RateLimits(input_tokens=10**12, requests=10**9)
+DAY = 86_400.0
 LAYERS = ("offload", "clear", "notes", "compact")
 FOREIGN = ("SEVENFOLD_", "ANTHROPIC_", "OPENAI_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 """Variables that would make the figures depend on how the machine is set up."""
@@ -65,7 +68,9 @@ class Stage:
         parts = harbour(scale.parts, scale.broken)
         write(parts, self.project)
         self._clock = VirtualClock()
-        self._assistant = Assistant((plan(task, parts) for task in TASKS), self._asked)
+        plans = chain((plan(task, parts) for task in TASKS), [recollect(lambda: self._assistant.prompt)])
+        self._assistant = Assistant(plans, self._asked)
+        self._session = "demo"
         setup = Setup(limits=UNLIMITED, chunk=400)
         self.simulator = Simulator(self._assistant, setup, clock=self._clock)
         self.reports: list[Report] = []
@@ -95,6 +100,13 @@ class Stage:
             raise UserError(f"the agent stopped in the middle: {last.end}")
         return last.text
 
+    def next_day(self) -> str:
+        """Let the user ask something in a new session, the day after; returns the answer."""
+        self._session = "next-day"
+        self._end()
+        self._start()
+        return self.work(UserTask(TEXTS["next_day"]["says"], "", after=DAY))
+
     def judge(self) -> FactsJudged:
         """Let the agent's process end by itself; its last report says what became of the facts."""
         self._commands.close()
@@ -106,7 +118,14 @@ class Stage:
 
     def _start(self) -> None:
         facts = [fact for task in TASKS for fact in task.facts]
-        given = [self._url, str(self.project), str(self.scale.window), str(self._lives), *facts]
+        given = [
+            self._url,
+            str(self.project),
+            self._session,
+            str(self.scale.window),
+            str(self._lives),
+            *facts,
+        ]
         kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(FOREIGN)}
         path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
         self._process = subprocess.Popen(
@@ -186,10 +205,10 @@ def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> DemoOutc
     try:
         with serve(stage.simulator) as url, stage.agent(url):
             answers = [stage.work(task) for task in TASKS]
-            judged = stage.judge()
+            outcome = _outcome(stage, answers[-1], stage.judge())
+            return replace(outcome, next_day=stage.next_day())
     finally:
         log.setLevel(level)
-    return _outcome(stage, answers[-1], judged)
 
 
 def _outcome(stage: Stage, answer: str, judged: FactsJudged) -> DemoOutcome:

@@ -20,10 +20,18 @@ from sevenfold.lab.demo.harbour import GATES, TEXTS, Part, fill
 from sevenfold.lab.simulator import brains
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.layers.compact.offline import summarise, take_notes
+from sevenfold.layers.remember.offline import find_facts
 
 Json = Mapping[str, Any]
 PYTHON = Path(sys.executable).name
 """How commands name Python: its whole path would be part of the requests, and so of the figures."""
+_MARKS = {
+    "notes": "session notes below",
+    "summary": "<analysis>",
+    "memory": "remembering in later sessions",
+}
+"""What the instruction of each request beside the conversation holds."""
+_SIDE = {"notes": take_notes, "summary": summarise, "memory": find_facts}
 UNREAD = "Read it"
 """How the edit tool ends its refusal to change a file that was not read, or that changed since."""
 
@@ -124,10 +132,19 @@ def play(move: Move) -> Plan:
     return result
 
 
-class Assistant:
-    """A brain for the simulator that carries out plans, one after the other; notes and summaries it extracts.
+def recollect(prompt: Callable[[], ModelPrompt]) -> Plan:
+    """Answer what the user asks the day after, if the prompt holds the words it takes."""
+    texts, now = TEXTS["next_day"], prompt()
+    words = "\n".join([now.system, *(_words(message["content"]) for message in now.messages)])
+    found = re.search(texts["knows"], words)
+    yield Move(found.expand(texts["done"]) if found else texts["unknown"])
+    return ""
 
-    ``watch`` is called with the kind of each request (main, notes or summary) before it is answered.
+
+class Assistant:
+    """A brain for the simulator that carries out plans, one after the other; notes, summaries and facts it extracts.
+
+    ``watch`` is called with the kind of each request (main, notes, summary or memory) before it is answered.
     """
 
     def __init__(self, plans: Iterator[Plan], watch: Callable[[str], None] = lambda kind: None) -> None:
@@ -136,23 +153,22 @@ class Assistant:
         self._answered: Sequence[Json] = ()
         self._reply = ModelReply([])
         self._calls: list[str] = []
+        self.prompt: ModelPrompt
+        """The newest request."""
         self.moves = 0
         """Answers in the conversation itself; one that was given twice counts once."""
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The answer to a request."""
-        asked, messages = prompt.last_text, prompt.messages
-        notes, summary = "session notes below" in asked, "<analysis>" in asked and "<summary>" in asked
-        if (
-            not notes
-            and not summary
-            and (bare := [_unmarked(message) for message in messages]) != self._answered
-        ):
+        self.prompt, messages = prompt, prompt.messages
+        kind = next((kind for kind, mark in _MARKS.items() if mark in prompt.last_text), "main")
+        bare = [_unmarked(message) for message in messages]
+        if kind == "main" and bare != self._answered:
             self._answered, self._reply = bare, self._next(bare)
-        self._watch("summary" if summary else "notes" if notes else "main")
-        if summary or notes:
-            return ModelReply([brains.text((summarise if summary else take_notes)({"messages": messages}))])
-        return self._reply
+        self._watch(kind)
+        if kind == "main":
+            return self._reply
+        return ModelReply([brains.text(_SIDE[kind]({"messages": messages}))])
 
     def _next(self, messages: Sequence[Json]) -> ModelReply:
         move = self._move(messages)

@@ -1,10 +1,10 @@
 """The agent's process: a `sevenfold.Agent` with its standard tools, driven over a pipe.
 
-    python -m sevenfold.lab.demo.worker URL FOLDER WINDOW LIFE FACT...
+    python -m sevenfold.lab.demo.worker URL FOLDER SESSION WINDOW LIFE FACT...
 
 It reads `UserSpoke` lines and writes `Report` lines; when its input ends it judges what became of the facts. It is a
 process of its own so that it can be killed. So that figures repeat, its clock moves only by what an answer takes, its
-ids depend on LIFE (0 for the first process of a session) alone, and background work ends before the next tool runs.
+ids depend on LIFE (0 for the first process) alone, and background work ends before the next tool runs.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class SeededIds:
         return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
 
 
-def main(url: str, folder: str, window: str, life: str, *facts: str) -> None:
+def main(url: str, folder: str, session: str, window: str, life: str, *facts: str) -> None:
     """Carry out commands until there are none left."""
     clock, hooks = ManualClock(), Hooks(project_dir=folder)
     hooks.add("PreToolUse", lambda event: agent.session.settle(_PATIENCE))
     with anthropic.Anthropic(base_url=url, api_key="simulated-key", max_retries=0) as sdk:
         agent = sevenfold.Agent(
             MODEL,
-            name="demo",
+            name=session,
             folder=folder,
             mode="autonomous",
             client=sdk,
@@ -63,7 +63,6 @@ def main(url: str, folder: str, window: str, life: str, *facts: str) -> None:
             # With notes as the summary no model would be asked for one, and the demonstration shows that too.
             settings={"context_window": int(window), "notes_compaction": False},
             thinking={"type": "adaptive"},
-            memory=False,
         )
         core = agent.session.conversation
         _tell(figures.AgentStarted(core.window.threshold, resumed=len(core.transcript.view) > 0))

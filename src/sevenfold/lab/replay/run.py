@@ -19,6 +19,7 @@ from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
 from sevenfold.lab.simulator.server import create_app, serve
 from sevenfold.layers.compact.offline import summarise
+from sevenfold.layers.remember.offline import find_facts
 from sevenfold.ports import Call, Client, Reply, Watcher
 from sevenfold.providers.anthropic import AnthropicClient, AsyncAnthropicClient
 from sevenfold.session.factory import Tool, tool
@@ -61,6 +62,8 @@ class ReplayProvider:
     def _answer(self, prompt: ModelPrompt) -> str | Sequence[Mapping[str, Any]]:
         if "<analysis>" in prompt.last_text and "<summary>" in prompt.last_text:
             return summarise({"messages": prompt.messages})
+        if "remembering in later sessions" in prompt.last_text:
+            return find_facts({"messages": prompt.messages})
         self.at(self.cue.at)
         return self.cue.answer
 
@@ -190,6 +193,7 @@ def replay(
             max_tokens=MAX_TOKENS,
             thinking={"type": "adaptive"},
             settings={**NO_CALLS, **(settings or {})},
+            memory=bool((settings or {}).get("extraction")),
         ) as session,
     ):
         try:
@@ -198,6 +202,8 @@ def replay(
                 if before is not None:
                     before(session)
                 session.complete()
+                if session.memory is not None:
+                    session.settle()  # before the clock moves on, and the cache with it
                 place += 1
         except ContextFull as error:
             ended, full = str(error), True

@@ -103,6 +103,8 @@ class Dreamer:
         self._scanned = now
         if self._sessions_since(last if last <= now else 0.0) < SESSIONS:
             return
+        if not self._c.may_spend() or not self._memory.affords(self._c.settings.memory_daily_budget):
+            return
         self._busy = True
         self._c.run_aside(self._dream(), self._done)
 
@@ -156,6 +158,8 @@ class Dreamer:
         asked.user(DreamEntries("\n".join(lines), shell, ", ".join(COMMANDS) if shell else None).render())
         for turn in range(1, MOST_TURNS + 1):
             outcome = yield from asked.turn()
+            if outcome.cost:
+                yield from in_thread(partial(self._memory.spend, outcome.cost))
             answer = outcome.reply.answer.blocks
             calls = [block for block in answer if block.kind == "tool_use"]
             said = "\n".join(blocks.words_of(block) for block in answer)

@@ -6,24 +6,26 @@ What it may store, and as whose words, is decided by code (`sevenfold.memory.adm
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
+from sevenfold.conversation.history import whole
 from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.events import Acted, SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.policy import Stretch
 from sevenfold.memory.admission import Admission, LastingFact, Witness, admit
-from sevenfold.memory.entry import shortened
+from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.search import fitting
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
-from sevenfold.record.blocks import read_field
+from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Remembered
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 SOURCE = "extract_memories"
 ATTACHMENT = "recalled_memory"
 MOST_TURNS = 5
+SHOWS = ("read", "search", "shell")
+"""Kinds of tools whose results show what is in files and in git."""
 NO_TOOLS = "Tools are not available here. Answer with the facts, or with <nothing/>."
 
 
@@ -71,7 +75,16 @@ class MemoryKeeper:
         self._failures = 0
         self._looked: str | None = None
         """The user's newest message, once entries were looked for."""
-        self._recalled: set[str] = set()
+        self._covered: set[str] = set()
+        """Records up to which the conversation was looked through, as far as decisions in view do not say so."""
+        self._caught_up: str | None = None
+        """The newest compaction before which no words are left to be looked at."""
+        self._since = c.clock.now()
+        """When memory was last looked after here."""
+        self._usd = 0.0
+        """What looking for facts has cost in this session."""
+        self._paused = ""
+        """The day on which the budget was reported as spent."""
 
     @property
     def busy(self) -> bool:
@@ -82,25 +95,29 @@ class MemoryKeeper:
 
     def recall(self) -> Flow[None]:
         """Attach the entries that fit the user's newest words; nothing if none does."""
-        newest = self._c.transcript.view.items[-1] if self._c.transcript.view.items else None
-        if newest is None or newest.said.uuid == self._looked:
+        items = self._c.transcript.view.items
+        if not items or items[-1].said.uuid == self._looked:
             return
-        words = _users_words(newest.said)
+        words = _users_words(items[-1].said)
         if not words.strip():
             return
-        self._looked = newest.said.uuid
+        self._looked = items[-1].said.uuid
         try:
             known = yield from in_thread(self._known)
         except SevenfoldError as error:
             self._aside(str(error))
             return
-        fresh = [one for one in known if one.entry.file not in self._recalled]
-        fits = fitting(words, fresh, self._memory.today())
+        in_view = "\n".join(_recalled(self._c))
+        there = self._c.services.there
+        fits = [
+            fit
+            for fit in fitting(words, known, self._memory.today())
+            if policy.shown([fit], there) not in in_view
+        ]
         if not fits:
             return
-        text = Recalled(policy.shown(fits, self._c.services.there)).render()
         files = [fit.known.entry.file for fit in fits]
-        self._recalled.update(files)
+        text = Recalled(policy.shown(fits, there)).render()
         record = self._c.transcript.attach(ATTACHMENT, {"files": files}, [blocks.text(text)])
         self._memory.count_use(files)
         self._tell("recall", f"recalled from memory: {', '.join(map(policy.reason, fits))}", record)
@@ -113,34 +130,78 @@ class MemoryKeeper:
     # -- remembering ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """After an answer: begin to look for facts, if it is time; overlapping triggers become one."""
+        """After an answer: log a finished request, and begin to look for facts, if it is time."""
         newest = self._c.transcript.view.items[-1]
-        if newest.said.role != "assistant" or newest.said.calls:
+        if newest.said.role != "assistant" or newest.said.calls or self._c.background is None:
             return
+        self._log(newest.said)
+        self._look()
+
+    def _look(self) -> None:
+        """Begin to look for facts, if it is time and there is money for it; overlapping triggers become one."""
         if self._busy:
             self._again = True
             return
         span = self._span()
-        if not policy.due(span, pause=breaker.pause(self._failures)):
+        if span.wrote:
+            self._c.transcript.decide(Remembered(covered=span.covered))
+            self._since = self._c.clock.now()
+            return
+        pause = breaker.pause(self._failures)
+        behind = pause == 1 and self._share() <= policy.USUAL_SHARE and self._behind(span)
+        if not behind and not policy.due(span, pause=pause, share=self._share()):
+            return
+        if not self._may_spend():
             return
         self._busy = True
-        covered = newest.said.uuid
-        self._c.run_aside(self._extract(span), lambda came: self._done(covered, came), "memory")
+        self._c.run_aside(self._catch_up() if behind else self._extract(span), self._done, "memory")
 
-    def _extract(self, span: Stretch) -> Flow[list[Admission]]:
+    def _share(self) -> float:
+        """The part of the session's bill that memory has taken so far."""
+        return policy.share_of(self._usd, self._c.account.usd)
+
+    def _may_spend(self) -> bool:
+        """Is there money left for today? If not, what was said waits, and that is reported once a day."""
+        most, today = self._c.settings.memory_daily_budget, self._memory.today()
+        if not self._c.may_spend():
+            return False
+        if most is None or (spent := self._memory.spent) < most:
+            return True
+        if self._paused != today:
+            self._paused = today
+            reason = (
+                f"looking for lasting facts waits until tomorrow: ${spent:.2f} of ${most:.2f} are spent"
+            )
+            self._c.events.tell(
+                SteppedAside(source=SOURCE, layer="memory", reason=f"{reason} (memory_daily_budget)")
+            )
+        return False
+
+    def _extract(self, span: Stretch) -> Flow[tuple[Stretch, list[Admission]]]:
         said = yield from self._ask(span)
         facts = policy.read_facts(said)
         if facts is None:
             raise ModelError("the answer does not keep to the format")
-        return (yield from in_thread(partial(self._admit, facts, span)))
+        return span, (yield from in_thread(partial(self._admit, facts, span)))
+
+    def _catch_up(self) -> Flow[tuple[Stretch, list[Admission]]]:
+        """Look at words that left the context before anything looked at them, a portion at a time, if it is time."""
+        boundary = self._c.transcript.view.boundary
+        span = yield from in_thread(self._earlier)
+        if policy.due(span, share=self._share()):
+            return (yield from self._extract(span))
+        self._caught_up = boundary
+        return Stretch({}, "", earlier=True), []
 
     def _ask(self, span: Stretch) -> Flow[str]:
         """The model's answer; calls it makes instead are refused, a few times."""
         asked = fork(self._c, SOURCE)
-        first = next(iter(span.said.values()), "")
-        asked.user(RememberFacts(shortened(first, 120)).render())
+        asked.user(policy.instruction(span).render())
         for _ in range(MOST_TURNS):
             outcome = yield from asked.turn()
+            if outcome.cost:
+                self._usd += outcome.cost
+                yield from in_thread(partial(self._memory.spend, outcome.cost))
             answer = outcome.reply.answer.blocks
             calls = [block.id for block in answer if block.kind == "tool_use"]
             if not calls:
@@ -149,59 +210,89 @@ class MemoryKeeper:
         raise ModelError(f"it kept calling tools for {MOST_TURNS} turns")
 
     def _admit(self, facts: list[LastingFact], span: Stretch) -> list[Admission]:
-        c = self._c
-        # What the instruction itself says is no fact, should a model repeat it.
-        given = (
-            RememberFacts("").render(),
-            *(blocks.words_of(blocks.read(block)) for block in c.frame.system),
-        )
-        items = tuple(c.transcript.view.items)
-        said = {item.said.uuid: words for item in items if (words := _users_words(item.said))}
-        calls = (block for item in items for block in item.said.blocks if block.kind == "tool_use")
-        kinds = frozenset(c.kinds.get(read_field(call.raw, "name"), "") for call in calls)
-        seen = Witness(said, frozenset(span.said), c.transcript.place.session, policy.least(kinds), given)
-        return admit(self._memory, facts, seen, c.clock.now())
+        seen = witness(self._c, span.said)
+        return admit(self._memory, facts, seen, self._c.clock.now())
 
-    def _done(self, covered: str, came: list[Admission] | Exception) -> None:
+    def _done(self, came: tuple[Stretch, list[Admission]] | Exception) -> None:
         self._busy = False
         if isinstance(came, Exception):
             self._failures = breaker.after(self._failures, succeeded=False)
             self._aside(f"nothing was remembered: {came}")
             return
-        self._failures = 0
-        self._c.transcript.decide(Remembered(covered=covered))
-        if line := policy.outcome(came):
+        span, admitted = came
+        self._failures, self._since = 0, self._c.clock.now()
+        if span.said:
+            self._c.transcript.decide(Remembered(covered=span.covered))
+            self._covered.add(span.covered)
+        if line := policy.outcome(admitted):
             self._tell("extract", line, self._memory.path)
-        for one in came:
+        for one in admitted:
             if one.refused:
                 self._aside(f"not remembered: {one.refused}")
-        if self._again:
+        if self._again or span.earlier:
             self._again = False
-            self.check()
+            self._look()
 
     def _span(self) -> Stretch:
-        """What happened since memory was last looked after."""
-        view, known = self._c.transcript.view, self._covered()
+        """What happened in view since memory was last looked after."""
+        view = self._c.transcript.view
+        known = self._covered | {made.covered for made in view.decisions() if isinstance(made, Remembered)}
         since: list[Item] = []
         for item in reversed(view.items):
-            if item.said.uuid == known:
+            if item.said.uuid in known:
                 break
             since.append(item)
-        said = {
-            item.said.uuid: words for item in reversed(since) if (words := _users_words(item.said)).strip()
-        }
         calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
-        path = self._memory.path.encode()
-        wrote = bool(path) and any(path in call.raw for call in calls)
-        tokens = sum(map(self._c.item_tokens, since))
-        return Stretch(said, tokens, wrote=wrote)
+        return Stretch(
+            said=_words(item.said for item in reversed(since)),
+            covered=view.items[-1].said.uuid,
+            tokens=sum(map(self._c.item_tokens, since)),
+            wrote=self._wrote(calls),
+            whole=len(since) == len(view.items),
+        )
 
-    def _covered(self) -> str | None:
-        """The newest record that was looked at."""
-        for made in reversed(self._c.transcript.view.decisions()):
-            if isinstance(made, Remembered):
-                return made.covered
-        return None
+    def _wrote(self, calls: Sequence[Block]) -> bool:
+        """Did the agent write memory itself, in one of these calls?"""
+        path, kinds = self._memory.path.encode(), self._c.kinds
+        named = [call for call in calls if (path and path in call.raw) or b'"/memories' in call.raw]
+        if any(kinds.get(read_field(call.raw, "name")) in ("edit", "write") for call in named):
+            return True
+        # A command that names the folder may only read it: what changed there tells.
+        newest = next(self._memory.changes(), None) if named else None
+        return newest is not None and newest.by in ("agent", "outside") and newest.at >= self._since
+
+    def _behind(self, span: Stretch) -> bool:
+        """May words have left the context that nothing looked at?"""
+        boundary = self._c.transcript.view.boundary
+        return span.whole and boundary is not None and boundary != self._caught_up
+
+    def _earlier(self) -> Stretch:
+        """The first words that left the context since memory was last looked after; reads the whole log."""
+        log = self._c.transcript.log
+        items = whole(log).items
+        known = {made.covered for _, made in log.decisions(Remembered)}
+        start = max((place for place, item in enumerate(items, 1) if item.said.uuid in known), default=0)
+        self._covered.update(item.said.uuid for item in items[start - 1 : start])
+        in_view = {item.said.uuid for item in self._c.transcript.view.items}
+        left = [item for item in items[start:] if item.said.uuid not in in_view]
+        words = policy.portion(_words(item.said for item in left))
+        tokens = sum(map(self._c.item_tokens, left))
+        return Stretch(words, next(reversed(words), ""), tokens, earlier=True)
+
+    def _log(self, answer: Said) -> None:
+        """Add the finished request to the log of the day, in the background."""
+        items = reversed(self._c.transcript.view.items)
+        asked = next((words for item in items if (words := _users_words(item.said).strip())), "")
+        said = "\n".join(blocks.words_of(block) for block in answer.blocks if block.kind == "text")
+        line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, said)
+        self._c.run_aside(self._write_log(line), self._logged)
+
+    def _write_log(self, line: str) -> Flow[None]:
+        yield from in_thread(partial(self._memory.log_request, line))
+
+    def _logged(self, came: Exception | None) -> None:
+        if came is not None:
+            self._aside(f"the log of the day could not be written: {came}")
 
     def _tell(self, mechanism: str, what: str, reference: str) -> None:
         self._c.events.tell(
@@ -220,5 +311,47 @@ class MemoryKeeper:
         self._c.events.tell(SteppedAside(source=SOURCE, layer="remember", reason=reason))
 
 
+def memory_commands(c: Conversation) -> MemoryCommands | None:
+    """What the model's own writes into memory go through; None if there is no memory."""
+    return MemoryCommands(c.services.memory, partial(witness, c)) if c.services.memory is not None else None
+
+
+def witness(c: Conversation, new: Mapping[str, str] = {}) -> Witness:
+    """What can be read in a conversation; ``new`` are the user's words that were not looked at before."""
+    items = tuple(c.transcript.view.items)
+    found = [block for item in items for block in item.said.blocks]
+    kinds = {
+        block.id: c.kinds.get(read_field(block.raw, "name"), "")
+        for block in found
+        if block.kind == "tool_use"
+    }
+    results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
+    # What the instruction itself says is no fact, should a model repeat it.
+    given = (
+        RememberFacts("").render(),
+        *(blocks.words_of(blocks.read(block)) for block in c.frame.system),
+    )
+    return Witness(
+        said={**new, **_words(item.said for item in items)},
+        new=frozenset(new),
+        session=c.transcript.place.session,
+        least=policy.least(kinds.values()),
+        given=given,
+        shown=(*map(blocks.words_of, results), *_recalled(c)),
+    )
+
+
+def _recalled(c: Conversation) -> list[str]:
+    """What was recalled and is still in view."""
+    shown = (item.said for item in c.transcript.view.items if item.said.attachment == ATTACHMENT)
+    return [blocks.words_of(block) for said in shown for block in said.blocks]
+
+
 def _users_words(said: Said) -> str:
+    # Not what a user says in a tool's result: a tool could say that as well.
     return "" if said.attachment else users_words(said)
+
+
+def _words(records: Iterable[Said]) -> dict[str, str]:
+    """What the user says in these records."""
+    return {said.uuid: words for said in records if (words := _users_words(said)).strip()}

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from sevenfold.layers.compact.offline import items_of
+from sevenfold.layers.remember.policy import SHOWN
+from sevenfold.memory.entry import shortened
 from sevenfold.memory.rules import facts
 from sevenfold.record import blocks
+from sevenfold.record.authorship import from_user
+from sevenfold.record.layout import Item
+
+_LISTED = re.compile(r"messages of the user, which have left the conversation:\n\n((?:- [^\n]*\n)+)")
+_SINCE = re.compile(r'from this message of the user on: "(.*)"')
 
 
 def find_facts(request: Mapping[str, Any]) -> str:
-    """The facts in a request, without the instruction at its end, in the format a model answers in."""
-    said = {
-        item.said.uuid: "\n".join(map(blocks.words_of, item.said.blocks))
-        for item in items_of(request["messages"][:-1])
-        if item.said.role == "user" and not (item.said.meta or item.said.summary or item.said.attachment)
-    }
+    """A model's answer: the facts in the messages that the instruction at the end asks about."""
+    *before, last = request["messages"]
+    instruction = "\n".join(map(_words, items_of([last])))
+    if listed := _LISTED.search(instruction):
+        said = {line: line.removeprefix("- ") for line in listed[1].splitlines()}
+    else:
+        said = {item.said.uuid: _words(item) for item in items_of(before) if from_user(item.said)}
+        since = _SINCE.search(instruction)
+        starts = [
+            place
+            for place, words in enumerate(said.values())
+            if since and shortened(words, SHOWN) == since[1]
+        ]
+        said = dict(list(said.items())[starts[-1] if starts else 0 :])
     found = [
         f'<fact type="{fact.kind}">\n<quote>{quotation}</quote>\n</fact>'
         for fact in facts(said)
@@ -24,3 +40,7 @@ def find_facts(request: Mapping[str, Any]) -> str:
         if "<" not in quotation
     ]
     return "\n".join(found) or "<nothing/>"
+
+
+def _words(item: Item) -> str:
+    return "\n".join(map(blocks.words_of, item.said.blocks))

@@ -14,12 +14,25 @@ from sevenfold.memory.generation import Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.rules import facts as stated
 from sevenfold.memory.search import FittingEntry
+from sevenfold.prompts.memory import RememberFacts
 
 GROWTH = 6_000
 """Tokens of conversation after which the user's words are looked through, whatever they are."""
-MOST_FACTS = 12
+USUAL_SHARE, MOST_SHARE = 0.02, 0.04
+"""How much of a session's bill may go to memory: usually, and if something sounds lasting."""
+FREE_USD = 0.02
+"""What memory may cost in a session before its share of the bill counts: short sessions cost little anyway."""
+MOST_FACTS = 40
 """Facts taken from one answer."""
 MOST_CLAIMS = 8
+SHOWN = 120
+"""Characters of the message that the model is asked to begin with."""
+MOST_EARLIER = 16_000
+"""Characters of messages that left the context, looked at in one go."""
+LONGEST_EARLIER = 2_000
+"""Characters of each that are shown."""
+LOGGED = 120
+"""Characters of a question, and of its answer, in the daily log."""
 
 _FACT = re.compile(r"<fact\b([^>\n]{0,200})>(.*?)</fact>", re.DOTALL | re.IGNORECASE)
 _QUOTE = re.compile(r"<quote>(.*?)</quote>", re.DOTALL | re.IGNORECASE)
@@ -42,22 +55,59 @@ class Stretch(Struct, frozen=True):
 
     said: Mapping[str, str]
     """The user's words, by record."""
-    tokens: int
+    covered: str
+    """The last record of it."""
+    tokens: int = 0
     wrote: bool = False
     """Did the agent write memory itself?"""
+    whole: bool = False
+    """Does it begin where the view begins?"""
+    earlier: bool = False
+    """Has all of it left the context?"""
 
 
-def due(span: Stretch, *, pause: int = 1) -> bool:
+def share_of(spent: float, bill: float | None) -> float:
+    """The part of a session's bill that memory has taken; the first cents do not count."""
+    return spent / bill if bill and spent > FREE_USD else 0.0
+
+
+def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
     """Is it time to look for facts?
 
     At once if the user said something that sounds lasting, otherwise when enough was said; after failures ``pause``
-    times as much.
+    times as much. Either way not while memory has taken more than its ``share`` of the session's bill.
     """
-    if span.wrote or not any(map(str.strip, span.said.values())):
+    if not span.said or share > MOST_SHARE:
         return False
-    if span.tokens >= GROWTH * pause:
-        return True
-    return pause == 1 and any(True for _ in stated(span.said))
+    lasting = pause == 1 and any(True for _ in stated(span.said))
+    return lasting or (span.tokens >= GROWTH * pause and share <= USUAL_SHARE)
+
+
+def instruction(span: Stretch) -> RememberFacts:
+    """What a model is asked about a stretch."""
+    if not span.earlier:
+        return RememberFacts(shortened(next(iter(span.said.values())), SHOWN))
+    return RememberFacts(
+        None, "\n".join(f"- {shortened(words, LONGEST_EARLIER)}" for words in span.said.values())
+    )
+
+
+def portion(said: Mapping[str, str]) -> dict[str, str]:
+    """As many of these messages, from the first on, as are looked at in one go."""
+    taken: dict[str, str] = {}
+    room = MOST_EARLIER
+    for record, words in said.items():
+        room -= min(len(words), LONGEST_EARLIER)
+        if taken and room < 0:
+            break
+        taken[record] = words
+    return taken
+
+
+def log_line(now: float, session: str, asked: str, answered: str) -> str:
+    """A finished request as a line of the daily log."""
+    minute = datetime.fromtimestamp(now).strftime("%H:%M")
+    return f"- {minute} {session}: {shortened(asked, LOGGED)} → {shortened(answered, LOGGED)}"
 
 
 def least(kinds: Iterable[str]) -> Origin:
@@ -98,8 +148,11 @@ def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> 
 
 
 def reason(fit: FittingEntry) -> str:
-    """Why an entry was recalled."""
-    return f"{fit.known.entry.name} (shares {', '.join(fit.words[:4]) or 'its meaning'})"
+    """Which entry was recalled, from where and why."""
+    stamp = fit.known.stamp
+    source = "your words" if stamp.trusted else f"unconfirmed, {stamp.source or stamp.origin}"
+    why = f"shares {', '.join(fit.words[:4])}"
+    return f"{fit.known.entry.name} ({source} of {_day(fit.known)}; {why})"
 
 
 def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
@@ -114,7 +167,7 @@ def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
 
 def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[str]:
     entry, stamp = known.entry, known.stamp
-    day = datetime.fromtimestamp(stamp.verified or stamp.created, UTC).date().isoformat()
+    day = _day(known)
     gone = stale(entry.body, there) if there is not None else []
     doubt = f" Not there any more: {', '.join(gone)}." if gone else ""
     if not stamp.trusted:
@@ -125,6 +178,11 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
         yield f"- {entry.name}: the user said on {day}: {_quotation(words, 1_500)}{doubt}"
     if entry.quotations and entry.note:
         yield f"  unconfirmed note of that session: {_quotation(entry.note, 600)}"
+
+
+def _day(known: KnownEntry) -> str:
+    """When the user last said so, or when it was first kept."""
+    return datetime.fromtimestamp(known.stamp.verified or known.stamp.created, UTC).date().isoformat()
 
 
 def _quotation(words: str, most: int) -> str:

@@ -1,0 +1,86 @@
+"""What memory costs: recorded sessions are replayed with remembering switched on, and its share of the bill is printed.
+
+    python bench/memory_cost.py FOLDER_OF_TRANSCRIPTS [MODEL]
+
+The answers of the model are the recorded ones; what it is asked about lasting facts it answers by fixed rules. Tokens
+and dollars are the simulator's. Ends with 1 if the median share is over 3%, the largest over 8%, or a request waits.
+Sessions with fewer than ten requests are left out: a share of nearly nothing says little.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from bench.policies import sessions
+from sevenfold.events import Answered, Event
+from sevenfold.lab.replay.recording import read
+from sevenfold.lab.replay.run import replay
+from sevenfold.layers.remember.layer import SOURCE
+
+MODEL = "claude-sonnet-5-5"
+MEDIAN, WORST = 0.03, 0.08
+FEWEST = 10
+WORKERS = 2
+SETTINGS = {"extraction": True, "compaction": True, "memory_daily_budget": None}
+
+
+class Share(NamedTuple):
+    """What one session came to."""
+
+    name: str
+    requests: int
+    usd: float
+    asked: int
+    """How often the model was asked for facts."""
+    memory_usd: float
+    waited: int
+    """How often the conversation waited for that."""
+
+    @property
+    def part(self) -> float:
+        """The share of the bill."""
+        return self.memory_usd / self.usd if self.usd else 0.0
+
+
+def measure(path: Path, model: str = MODEL) -> Share:
+    """Replay one session."""
+    waited: list[Event] = []
+
+    def listen(_: int, event: Event) -> None:
+        if isinstance(event, Answered) and event.source == SOURCE:
+            waited.extend([event] if threading.current_thread() is threading.main_thread() else [])
+
+    run = replay(read(path), model, settings=SETTINGS, listen=listen)
+    answers = [answer for _, answer in run.events_of(Answered)]
+    memory = [answer for answer in answers if answer.source == SOURCE]
+    usd = [sum(answer.usd or 0.0 for answer in found) for found in (answers, memory)]
+    return Share(path.stem, len(answers) - len(memory), usd[0], len(memory), usd[1], len(waited))
+
+
+def main(folder: str, model: str = MODEL) -> int:
+    """Print the share of every session; returns the exit code."""
+    paths = sessions(Path(folder))
+    with ProcessPoolExecutor(WORKERS) as pool:
+        found = [one for one in pool.map(measure, paths, [model] * len(paths)) if one.requests >= FEWEST]
+    print(f"{model}\n{'session':14}{'requests':>9}{'bill':>10}{'asked':>7}{'memory':>10}{'share':>8}")
+    for one in sorted(found, key=lambda one: -one.part):
+        print(
+            f"{one.name[:12]:14}{one.requests:>9}{one.usd:>10.3f}{one.asked:>7}{one.memory_usd:>10.3f}{one.part:>8.1%}"
+        )
+    middle, most = median(one.part for one in found), max(one.part for one in found)
+    waited = sum(one.waited for one in found)
+    whole = sum(one.memory_usd for one in found) / sum(one.usd for one in found)
+    print(
+        f"\n{len(found)} sessions: median {middle:.1%} (at most {MEDIAN:.0%}), largest {most:.1%} (at most {WORST:.0%})"
+    )
+    print(f"of all bills together {whole:.1%}; requests that had to wait: {waited} (0)")
+    return 0 if middle <= MEDIAN and most <= WORST and not waited else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
