@@ -16,7 +16,7 @@ from sevenfold.events import Acted
 from sevenfold.lab.demo import run as demonstration
 from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome, Report, bars
 
-SMALL = demonstration.Scale(parts=2, broken=1, window=25_000, killed=24)
+SMALL = demonstration.FAST
 KEYS = {
     "turns",
     "peak_context_tokens",
@@ -74,7 +74,7 @@ def test_the_figures_have_the_keys_that_are_documented(held: Held) -> None:
 
 
 def test_the_work_was_really_done(held: Held) -> None:
-    assert held.pages == ["berths.md", "cranes.md", "index.md"]
+    assert held.pages == ["berths.md", "cranes.md", "index.md", "pilots.md", "tugs.md"]
     assert "port = 8443" in held.staging
     assert 'key = "HV-4417"' in held.staging
     assert "retries = 3" in held.staging
