@@ -14,18 +14,19 @@ A session may not cost more than 1% above doing nothing, and in total the planne
 ``--window`` the model is treated as if its window were that small: then most sessions do not fit without
 clearing, and only those are compared that every policy could hold to their end.
 
-    python bench/policies.py [FOLDER] --long                 long sessions, with compaction
+    python bench/policies.py [FOLDER] --long [--drawn SEED]  long sessions, with compaction
 
 With ``--long`` the planner is held against compaction at the threshold only, in windows of 100,000, 200,000 and
 1,000,000 tokens, with made sessions besides the recorded ones. In total it must cost at most 0.97 times as much, no
 session more than 1.03 times, and none that ends right after a decision more than 1.10 times; a planner that never acts
 fails. Notes and summaries ahead of need are off on both sides: they run in parallel to the session, and a replay has
-no time of its own.
+no time of its own. ``--drawn`` takes random sessions instead, which nobody has looked at before.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -220,9 +221,26 @@ class LongSession(Struct, frozen=True):
 
 def made(rounds: int, characters: int, pause_every: int) -> Recording:
     """A session of calls with results so long, and a pause of ten minutes now and then."""
+    pauses = [600 if number % pause_every == pause_every - 1 else 20 for number in range(rounds)]
+    return recorded(f"made {rounds}x{characters}", [characters] * rounds, pauses)
+
+
+def drawn(seed: int) -> Recording:
+    """A random session: how long it is, how large results are and how often it rests changes on the way."""
+    dice, sizes, pauses = random.Random(seed), list[int](), list[int]()
+    for _ in range(dice.randint(1, 6)):
+        usual, rests = dice.choice((500, 2_000, 6_000, 15_000, 40_000)), dice.choice((0.0, 0.02, 0.1, 0.3))
+        for _ in range(dice.randint(10, 80)):
+            sizes.append(int(usual * dice.lognormvariate(0, 0.7)))
+            pauses.append(dice.choice((600, 5_000)) if dice.random() < rests else dice.randint(5, 60))
+    return recorded(f"drawn {seed}", sizes, pauses)
+
+
+def recorded(name: str, sizes: Sequence[int], pauses: Sequence[int]) -> Recording:
+    """A session of calls: the characters of each result, and the seconds before each answer."""
     steps, now = [], 1_000_000.0
-    for number in range(rounds):
-        now += 600 if number % pause_every == pause_every - 1 else 20
+    for number, (characters, pause) in enumerate(zip(sizes, pauses, strict=True)):
+        now += pause
         results = (
             (blocks.result(f"toolu_{number - 1}", "a line of output\n" * (characters // 17)),)
             if number
@@ -237,11 +255,13 @@ def made(rounds: int, characters: int, pause_every: int) -> Recording:
         }
         answer = ({"type": "text", "text": f"Next is f{number}.py."}, call)
         steps.append(RecordedStep(results, words, now, answer, now + 5))
-    return Recording(f"made {rounds}x{characters}", tuple(steps))
+    return Recording(name, tuple(steps))
 
 
 MADE = ((120, 4_000, 30), (200, 8_000, 1_000), (80, 30_000, 15))
 """Rounds, characters of each result, and how often there is a pause."""
+DRAWN = 12
+"""Random sessions of a run."""
 
 
 def held(recording: Recording, model: str, window: int) -> LongSession:
@@ -272,10 +292,15 @@ def _so_far(run: ReplayRun) -> dict[int, float]:
     return found
 
 
-def measure_long(folder: Path | None, models: Sequence[str] = MODELS) -> list[LongSession]:
-    """All sessions of a folder and the made ones, with every model, in every window."""
-    recordings = [made(*shape) for shape in MADE]
-    recordings += [read(path) for path in sessions(folder)] if folder else []
+def long_sessions(folder: Path | None, seed: int | None = None) -> list[Recording]:
+    """All sessions of a folder and the made ones; with a seed random ones instead."""
+    if seed is not None:
+        return [drawn(seed + number) for number in range(DRAWN)]
+    return [*(made(*shape) for shape in MADE), *map(read, sessions(folder) if folder else ())]
+
+
+def measure_long(recordings: Sequence[Recording], models: Sequence[str] = MODELS) -> list[LongSession]:
+    """All these sessions, with every model, in every window."""
     cases = [(one, model, window) for one in recordings for model in models for window in WINDOWS]
     with ProcessPoolExecutor(WORKERS) as pool:
         return list(pool.map(held, *zip(*cases, strict=True)))
@@ -296,10 +321,12 @@ def long_bars(rows: Sequence[LongSession]) -> list[tuple[str, float, bool]]:
 
 def show_long(rows: Sequence[LongSession]) -> None:
     """Print what each session cost, both ways."""
-    print(f"{'session':16}{'model':20}{'window':>10}{'planner':>10}{'baseline':>10}{'share':>7}  decisions")
+    print(
+        f"{'session':16}{'model':20}{'window':>10}{'planner':>10}{'baseline':>10}{'share':>7}{'early':>7}  decisions"
+    )
     for row in rows:
         acted = ", ".join(f"{count} {what}" for what, count in row.decisions.items())
-        cells = f"{row.window:>10,}{row.usd:>10.3f}{row.baseline:>10.3f}{row.usd / row.baseline:>7.3f}"
+        cells = f"{row.window:>10,}{row.usd:>10.3f}{row.baseline:>10.3f}{row.usd / row.baseline:>7.3f}{row.early:>7.3f}"
         print(f"{row.name[:14]:16}{row.model:20}{cells}  {acted}")
 
 
@@ -310,9 +337,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--window", type=int, default=None, help="treat the window as this small")
     parser.add_argument("--model", action="append", help=f"default: {', '.join(MODELS)}")
     parser.add_argument("--long", action="store_true", help="long sessions, with compaction")
+    parser.add_argument("--drawn", type=int, metavar="SEED", help="with --long: random sessions")
     options = parser.parse_args(arguments)
     if options.long:
-        rows = measure_long(options.folder if options.folder.is_dir() else None, options.model or MODELS)
+        folder = options.folder if options.folder.is_dir() else None
+        rows = measure_long(long_sessions(folder, options.drawn), options.model or MODELS)
         show_long(rows)
         judged = long_bars(rows)
         for name, figure, held_true in judged:

@@ -80,6 +80,10 @@ class Log(Protocol):
         """What models answered, on whatever branch."""
         ...
 
+    def said(self) -> Iterator[Said]:
+        """What users, tools and models said, on whatever branch."""
+        ...
+
     def keyed(self, key: str) -> str:
         """The id of the record that was said under a caller's key; empty if there is none."""
         ...

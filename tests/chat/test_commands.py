@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -413,6 +413,41 @@ def test_a_command_sent_before_the_last_one_is_quite_over_runs_after_it(folder):
     assert "compact: summarised" in talk.screen.text
     assert "cannot run" not in talk.screen.text
     driver.close()
+
+
+@pytest.mark.spec("S4.19")
+def test_an_idle_chat_is_woken_before_the_cache_expires_and_not_once_it_is_used_or_closed(
+    folder, monkeypatch
+):
+    alarms: list[Any] = []
+    over = threading.Event()
+
+    class Alarm:
+        """A timer whose time comes when the test says so."""
+
+        def __init__(self, seconds: float, rings: Callable[[], None]) -> None:
+            self.seconds, self.rings, self.cancelled = seconds, rings, False
+            alarms.append(self)
+
+        def start(self) -> None:
+            over.set()
+
+        def cancel(self) -> None:
+            self.cancelled = True
+
+    monkeypatch.setenv("SEVENFOLD_IDLE_LEAST_TOKENS", "1")
+    monkeypatch.setattr(threading, "Timer", Alarm)
+    talk = Talk(folder)
+    driver = Driver(talk.chat, lambda error: None)
+    driver.submit(FACTS[0])
+    assert over.wait(60)
+    over.clear()
+    alarms[0].rings()
+    assert over.wait(60), "it is not time yet, so it is asked again"
+    assert all(200 < alarm.seconds <= 270 for alarm in alarms)
+    assert [alarm.cancelled for alarm in alarms] == [True, False]
+    driver.close()
+    assert alarms[1].cancelled
 
 
 def remembering(folder: Path) -> Talk:

@@ -270,3 +270,24 @@ def test_a_longer_talk_begins_with_the_bytes_of_the_shorter(first: Any, more: An
     for ask, name in ((chat, "messages"), (responses, "input")):
         short, long = (msgspec.json.encode(ask(*talk)[name]) for talk in (first, [*first, *more]))
         assert long.startswith(short[:-1])
+
+
+@pytest.mark.spec("S9.7")
+def test_every_result_comes_before_the_pictures_of_another_also_in_a_message_of_its_own() -> None:
+    sent = chat(
+        assistant(call("c1"), call("c2")),
+        user(result("c1", [PIXEL])),
+        user(result("c2", "B"), text("go on")),
+        assistant(call("c3")),
+        user(result("c3", "C")),
+    )
+    shown = [(said["role"], said.get("tool_call_id")) for said in sent["messages"]]
+    assert shown == [
+        ("assistant", None),
+        ("tool", "c1"),
+        ("tool", "c2"),
+        ("user", None),
+        ("user", None),
+        ("assistant", None),
+        ("tool", "c3"),
+    ]

@@ -142,6 +142,21 @@ def test_a_listener_may_refuse_and_is_not_asked_again_in_that_pause() -> None:
 
 
 @pytest.mark.spec("S4.19")
+def test_pauses_before_a_compaction_count_as_well() -> None:
+    with world(Resting()) as here, talk(here, idle_resume_share=0.0) as session:
+        rested(here, session)
+        for _ in range(12):
+            here.clock.advance(310)
+            session.user("And?")
+            session.complete()
+        session.compact()
+        session.user(output(160_000))
+        session.complete()
+        here.clock.advance(session.idle().again or 0.0)
+        assert "end in a resume 75% of the time" in session.idle().why
+
+
+@pytest.mark.spec("S4.19")
 def test_a_keep_alive_read_lets_the_next_message_read_the_cache() -> None:
     with world(Resting()) as here, talk(here, idle_resume_share=1.0, expected_requests=1) as session:
         rested(here, session)

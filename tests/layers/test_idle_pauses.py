@@ -9,7 +9,6 @@ import pytest
 from sevenfold.layers.idle import pauses
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
-from sevenfold.record.layout import Item
 
 
 def said(role: str, minute: int | None, **more: Any) -> Said:
@@ -18,7 +17,7 @@ def said(role: str, minute: int | None, **more: Any) -> Said:
 
 
 def found(*messages: Said) -> list[float]:
-    return pauses([Item.of(one, place) for place, one in enumerate(messages)])
+    return pauses(messages)
 
 
 @pytest.mark.spec("S4.19")

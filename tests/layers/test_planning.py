@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sevenfold.layers.clear import policy as clear
-from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, Stake
+from sevenfold.layers.clear.ledger import SHARE, CostLedger
+from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
@@ -70,7 +71,7 @@ def moments(draw: st.DrawFn) -> ClearingMoment:
         idle=draw(st.none() | st.floats(0, 10_000)),
         lifetime=draw(st.sampled_from([300, 3_600])),
         spent=draw(st.floats(0, 100)),
-        owed=draw(st.floats(0, 1)),
+        ledger=CostLedger(owed=draw(st.floats(0, 1))),
         expected=draw(st.integers(1, 60)),
         bound=draw(st.booleans()),
         mid_turn=draw(st.booleans()),
@@ -93,7 +94,7 @@ def large(draw: st.DrawFn) -> ClearingMoment:
         *draw(st.lists(st.integers(4_000, 8_000), min_size=12, max_size=16)),
         idle=draw(st.sampled_from([10.0, 400.0])),
         spent=draw(st.floats(1, 2_000)),
-        owed=draw(st.sampled_from([0.0, 0.05, 0.3])),
+        ledger=CostLedger(owed=draw(st.sampled_from([0.0, 0.05, 0.3]))),
         expected=draw(st.integers(10, 50)),
     )
 
@@ -127,16 +128,16 @@ def test_each_switch_alone_turns_its_own_rules_off(now: ClearingMoment) -> None:
     assert clear.plan(by_gap).cause in ("", "pause")
 
 
-@pytest.mark.spec("S2.5", "S9.6")
+@pytest.mark.spec("S2.5", "S2.12", "S9.6")
 @given(large())
-def test_a_clearing_for_its_own_sake_never_costs_more_than_a_hundredth_of_what_was_spent(
+def test_a_clearing_for_its_own_sake_never_costs_more_than_the_session_can_bear(
     now: ClearingMoment,
 ) -> None:
     made = clear.plan(replace(now, idle=10.0))
     if made.chosen == "clear":
         assert made.cause == "size"
         assert made.usd is not None
-        assert made.usd + now.owed <= 0.01 * now.spent
+        assert made.usd + now.ledger.owed <= SHARE * now.spent
         assert made.tokens * PRICE.read * now.expected / 1e6 > made.usd
     else:
         assert made.options, "what was considered is told"
@@ -198,8 +199,8 @@ def test_error_results_leave_the_slots_to_others() -> None:
     ("known", "because"),
     [
         ({"expected": 3}, "costs more than 3 requests would save"),
-        ({"spent": 1.0}, "too large a stake"),
-        ({"spent": 30.0, "owed": 0.25}, "too large a stake"),
+        ({"spent": 1.0}, "more than the session can bear"),
+        ({"spent": 10.0, "ledger": CostLedger(owed=0.25)}, "more than the session can bear"),
         ({"provider": True}, "it clears by itself"),
         ({"bound": True}, "invalidate the reasoning in view"),
     ],
@@ -284,15 +285,17 @@ def test_too_many_bytes_and_too_many_pictures_are_mended_in_one_batch_pictures_f
     assert "no result that may go" in nobody.options[0].because
 
 
-@pytest.mark.spec("S2.5", "S9.6")
-def test_a_stake_is_paid_back_by_the_requests_that_follow() -> None:
-    cost = Plan("", "clear", "size", tokens=40_000, usd=0.10)
-    owed = Stake().after(cost)
-    assert owed.owed == 0.10
-    each = 40_000 * PRICE.read / 1e6
-    assert owed.earned(2, PRICE).owed == pytest.approx(0.10 - 2 * each)
-    assert owed.earned(1_000, PRICE).owed == pytest.approx(0.10 - 1_000 * each)
-    assert owed.earned(5, None).owed == 0.10
+@pytest.mark.spec("S2.12")
+def test_a_compaction_that_clearing_put_off_is_made_once_the_session_cannot_bear_to_wait() -> None:
+    larger = CostLedger(owed=-0.30, ahead=60_000)
+    now = moment(*[2_000] * 5, size=90_000, spent=5.0, ledger=larger, compacts=True)
+    made = clear.plan(now)
+    assert (made.chosen, made.cause) == ("compact", "overdue")
+    assert clear.could_matter(now, 10_000)
+    saved = replace(now, ledger=replace(larger, owed=-3.0))
+    assert clear.plan(saved).chosen == "nothing"
+    assert clear.plan(replace(now, compacts=False)).chosen == "nothing"
+    assert clear.plan(replace(now, price=None)).chosen == "nothing"
 
 
 @pytest.mark.spec("S0.5")

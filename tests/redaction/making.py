@@ -175,6 +175,7 @@ IN_CONTEXT: dict[str, tuple[str, Callable[[Maker], str], str]] = {
         lambda make: make.draw(68),
         "",
     ),
+    "cookie": ("Cookie: ", lambda make: f"theme=dark; sid={make.draw(32)}", "\n"),
     "aws-secret": ('"SecretAccessKey": "', lambda make: make.draw(40, _LETTERS + "/+"), '"'),
     "aws-session-token": ("export AWS_SESSION_TOKEN=", lambda make: make.draw(300, _LETTERS + "/+"), "\n"),
     "azure-key": ("AccountName=a;AccountKey=", lambda make: make.draw(86) + "==", ";"),

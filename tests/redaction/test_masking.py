@@ -95,6 +95,10 @@ DISGUISED = {
     "the environment": lambda make: f"SNYK_TOKEN={make.uuid()}",
     "a password": lambda make: "DB_PASSWORD=Tr0ub4dor" + make.draw(3, "123") + "xyz",
     "a login on the command line": lambda make: f"curl -u admin:{make.draw(12)}7xY3 https://host/",
+    "a password in a sentence": lambda make: f"The password for the staging db is {make.draw(5)}x7!K.",
+    "a short password in a sentence": lambda make: f"the password is now '{make.draw(6, 'abc')}2'",
+    "a cookie in JSON": lambda make: f'{{"set-cookie": "sid={make.draw(20)}x7; Path=/"}}',
+    "a cookie on the command line": lambda make: f"curl --cookie 'sid={make.draw(20)}x7' https://host/",
     "a .netrc": lambda make: f"machine h login me password {make.draw(12)}",
 }
 
@@ -130,6 +134,11 @@ HARMLESS = {
     "a usual address": "postgres://postgres:postgres@localhost:5432/app redis://:password@cache:6379",
     "an example": "ghp_" + "x" * 36 + " AKIA" + "IOSFODNN7EXAMPLE sk-ant-" + "your-key-here-" * 4,
     "a counted example": "sk-" + "1234567890abcdef" * 3,
+    "words about passwords": (
+        "the password is base64 encoded; the password is required; a password is 12chars at least; the password was "
+        "hashed with sha256, password is user.password1; the password is {p1} and the password is P4SS_WORD"
+    ),
+    "words about cookies": "the cookie = consent; cookie: a=b, Set-Cookie: theme=dark; Path=/ and cookie_count = 3",
     "words about keys": 'if "-----BEGIN RSA PRIVATE KEY-----" in text and "-----END RSA PRIVATE KEY-----" in text:',
 }
 

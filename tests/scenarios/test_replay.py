@@ -172,6 +172,15 @@ def test_a_long_session_costs_no_more_than_with_compaction_at_the_threshold_alon
     assert row.early <= policies.MOST_EARLY
 
 
+@pytest.mark.spec("S2.12")
+def test_a_compaction_that_clearing_put_off_is_made_below_the_threshold_once_that_is_cheaper():
+    # A pause lets results go just before a compaction is due; from then on hardly anything is added.
+    recording = policies.recorded("put off", [12_000] * 15 + [300] * 60, [20] * 12 + [600] + [20] * 62)
+    row = policies.held(recording, MODELS[0], 100_000)
+    assert dict(row.decisions) == {"clear local": 1, "compact provider": 1}
+    assert max(row.usd / row.baseline, row.early) <= 1.01
+
+
 def test_a_planner_that_never_acts_or_costs_more_misses_its_bars():
     idle = policies.LongSession("s", MODELS[0], 100_000, 1.0, 1.0, {}, 0.0)
     assert [met for *_, met in policies.long_bars([idle])] == [False, True, True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.session.talking import (
     World,
     alone,
     answer,
+    calling,
     fake_reply,
     hear,
     kinds_of,
@@ -27,6 +29,7 @@ from tests.session.talking import (
     said,
     streamed,
     talker,
+    thought,
     uuids,
     work,
     world,
@@ -208,3 +211,18 @@ def test_a_fork_asks_nothing_before_something_was_said_in_it() -> None:
         with pytest.raises(InputError, match="no request of this fork is under way"):
             fork.observe(None)
         assert kinds_of(session.at(0)) == ["text"]
+
+
+@pytest.mark.spec("S7.1", "S9.2")
+def test_a_fork_leaves_out_reasoning_behind_a_message_that_changed_since_it_was_sent() -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    with alone() as session:
+        session.user("begin")
+        hear(session, fake_reply(thought("first"), search, stop_reason="pause_turn"))
+        hear(session, fake_reply(thought("second"), calling("toolu_1"), number=2))
+        session.user("never mind the search")
+        aside = session.fork("compact")
+        aside.user("in short?")
+        sent = json.loads(aside.prepare().body.raw)["messages"]
+    kinds = [[block["type"] for block in message["content"]] for message in sent]
+    assert kinds == [["text"], ["text"], ["tool_use"], ["tool_result", "text"], ["text"]]

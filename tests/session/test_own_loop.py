@@ -563,6 +563,22 @@ def test_calls_in_the_wrong_order_are_told_what_comes_first() -> None:
             session.observe(fake_reply())
 
 
+@pytest.mark.spec("S8.4")
+def test_an_answer_whose_open_call_went_out_of_view_has_nothing_to_go_on_with() -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    with alone() as session:
+        session.user("begin")
+        _ = session.prepare().body
+        session.observe(fake_reply(search, stop_reason="pause_turn"))
+        asked = uuids(session)[-1]
+        _ = session.prepare().body
+        session.observe(fake_reply(found, number=2, stop_reason="pause_turn"))
+        session.snip(asked, asked)
+        with pytest.raises(InputError, match="the model spoke last"):
+            session.prepare()
+
+
 WRONG_OPENINGS: list[tuple[dict[str, Any], str]] = [
     ({"system": 7}, r"system\[0\] is a int; give a text"),
     ({"system": ["x", {"type": "image"}]}, r"system\[1\] is a dict"),

@@ -88,6 +88,7 @@ class Model:
         for kind in KINDS:
             assert list(log.decisions(kind)) == self._decisions(kind)
         assert list(log.answers()) == [one for one in self._said() if one.role == "assistant"]
+        assert list(log.said()) == self._said()
         for name in NAMES:
             self._agrees_on(log, name)
         assert log.stored("results/1.txt") == next((place for place in self._stored(None)), None)

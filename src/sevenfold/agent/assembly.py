@@ -63,7 +63,7 @@ from sevenfold.prompts.system import MemoryIndex, OutputStyle
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
-from sevenfold.session.factory import Options, SessionParts
+from sevenfold.session.factory import Options, SessionParts, known_secrets
 from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder
@@ -228,7 +228,7 @@ class Assembly:
             self.home,
             grants=self._grants,
             consent=self.consent,
-            gate=Gate.of(self.store.settings.current()),
+            gate=Gate.of(self.store.settings.current(), known=known_secrets(self.store)),
         )
         if self.descent is not None and self.descent.fork and new:
             self.state.inherit(self.descent.parent.state)

@@ -1,9 +1,6 @@
 """The conversation: the one mutable object of the engine.
 
-It holds the log and the view folded from it, the epoch, the account and the listeners. It takes in what is said,
-makes the next request, takes in the answer or the failure, and writes decisions down. What precedes the messages is
-recorded once, when an epoch opens, and sent unchanged until the next one; each request leaves a record from which
-its body can be rebuilt byte for byte. Everything else is a function over a conversation, or a layer.
+It takes in what is said, makes the next request, takes in the answer or the failure, and writes decisions down.
 """
 
 from __future__ import annotations
@@ -146,7 +143,7 @@ class Conversation:
         self.events = Events(
             transcript.place.session, self.clock, services.listeners, source=options.source
         )
-        self.gate = transcript.gate = Gate.of(self._current, self.events.tell)
+        self.gate = transcript.gate = Gate.of(self._current, self.events.tell, services.secrets)
         self.services = self.gate.services(services) if self.gate else services
         self.asked_at: dict[str, float] = {}
         """When each request that is under way went out."""
@@ -591,10 +588,8 @@ class Conversation:
     def unchanged(self, path: str, version: str) -> str | None:
         """The call whose result still shows this very file, whole; None: it must be read again."""
         with self.lock:
-            if self.edited:
-                # The provider has cleared results, and does not say which.
-                return None
-            return self.reads.unchanged(path, version, self.transcript.view)
+            # A provider that has cleared results does not say which.
+            return None if self.edited else self.reads.unchanged(path, version, self.transcript.view)
 
     def forget_request(self) -> None:
         """The request under way no longer belongs to the conversation."""

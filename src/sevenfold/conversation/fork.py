@@ -79,8 +79,9 @@ class Fork:
         self._lifetimes = parent.lifetimes
         self._epoch = view.epoch.id if view.epoch else ""
         now = tuple(view.messages())
-        self._shared = now if shared is None else tuple(shared)
-        begins_in_view = self._shared == now or upto is not None
+        given = now if shared is None else tuple(shared)
+        self._shared = _valid_reasoning(parent, given)
+        begins_in_view = self._shared == now or (upto is not None and self._shared == given)
         self._tip = view.tip if begins_in_view else None
         """Where it was taken; None if it begins with other messages than those in view."""
         self._upto = upto if self._shared != now else None
@@ -191,6 +192,27 @@ class Fork:
             upto=self._upto,
         )
         return self._parent.transcript.decide(self._parent.numbered(made))
+
+
+def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages without reasoning behind a message that changed since the parent last sent it.
+
+    The parent notices such a change with its next request, and opens an epoch then.
+    """
+    sent = parent.watched.sent
+    if sent is None or parent.vouched or not parent.profile.thinking.bound:
+        return shared
+    both = enumerate(zip(sent.messages, shared, strict=False))
+    changed = next((place for place, (was, now) in both if was.parts != now.parts), len(shared))
+    return (*shared[:changed], *map(_without_reasoning, shared[changed:]))
+
+
+def _without_reasoning(message: Message) -> Message:
+    if not any(part.kind in blocks.THINKING for part in message.parts):
+        return message
+    parts = tuple(part for part in message.parts if part.kind not in blocks.THINKING)
+    parts = parts or (blocks.text(NO_RESULT),)
+    return Message("assistant", parts, encoded_message("assistant", parts))
 
 
 def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[Block]]:

@@ -8,7 +8,7 @@ as it is in records and requests, since providers check it, and is masked where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from sevenfold.events import Masked
 from sevenfold.record import entries, redact
 from sevenfold.record.blocks import Block
+from sevenfold.record.known_secrets import KnownSecrets
 from sevenfold.record.log import Written
 from sevenfold.record.redact import Finding, MaskedStream
 from sevenfold.settings import Settings
@@ -29,37 +30,43 @@ if TYPE_CHECKING:
 class Gate:
     """Masks secrets; ``tell`` is called with what was found. Masking what is masked changes nothing."""
 
-    def __init__(self, tell: Callable[[Masked], None] | None = None) -> None:
+    def __init__(self, tell: Callable[[Masked], None] | None = None, known: Iterable[str] = ()) -> None:
+        self.known = KnownSecrets.of(known)
         self._tell = tell
 
     @classmethod
-    def of(cls, settings: Settings, tell: Callable[[Masked], None] | None = None) -> Gate | None:
-        """The gate these settings ask for; None: nothing is masked."""
-        return cls(tell) if settings.redaction == "gate" else None
+    def of(
+        cls, settings: Settings, tell: Callable[[Masked], None] | None = None, known: Iterable[str] = ()
+    ) -> Gate | None:
+        """The gate these settings ask for; None: nothing is masked.
+
+        ``known`` are values that are secret; they are masked in any encoding.
+        """
+        return cls(tell, known) if settings.redaction == "gate" else None
 
     def text(self, words: str) -> str:
         """A text without its secrets."""
-        masked = redact.mask(words)
+        masked = redact.mask(words, self.known)
         self._report(masked.findings)
         return masked.text
 
     def content(self, raw: bytes) -> bytes:
         """The content of a file without its secrets."""
-        return redact.mask_bytes(raw)
+        return redact.mask_bytes(raw, self.known)
 
     def stream(self) -> MaskedStream:
         """Masks output as it comes."""
-        return MaskedStream()
+        return MaskedStream(self.known)
 
     def json(self, raw: bytes) -> bytes:
         """JSON without the secrets in its texts."""
-        masked = redact.mask_json(raw)
+        masked = redact.mask_json(raw, self.known)
         self._report(masked.findings)
         return masked.raw
 
     def blocks(self, given: Sequence[Block]) -> list[Block]:
         """Content blocks without their secrets."""
-        masked = redact.mask_blocks(given)
+        masked = redact.mask_blocks(given, self.known)
         self._report(masked.findings)
         return masked.blocks
 
@@ -75,7 +82,7 @@ class Gate:
             system=tuple(map(self.json, frame.system)),
             tools=tuple(map(self.json, frame.tools)),
             settings=tuple((name, self.json(raw)) for name, raw in frame.settings),
-            sections=tuple((name, redact.mask(words).text) for name, words in frame.sections),
+            sections=tuple((name, redact.mask(words, self.known).text) for name, words in frame.sections),
         )
 
     def services(self, services: Services) -> Services:

@@ -18,7 +18,6 @@ from sevenfold.conversation.shapes import Shapes, bare
 from sevenfold.errors import InputError
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, encode_json
-from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.wire import Message
 
@@ -251,7 +250,7 @@ def must_have_news(view: View) -> None:
     waiting, newest = view.pending_calls, view.newest
     if newest is None:
         raise InputError("there is nothing to send yet: say something with user() first")
-    if newest.said.role == "assistant" and not _goes_on(newest):
+    if newest.said.role == "assistant" and not _goes_on(view.messages()[-1]):
         need = f"tool_results() for {', '.join(waiting)}" if waiting else "user()"
         raise InputError(f"the model spoke last, so there is nothing new to send: call {need} first")
     # A system message behind results in part does not complete them.
@@ -278,7 +277,10 @@ def unexpected_result(call: str, waiting: Sequence[str], *, late: bool) -> Input
     return InputError(f"no call {call!r} waits for a result; those that do: {', '.join(waiting) or 'none'}")
 
 
-def _goes_on(item: Item) -> bool:
-    """Did the provider leave this answer open, to be sent back as it is?"""
-    ending = item.shown[-1].kind
+def _goes_on(message: Message) -> bool:
+    """Did the provider leave this answer open, to be sent back as it is?
+
+    The message as it is sent decides: of a record whose call is no longer in view nothing may be left to go on with.
+    """
+    ending = message.parts[-1].kind
     return ending == "server_tool_use" or (ending.endswith("_tool_result") and ending != "tool_result")

@@ -32,5 +32,7 @@ class Services(Struct, frozen=True, kw_only=True):
     """Where the sessions of the project are; None: this one is kept nowhere."""
     there: Callable[[str], bool] | None = None
     """Says whether a path or a command that memory names is still there; None: that is not checked."""
+    secrets: Iterable[str] = ()
+    """Values that the gate masks wherever they come up, in any encoding."""
     path: str = ""
     """Where the transcript can be read; empty for one that is not kept."""

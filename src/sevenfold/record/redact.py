@@ -3,7 +3,7 @@
 A mask names the kind of the secret and a few digits of its hash, ``[masked github-token 3fa9]``: two places with the
 same secret still look the same, and what it was cannot be told. Masking what is masked changes nothing. A secret is
 looked for only where the beginning of one is, in the text as it is and as it reads without colours, invisible
-characters and percent signs.
+characters and percent signs. One whose value is known is found in other encodings and across line breaks too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record.known_secrets import KnownSecrets
 from sevenfold.record.secret_patterns import CONTEXTS, FORMATS, RULES
 
 DIGITS_IN_MASK = 4
@@ -36,7 +37,9 @@ _TAILS = frozenset(name[-_TAIL:] for name in _NAMES)
 _LENGTHS = tuple(sorted({len(name) for name in _NAMES}))
 _LITERALS = tuple(hint for rule in FORMATS for hint in rule.hints if hint not in _NAMES)
 _CONTEXTS = tuple(hint for rule in CONTEXTS for hint in rule.hints)
-_FORMAT_KINDS = frozenset(rule.kind for rule in FORMATS) | {"private-key"}
+KNOWN = "known-secret"
+NONE_KNOWN = KnownSecrets()
+_FORMAT_KINDS = frozenset(rule.kind for rule in FORMATS) | {"private-key", KNOWN}
 _LOWER = MappingProxyType({ord("A") + place: ord("a") + place for place in range(26)})
 _LONGEST_BEFORE = 40
 _ENOUGH = 120
@@ -53,6 +56,8 @@ _COVER = re.compile(
     # Characters written as their numbers
     r"|%(?P<percent>[2-6][0-9a-fA-F]|7[0-9a-eA-E])|\\u00(?P<unicode>[2-6][0-9a-fA-F]|7[0-9a-eA-E])"
 )
+_BREAK = re.compile(r"""(?:["'`]?[ \t]{0,8}[+\\]?[ \t]{0,8}(?:\r?\n|\\r?\\?n)[ \t]{0,80}["'`]?)""")
+"""Where a line ends within a value that is written on several, in prose, code or a shell."""
 
 
 class Finding(Struct, frozen=True):
@@ -78,11 +83,11 @@ class MaskedBlocks(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def mask(text: str) -> Redacted:
+def mask(text: str, known: KnownSecrets = NONE_KNOWN) -> Redacted:
     """The text with every secret in it masked; masking it again changes nothing."""
     everything: list[Finding] = []
     # A mask may part what hid another secret. Every round takes some of the text away, so this ends.
-    while findings := find(text):
+    while findings := find(text, known):
         parts, place = [], 0
         for found in findings:
             parts += [text[place : found.start], label(found.kind, found.digest)]
@@ -97,13 +102,20 @@ def mask_text(text: str) -> str:
     return mask(text).text
 
 
-def find(text: str) -> list[Finding]:
+def find(text: str, known: KnownSecrets = NONE_KNOWN) -> list[Finding]:
     """The secrets in the text, in order; they do not overlap."""
-    found = _find(text)
+    found = [*_find(text), *_known(text, known)]
     if _COVER.search(text):
         bare = Uncovered(text, _COVER, _uncover)
-        found = _apart([*found, *(bare.finding(one) for one in _find(bare.text))])
-    return found
+        found += [bare.finding(one) for one in (*_find(bare.text), *_known(bare.text, known))]
+    if known.forms and _BREAK.search(text):
+        joined = Uncovered(text, _BREAK, lambda _: "")
+        found += [joined.finding(one) for one in _known(joined.text, known)]
+    return _apart(found)
+
+
+def _known(text: str, known: KnownSecrets) -> list[Finding]:
+    return [Finding(KNOWN, digest(value), start, end) for start, end, value in known.find(text)]
 
 
 class Uncovered:
@@ -255,25 +267,25 @@ def safe_cut(piece: bytes, hold: int = 0) -> int:
 class MaskedStream:
     """Masks output that comes in chunks. What may be a part of a secret is held back until the rest is there."""
 
-    def __init__(self) -> None:
-        self._left = b""
+    def __init__(self, known: KnownSecrets = NONE_KNOWN) -> None:
+        self._known, self._left = known, b""
 
     def add(self, chunk: bytes) -> bytes:
         """What can be written now that this has come."""
         piece = self._left + chunk
         cut = safe_cut(piece, LONGEST_LINE)
         self._left = piece[cut:]
-        return mask_bytes(piece[:cut])
+        return mask_bytes(piece[:cut], self._known)
 
     def end(self) -> bytes:
         """What is left at the end."""
         left, self._left = self._left, b""
-        return mask_bytes(left)
+        return mask_bytes(left, self._known)
 
 
-def mask_bytes(raw: bytes) -> bytes:
+def mask_bytes(raw: bytes, known: KnownSecrets = NONE_KNOWN) -> bytes:
     """The content of a file with every secret in it masked."""
-    masked = mask(raw.decode(errors="surrogateescape"))
+    masked = mask(raw.decode(errors="surrogateescape"), known)
     return masked.text.encode(errors="surrogateescape") if masked.findings else raw
 
 
@@ -300,26 +312,26 @@ class MaskedJson(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def mask_json(raw: bytes, *, whole: bool = False) -> MaskedJson:
+def mask_json(raw: bytes, known: KnownSecrets = NONE_KNOWN, *, whole: bool = False) -> MaskedJson:
     """JSON in which every text is masked but what the model said; with ``whole`` that too.
 
     Texts that hold a secret are written again, and nothing else. Signatures, pictures and the ids of calls stay. What
     is no JSON is masked as text.
     """
-    walk = _Walk(whole)
+    walk = _Walk(known, whole)
     try:
         masked = walk.value(raw.strip())
     except RecursionError:
         masked = _STRING.sub(lambda found: walk.text(found[0]), raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        plain = mask(raw.decode(errors="surrogateescape"))
+        plain = mask(raw.decode(errors="surrogateescape"), known)
         return MaskedJson(plain.text.encode(errors="surrogateescape"), plain.findings)
     return MaskedJson(masked, tuple(walk.findings)) if walk.findings else MaskedJson(raw)
 
 
-def mask_blocks(content: Sequence[Block]) -> MaskedBlocks:
+def mask_blocks(content: Sequence[Block], known: KnownSecrets = NONE_KNOWN) -> MaskedBlocks:
     """Blocks with their texts masked; one without a secret is the very same block. The model's stay as they are."""
-    masked = [(block, mask_json(block.raw)) for block in content]
+    masked = [(block, mask_json(block.raw, known)) for block in content]
     return MaskedBlocks(
         [Block(block.kind, one.raw, block.id) if one.findings else block for block, one in masked],
         tuple(found for _, one in masked for found in one.findings),
@@ -329,8 +341,8 @@ def mask_blocks(content: Sequence[Block]) -> MaskedBlocks:
 class _Walk:
     """Goes through a JSON value as bytes, so that what is not changed keeps its bytes."""
 
-    def __init__(self, whole: bool) -> None:
-        self._whole = whole
+    def __init__(self, known: KnownSecrets, whole: bool) -> None:
+        self._known, self._whole = known, whole
         self.findings: list[Finding] = []
 
     def value(self, raw: bytes) -> bytes:
@@ -347,7 +359,7 @@ class _Walk:
                 return raw
 
     def text(self, raw: bytes) -> bytes:
-        masked = mask(_string.decode(raw))
+        masked = mask(_string.decode(raw), self._known)
         self.findings += masked.findings
         return _encoder.encode(masked.text) if masked.findings else raw
 
@@ -380,6 +392,6 @@ class _Walk:
         )
 
     def _name(self, name: str) -> str:
-        masked = mask(name)
+        masked = mask(name, self._known)
         self.findings += masked.findings
         return masked.text

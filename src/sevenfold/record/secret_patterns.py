@@ -29,6 +29,13 @@ _NO_PASSWORD = re.compile(
     r"|postgres|mysql|redis|mongo|rabbitmq|minio|neo4j|hunter2|letmein|foobar|s3cret|secret123|password123|pass123)",
 )
 _CODE = re.compile(r"[A-Za-z_]\.[A-Za-z_]|[(\[{]|^[A-Za-z_]+\d?$")
+_TERM = re.compile(
+    r"(?i:base|sha|md|utf|ucs|o?auth|aes|argon|b?crypt|scrypt|pbkdf|ed|rsa|ec|http|ipv|tls|ssl|ascii|iso|rfc|cve|latin"
+    r"|python|py|node|mysql|postgres|step|line|row|page|part|test|type|level|version|user|[a-z])[-_]?\d[\d.]*(?:url|[-_]\w*)?\Z"
+    r"|\d+(?:[-.:/]\d+)*-?[A-Za-z]{0,12}\Z|[A-Z][A-Z0-9_]*\Z"
+)
+"""Terms with digits that sentences about passwords use, numbers with units, and names of variables."""
+_CALL = re.compile(r"[(\[{<$]|[A-Za-z_]\.[A-Za-z_]|::|->|=")
 LEAST_DIFFERENT = 8
 """A token with fewer different characters is an example."""
 
@@ -96,6 +103,12 @@ def _is_set_password(secret: str) -> bool:
     """A value that a name calls a password: with digits and other characters, and no piece of code."""
     digits = sum(map(str.isdigit, secret))
     return _is_password(secret) and 0 < digits < len(secret) and not _CODE.search(secret)
+
+
+def _is_spoken_password(secret: str) -> bool:
+    """A word in a sentence that calls it a password: letters and digits, and no name of an encoding or a place."""
+    mixed = any(map(str.isdigit, secret)) and any(map(str.isalpha, secret))
+    return mixed and not _TERM.match(secret) and not _EXAMPLE.search(secret) and not _CALL.search(secret)
 
 
 def _is_login(encoded: str) -> bool:
@@ -263,6 +276,8 @@ FORMATS = (
 _QUOTE = r"""\\{0,3}["']?"""
 _ASSIGNED = rf"{_QUOTE}\s{{0,4}}(?:[:=]|=>)\s{{0,4}}{_QUOTE}"
 _VALUE = r"""(?P<secret>(?:[^\s"'`<>\\,;()\[\]{}$|&]|&(?!\w{1,40}=)){8,400}+)"""
+_SPOKEN = ("password", "passphrase", "passcode")
+_PAIR = r"""[A-Za-z0-9_.!#$%&*+^`|~-]{1,64}=[^\s"'<>;\\,]{1,4000}"""
 _HEADING = r"(?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 
 
@@ -331,6 +346,22 @@ CONTEXTS = (
         "password passwd",
         rf"""{_ASSIGNED}(?P<secret>[^\s"'`<>\\,;]{{8,200}}+)""",
         _is_set_password,
+    ),
+    # In a sentence: only "the password (for …) is …", and only a word with digits in it.
+    Rule(
+        "password",
+        tuple(f"{noun} {verb}" for noun in _SPOKEN for verb in ("is", "was", "for", "to")),
+        re.compile(
+            r"""(?:(?<=for|.to)(?: [\w.@'-]{1,40}+){1,4}? (?:is|was))?(?: now| still)?:?\s{1,2}["'`]?"""
+            r"""(?P<secret>[^\s"'`,;]{5,63}[^\s"'`,;.!?)])(?=[.,;!?)"'`]{0,3}(?:\s|\Z))"""
+        ),
+        _is_spoken_password,
+        in_context=True,
+    ),
+    _after(
+        "cookie",
+        "cookie",
+        rf"(?:{_ASSIGNED}| {{1,2}}['\"]?)(?P<secret>{_PAIR}(?:; {{0,2}}{_PAIR}){{0,60}}+)",
     ),
     _after(
         "secret",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -52,6 +54,7 @@ from sevenfold.recall.index import SessionRecall
 from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.entries import VERSION
+from sevenfold.record.known_secrets import assignments, secret_values
 from sevenfold.record.log import Place
 from sevenfold.record.redact import find
 from sevenfold.request.frame import Frame
@@ -74,6 +77,8 @@ _LADDER, _REMEMBERING = Ladder(STANDARD), Ladder(REMEMBERING)
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _LOOKED_THROUGH = 1_000_000
 """Bytes at the start of a file among which there must be a record, if it is a transcript."""
+ENV_FILES = (".env", ".env.local", ".envrc")
+"""Files of a project that set variables, secrets among them."""
 USUAL_ANSWER = 8_000
 """Tokens an answer may have if nobody says, and the model can give so many."""
 
@@ -361,6 +366,18 @@ def _is_there(folder: Path, claim: str) -> bool:
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
 
 
+def known_secrets(store: SessionParts, client: object = None) -> set[str]:
+    """Values the gate masks wherever they come up: of the environment, of `.env` files, and the client's key."""
+    if store.settings.current().redaction != "gate":
+        return set()
+    found = secret_values(os.environ)
+    for name in ENV_FILES:
+        with suppress(OSError, UnicodeDecodeError):
+            found |= secret_values(assignments((Path(store.cwd) / name).read_text(encoding="utf-8")))
+    key = getattr(client, "api_key", None)
+    return found | {key} if isinstance(key, str) else found
+
+
 def read_text(path: str) -> str:
     """A file's text as it is now, to be put back behind a summary."""
     return Path(path).read_text(encoding="utf-8")
@@ -397,6 +414,7 @@ def _conversation(
         user_memory=lasting(store.user_memory, clock) if options.get("memory") else None,
         store=store.store,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
+        secrets=known_secrets(store, options.get("client")),
         path=store.path,
     )
     usual = _REMEMBERING if services.memory is not None else _LADDER

@@ -78,6 +78,10 @@ class LineLog(ABC):
         """What models answered, on whatever branch."""
         return (said for said in self._said(b'"assistant"') if said.role == "assistant")
 
+    def said(self) -> Iterator[Said]:
+        """What users, tools and models said, on whatever branch."""
+        return self._said(b'"type"')
+
     def keyed(self, key: str) -> str:
         """The id of the record that was said under a caller's key; empty if there is none."""
         found = self._said(b'"sevenfold_key":' + _quoted(key))

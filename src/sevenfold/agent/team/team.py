@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from sevenfold.agent.events import ToolBegan
 from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team import worktree
@@ -35,7 +34,7 @@ from sevenfold.agent.team.roster import (
     output_of,
     result_text,
 )
-from sevenfold.agent.team.tools import AgentInput
+from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Ask, Flow, Gather, Run, Signal, Wait, in_thread
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -48,10 +47,8 @@ from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
-    from sevenfold.agent.events import AgentEvent, Finished
+    from sevenfold.agent.events import Finished
     from sevenfold.agent.team.definitions import AgentDefinition
-    from sevenfold.ports import Piece
-    from sevenfold.record.log import Answer
 
 R = TypeVar("R")
 MapProgress = Callable[[int, str], None]
@@ -540,20 +537,6 @@ class Team:
             over.wait(CLOSING)
 
 
-class ProgressSink:
-    """Shows what a sub-agent does as the progress of the call that started it."""
-
-    def __init__(self, progress: Callable[[str], None]) -> None:
-        self._progress = progress
-
-    def put(self, event: AgentEvent) -> None:
-        """A line for each call it makes."""
-        if isinstance(event, ToolBegan):
-            given = event.call.input if isinstance(event.call.input, Mapping) else {}
-            about = next((one for one in given.values() if isinstance(one, str)), "")
-            self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
-
-
 MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
 ENDS: Mapping[str, str] = {
@@ -574,20 +557,6 @@ def _last_words(child: Assembly) -> str | None:
     return "\n".join(
         filter(None, (blocks.words_of(one) for one in newest.said.blocks if one.kind == "text"))
     )
-
-
-class Warming:
-    """Hears when an answer begins: what was sent is in the cache then."""
-
-    def __init__(self, warm: Signal) -> None:
-        self._warm = warm
-
-    def begin(self, head: Answer) -> None:
-        """The answer has begun."""
-        self._warm.happen()
-
-    def __call__(self, piece: Piece) -> None:
-        """What the answer says is heard elsewhere."""
 
 
 def _with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:

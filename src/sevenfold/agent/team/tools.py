@@ -1,4 +1,4 @@
-"""The tools with which a model starts agents, lists them and stops them."""
+"""The tools with which a model starts agents, lists them and stops them, and what listens to an agent at work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from sevenfold.agent.events import ToolBegan
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.team.messages import SendMessageTool
 from sevenfold.agent.team.roster import GENERAL, output_of
@@ -15,10 +16,13 @@ from sevenfold.agent.tools.tool import Input, StandardTool, Tool
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
+    from sevenfold.agent.events import AgentEvent
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.team import Team
     from sevenfold.agent.tools.context import Context
-    from sevenfold.conversation.flow import Flow
+    from sevenfold.conversation.flow import Flow, Signal
+    from sevenfold.ports import Piece
+    from sevenfold.record.log import Answer
 
 TeamSource = Callable[[], "Team"]
 """The team of the agent that has a tool; a tool is made before it."""
@@ -129,3 +133,31 @@ def team_tools(team: TeamSource, types: Mapping[str, AgentDefinition]) -> list[T
         TaskStopTool(team),
         SendMessageTool(lambda: team().post),
     ]
+
+
+class ProgressSink:
+    """Shows what a sub-agent does as the progress of the call that started it."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+
+    def put(self, event: AgentEvent) -> None:
+        """A line for each call it makes."""
+        if isinstance(event, ToolBegan):
+            given = event.call.input if isinstance(event.call.input, Mapping) else {}
+            about = next((one for one in given.values() if isinstance(one, str)), "")
+            self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
+
+
+class Warming:
+    """Hears when an answer begins: what was sent is in the cache then."""
+
+    def __init__(self, warm: Signal) -> None:
+        self._warm = warm
+
+    def begin(self, head: Answer) -> None:
+        """The answer has begun."""
+        self._warm.happen()
+
+    def __call__(self, piece: Piece) -> None:
+        """What the answer says is heard elsewhere."""

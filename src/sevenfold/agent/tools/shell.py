@@ -6,7 +6,6 @@ Nothing is kept from one command to the next but the working directory, and that
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +20,7 @@ from sevenfold.agent.tools.output import CommandRan, TaskChanged, ToolOutput
 from sevenfold.agent.tools.tool import Given, StandardTool
 from sevenfold.errors import Refused
 from sevenfold.record import redact
+from sevenfold.record.known_secrets import is_secret_name
 
 SECONDS = 120.0
 MOST_SECONDS = 600.0
@@ -30,11 +30,6 @@ _GIT_SETTING = ("safe.bareRepository", "explicit")
 """Files anywhere can make a repository whose settings run programs; git must not come upon one while looking around."""
 WITHHELD = "SEVENFOLD_WITHHELD"
 """The variable that names those kept back from commands, so that a command that misses one can say why."""
-_SECRET = re.compile(
-    r"(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|APIKEY|CREDENTIALS?)\Z"
-    r"|_(?:KEY|KEYS|KEY_ID|PWD|PAT|AUTH)\Z|(?:\A|_)SECRETS?(?:_|\Z)",
-    re.IGNORECASE,
-)
 
 
 def command_environ(environ: Mapping[str, str], passed: str = "") -> dict[str, str]:
@@ -62,7 +57,7 @@ def with_careful_git(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return bool(value) and (bool(_SECRET.search(name)) or bool(redact.find(f"{name}={value}")))
+    return bool(value) and (is_secret_name(name) or bool(redact.find(f"{name}={value}")))
 
 
 class _ProcessTool(StandardTool[Given]):

@@ -17,8 +17,9 @@ from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.clear import policy as clear
+from sevenfold.layers.clear.ledger import CostLedger
 from sevenfold.layers.clear.pinned import PinnedEdits
-from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, ProviderCut, Stake
+from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, ProviderCut
 from sevenfold.record import blocks
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
@@ -95,8 +96,11 @@ class Clearer:
         self._c = c
         self.edits = PinnedEdits(c, self._results)
         self._progress = Progress()
-        self._stake = Stake()
-        self._staked_at = 0
+        self._ledger = CostLedger()
+        self._opened_at = c.account.usd or 0.0
+        self._requests = c.account.requests
+        self._left: int | None = None
+        self._boundary, self._undone = c.transcript.view.boundary, c.transcript.view.undone
         self._edits_refused = "-"
         """The epoch in which a listener did not want the provider to clear: it is offered once an epoch."""
 
@@ -125,7 +129,7 @@ class Clearer:
 
     def _plan(self, size: Size, forced: int) -> Plan:
         self._c.stock.follow(self._c.transcript.view)
-        moment = self._moment(size)
+        moment = self._kept_up(self._moment(size))
         if forced:
             moment = replace(moment, most=max(moment.most, self._c.window.threshold + forced))
         results_tokens = self._c.gauge.estimator.tokens(self._c.stock.weight)
@@ -133,7 +137,7 @@ class Clearer:
             return Plan("everything fits")
         moment = replace(moment, compacts=self._c.ladder.dearer(self._c))
         rests = self._progress.rests("clear", self._c.window, size.tokens)
-        if moment.cold or (clear.cannot_be_sent(moment) and not moment.compacts):
+        if moment.cold or moment.overdue or (clear.cannot_be_sent(moment) and not moment.compacts):
             rests = ""
         self._c.events.rests("clear", rests)
         if rests:
@@ -167,7 +171,7 @@ class Clearer:
         if plan.cause in ("room", "full", "size"):
             requests = self._c.account.requests
             self._progress = self._progress.after(Pass("clear", requests, before - after, after))
-        self._stake = self._stake.after(plan)
+        self._ledger = plan.ledger
         self._c.events.tell(
             Acted(
                 layer="clear",
@@ -213,8 +217,6 @@ class Clearer:
         c, settings = self._c, self._c.settings
         profile, view = c.profile, c.transcript.view
         idle, price = c.idle_seconds(), profile.price(size.tokens)
-        self._stake = self._stake.earned(c.account.requests - self._staked_at, price)
-        self._staked_at = c.account.requests
         limits, asked = c.limits, provider_edits.asked_for(c.frame)
         may_ask = (
             profile.thinking.bound
@@ -237,8 +239,8 @@ class Clearer:
             lifetime=SECONDS[c.lifetimes.tail],
             idle=None if idle == inf else idle,
             expected=max(settings.expected_requests, min(c.account.requests, HALF_LIFE)),
-            spent=c.account.usd or 0.0,
-            owed=self._stake.owed,
+            spent=(c.account.usd or 0.0) - self._opened_at,
+            left=self._left,
             bound=profile.thinking.bound and view.weight.thoughts > 0,
             thinking=0 if mid_turn or not clear.FORGOTTEN < idle < inf else self._old_thinking(),
             reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
@@ -252,6 +254,26 @@ class Clearer:
             images=size.images,
             images_limit=limits.images,
         )
+
+    def _kept_up(self, moment: ClearingMoment) -> ClearingMoment:
+        """The moment with the ledger as it is now."""
+        view, requests, ledger = self._c.transcript.view, self._c.account.requests, self._ledger
+        full = moment.most >= moment.window.threshold
+        compacted, undone = view.boundary != self._boundary, view.undone != self._undone
+        terms = moment.terms if ledger.ahead or full or compacted else None
+        if terms is not None:
+            moment = replace(moment, compacts=self._c.ladder.dearer(self._c))
+            ledger = ledger.requested(requests - self._requests)
+            if compacted:
+                ledger, self._left = ledger.compacted(terms), moment.size
+            if undone:
+                # What the user brings back is there whichever way room was made.
+                ledger = replace(ledger, ahead=0)
+            threshold = moment.window.threshold if moment.compacts else inf
+            ledger = ledger.grown(moment.most, threshold, terms)
+        self._requests, self._ledger = requests, ledger
+        self._boundary, self._undone = view.boundary, view.undone
+        return replace(moment, ledger=ledger)
 
     @property
     def _epoch(self) -> str:

@@ -8,9 +8,11 @@ applies, and says what it considered:
     full      the conversation is at the threshold: results go, if that is enough to stay below it for a while
     pause     the cache has expired: everything will be written again anyway, so old results go first
     provider  where reasoning is bound, the provider is asked to clear, once an epoch, if that costs less than waiting
-    size      results have grown large: they go if reading them again and again would cost more than the
-              rewrite, and if the rewrite is small beside what the session has cost so far
+    size      results have grown large: they go if reading them again and again would cost more than the rewrite
     nothing   else
+
+Whatever is not forced must be within what the session can bear (`sevenfold.layers.clear.ledger`), and a compaction
+that clearing has put off is made as soon as putting it off is no longer.
 
 Only whole results of reproducible tools go, oldest first, in one batch, down to a mark well below the trigger.
 """
@@ -18,11 +20,11 @@ Only whole results of reproducible tools go, oldest first, in one batch, down to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.layers.clear.ledger import CostLedger, Terms
 from sevenfold.profiles import Price
 from sevenfold.record.decisions import Option
 from sevenfold.record.window import Window
@@ -36,16 +38,13 @@ WORTH = 1_000
 """Tokens for which even a clearing that costs nothing is worth a line in the record."""
 FORGOTTEN = 3_600
 """Seconds of silence after which the model no longer needs its reasoning of turns before the last."""
-STAKE = 0.01
-"""The most that clearings in a warm cache may have cost and not yet earned, as a share of what was spent so far."""
-EDITS_STAKE = 0.03
-"""The most that asking the provider to clear may cost at once, as a share of what was spent so far."""
 SUMMARY = 3_000
 """Tokens a model writes for a summary, its analysis included; a rough figure, to weigh waiting for one."""
 LESS_EACH_TIME = 1.2
 """Each clearing at the threshold frees less than the one before, so it must be clearly cheaper than a compaction."""
 AFTER_COMPACTION = 12_000
 """Tokens of messages after a compaction, about: the summary without its analysis, recent messages, what is restored."""
+UNBEARABLE = "it costs more than the session can bear if it ends soon"
 SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
 """How prices usually relate to each other, where a model's own are not known."""
 
@@ -94,9 +93,11 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     expected: int
     """Requests that are likely to follow."""
     spent: float
-    """US dollars the session has cost so far…"""
-    owed: float = 0.0
-    """…and how many of them earlier clearings have cost and not yet earned."""
+    """US dollars the session has cost since it was opened."""
+    ledger: CostLedger = CostLedger()
+    """How that differs from what it would have cost without clearing."""
+    left: int | None = None
+    """Tokens that the newest compaction left; None before the first."""
     bound: bool = False
     """There is reasoning in view that is bound to what precedes it."""
     thinking: int = 0
@@ -130,6 +131,27 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
         return self.idle is not None and self.idle > self.lifetime + self.settings.gap_margin_seconds
 
     @property
+    def terms(self) -> Terms | None:
+        """What a request and a compaction cost now; None where prices are unknown."""
+        if self.price is None:
+            return None
+        read, write = self.price.read / 1e6, self.price.write(self.lifetime) / 1e6
+        left = self.left or self.fixed + self.window.budget(AFTER_COMPACTION)
+        summary = self.window.budget(SUMMARY) * self.price.output / 1e6
+        return Terms(read, write, self.cold, min(self.fixed, left), left, summary)
+
+    def bears(self, ledger: CostLedger) -> bool:
+        """Can the session bear to go on so?"""
+        terms = self.terms
+        return terms is None or ledger.bears(self.spent, terms)
+
+    @property
+    def overdue(self) -> bool:
+        """Has clearing put a compaction off for as long as the session can bear? At the threshold one is due anyway."""
+        put_off = self.ledger.ahead > 0 and self.compacts and self.most < self.window.threshold
+        return put_off and not self.bears(self.ledger)
+
+    @property
     def total(self) -> int:
         """Tokens of all results."""
         return sum(result.tokens for result in self.results)
@@ -141,7 +163,7 @@ class Plan(Struct, frozen=True):
     rule: str
     chosen: str = "nothing"
     cause: str = ""
-    """Which rule it was: room, full, pause, provider or size."""
+    """Which rule it was: room, full, overdue, pause, provider or size."""
     targets: tuple[str, ...] = ()
     tokens: int = 0
     usd: float | None = None
@@ -151,29 +173,14 @@ class Plan(Struct, frozen=True):
     drops_all_thinking: bool = False
     """…and that of the last turn too, because it would not be valid behind what changed."""
     options: tuple[Option, ...] = ()
-
-
-class Stake(Struct, frozen=True):
-    """What clearings have cost beyond what they have earned since; what they earned may be staked again."""
-
-    owed: float = 0.0
-    freed: int = 0
-    """Tokens that are no longer read with each request because of them."""
-
-    def after(self, made: Plan) -> Stake:
-        """With one more clearing."""
-        return Stake(self.owed + (made.usd or 0.0), self.freed + made.tokens)
-
-    def earned(self, requests: int, price: Price | None) -> Stake:
-        """After so many more requests."""
-        gain = requests * self.freed * (price.read if price else 0.0) / 1e6
-        return replace(self, owed=self.owed - gain)
+    ledger: CostLedger = CostLedger()
+    """How the session differs from itself without clearing, once this is done."""
 
 
 def plan(moment: ClearingMoment) -> Plan:
     """What to clear now."""
     considered: list[Option] = []
-    for rule in (_room, _full, _pause, _provider, _size):
+    for rule in (_room, _full, _overdue, _pause, _provider, _size):
         found = rule(moment, considered)
         if found is not None:
             return found
@@ -189,7 +196,8 @@ def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
         and might_pay(moment, results_tokens)
     )
     paused = settings.gap_clearing and moment.cold and results_tokens + moment.thinking > 0
-    return bool(too_heavy(moment) or large or paused or moment.near or moment.most >= window.threshold)
+    full = moment.most >= window.threshold
+    return bool(too_heavy(moment) or large or paused or moment.near or full or moment.overdue)
 
 
 def might_pay(moment: ClearingMoment, results_tokens: float) -> bool:
@@ -198,7 +206,7 @@ def might_pay(moment: ClearingMoment, results_tokens: float) -> bool:
         return False
     freed = round(results_tokens)
     cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
-    return gain > cost and (moment.price is None or cost / 1e6 + moment.owed <= STAKE * moment.spent)
+    return gain > cost and moment.bears(_cleared(moment, freed))
 
 
 def too_heavy(moment: ClearingMoment) -> bool:
@@ -266,7 +274,11 @@ def _full(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     # Each clearing has everything written again, so one that frees little, with the next one due a few turns later, is
     # dearer than the compaction it puts off.
     worth = (enough and much) if moment.compacts else (enough or much or saves)
-    dearer = worth and moment.compacts and _compaction_is_cheaper(moment, freed)
+    dearer = (
+        worth
+        and moment.compacts
+        and (_compaction_is_cheaper(moment, freed) or not moment.bears(_cleared(moment, freed)))
+    )
     if targets and worth and not dearer:
         return _clear(moment, "full", targets, "the conversation is at the threshold", considered)
     because = f"it would free {freed:,} tokens" + (
@@ -299,6 +311,14 @@ def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
     call = 0.0 if moment.spared else moment.size * price.read + window.budget(SUMMARY) * price.output
     made = call + window.budget(AFTER_COMPACTION) * price.write(moment.lifetime)
     return rate(made, left) < LESS_EACH_TIME * rate(_rewrite(moment, freed), moment.most - freed)
+
+
+def _overdue(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
+    """Without clearing, a compaction would have been made."""
+    if not moment.overdue:
+        return None
+    rule = "clearing has put a compaction off for as long as that was cheaper"
+    return Plan(rule, "compact", "overdue", options=tuple(considered))
 
 
 def _pause(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
@@ -335,47 +355,33 @@ def _provider(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     cut = moment.cut
     if cut is None:
         return None
-    once, later = _rewrite(moment, cut.tokens), _provider_later(moment, cut)
-    saved = _waiting(moment) - once - later
-    option = Option("provider", cut.tokens, None if saved == inf else _usd(moment, saved))
-    if saved <= 0:
+    read, write = _rates(moment)
+    once = _rewrite(moment, cut.tokens)
+    each = cut.tokens * read - cut.moves * cut.behind * (write - read)
+    room = moment.window.threshold - moment.most
+    # Where nothing can be compacted, a conversation that will soon be full ends there unless the provider clears.
+    ends = not moment.compacts and room < moment.expected * moment.growth
+    saved = moment.expected * each - once
+    option = Option("provider", cut.tokens, None if ends else _usd(moment, saved))
+    ledger, because = _cleared(moment, round(each / read)), ""
+    if cut.moves >= 1:
+        # What is behind the cut, and written again each time, grows: no price could be put on that.
         because = "a cut that moves with every call costs more than waiting"
-        considered.append(_because(option, because if later > 0 else "it costs more than waiting"))
-        return None
-    stake = 0.0 if saved == inf or moment.price is None else once / 1e6 + moment.owed
-    if stake > EDITS_STAKE * moment.spent:
-        considered.append(_because(option, "too large a stake beside what the session has cost so far"))
+    elif saved <= 0 or not moment.bears(ledger):
+        because = "it costs more than waiting" if saved <= 0 else UNBEARABLE
+    if because and not ends:
+        considered.append(_because(option, because))
         return None
     rule = f"the provider clears {cut.tokens:,} tokens of old results for less than waiting would cost"
     options = (*considered, _because(option, rule))
-    return Plan(rule, "provider", "provider", tokens=cut.tokens, usd=_usd(moment, once), options=options)
-
-
-def _provider_later(moment: ClearingMoment, cut: ProviderCut) -> float:
-    """What the requests that follow cost more with the provider's edits; negative: less."""
-    read, write = _rates(moment)
-    return moment.expected * (cut.moves * cut.behind * (write - read) - cut.tokens * read)
-
-
-def _waiting(moment: ClearingMoment) -> float:
-    """What it costs to go on as now, beyond reading what is there: the compaction, if one will be due soon."""
-    price, threshold = moment.price or SHIFTED, moment.window.threshold
-    room = max(0, threshold - moment.most)
-    after = moment.expected - room / max(1, moment.growth)
-    if after <= 0:
-        return 0.0
-    if not moment.compacts:
-        return inf
-    left = moment.fixed + moment.window.budget(AFTER_COMPACTION)
-    summary = moment.window.budget(SUMMARY) * price.output
-    made = threshold * price.read + summary + left * price.write(moment.lifetime)
-    return made - after * max(0, threshold - left) * price.read
+    usd = _usd(moment, once)
+    return Plan(rule, "provider", "provider", tokens=cut.tokens, usd=usd, options=options, ledger=ledger)
 
 
 def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     """Results have grown large, and the cache is warm."""
     settings, budget = moment.settings, moment.window.budget
-    if not settings.size_clearing or moment.total <= budget(settings.size_trigger_tokens):
+    if not settings.size_clearing or moment.cold or moment.total <= budget(settings.size_trigger_tokens):
         return None
     excess = moment.total - budget(settings.size_target_tokens)
     targets = _oldest(moment, settings.size_keep, [Need(excess, _tokens)])
@@ -397,8 +403,8 @@ def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
         because = f"writing the rest again costs more than {lasts:.0f} requests would save"
         considered.append(_because(option, because))
         return None
-    if moment.price is not None and cost / 1e6 + moment.owed > STAKE * moment.spent:
-        considered.append(_because(option, "too large a stake beside what the session has cost so far"))
+    if not moment.bears(_cleared(moment, freed)):
+        considered.append(_because(option, UNBEARABLE))
         return None
     rule = f"results of {moment.total:,} tokens: {lasts:.0f} more requests would pay for the rewrite"
     return _clear(moment, "size", targets, rule, considered)
@@ -423,9 +429,7 @@ def _clear(
 ) -> Plan:
     drops_all = moment.bound and bool(targets)
     freed = _freed(moment, targets) + (moment.reasoning if drops_all else thinking)
-    read, write = _rates(moment)
-    extra = -freed * write if moment.cold else _rewrite(moment, freed)
-    later = freed * read * moment.expected
+    extra, later = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
     return Plan(
         rule,
         "clear",
@@ -436,6 +440,7 @@ def _clear(
         drops_thinking=drops_all or thinking > 0,
         drops_all_thinking=drops_all,
         options=(*considered, Option("clear", freed, _usd(moment, later - extra), rule)),
+        ledger=_cleared(moment, freed),
     )
 
 
@@ -481,14 +486,22 @@ def _freed(moment: ClearingMoment, targets: Sequence[OldResult]) -> int:
 
 
 def _rewrite(moment: ClearingMoment, freed: int) -> float:
-    """What is written anew that would have been read, less what is no longer read.
+    """What the next request costs more: the rest is written instead of read, and what is freed is not sent.
 
-    That is everything behind system and tools: no cache entry behind a changed result is found again, and those
-    before it are too far back to be looked for.
+    The rest is everything behind system and tools: no cache entry behind a changed result is found again, and those
+    before it are too far back to be looked for. Where the cache has expired, it is written anyway.
     """
     read, write = _rates(moment)
-    rest = max(0, moment.size - moment.fixed - freed)
-    return rest * (write - read) - freed * read
+    if moment.cold:
+        return -freed * write
+    return max(0, moment.size - moment.fixed - freed) * (write - read) - freed * read
+
+
+def _cleared(moment: ClearingMoment, freed: int) -> CostLedger:
+    """The ledger after a clearing."""
+    rate = _rates(moment)[1 if moment.cold else 0]
+    usd = _usd(moment, _rewrite(moment, freed) + freed * rate)
+    return moment.ledger.cleared(freed, usd or 0.0, rate / 1e6)
 
 
 def _rates(moment: ClearingMoment) -> tuple[float, float]:

@@ -117,7 +117,7 @@ class Compactor:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
         full = c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
-        return full and self.allowed
+        return (full or c.considered.chosen == "compact") and self.allowed
 
     @property
     def next_begins(self) -> int:

@@ -12,7 +12,7 @@ cached tokens are part of the prompt, here they are counted separately.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -60,8 +60,11 @@ def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None)
     request: dict[str, Any] = {"model": asked["model"]}
     system = text_of(asked.get("system") or "", "system")
     request["messages"] = [{"role": "system", "content": system}] if system else []
-    for place, message in enumerate(asked["messages"]):
-        request["messages"] += _messages(message, f"messages.{place}", reasoning)
+    request["messages"] += _results_first(
+        said
+        for place, message in enumerate(asked["messages"])
+        for said in _messages(message, f"messages.{place}", reasoning)
+    )
     if asked.get("tools"):
         request["tools"] = [{"type": "function", "function": function(tool)} for tool in asked["tools"]]
     choice = asked.get("tool_choice") or {}
@@ -189,6 +192,23 @@ def _messages(message: Json, where: str, reasoning: str | None) -> Iterator[Json
             yield {"role": "system", "content": text_of(blocks_of(message), where)}
         case _:
             yield from _user(blocks_of(message), where)
+
+
+def _results_first(messages: Iterable[Json]) -> list[Json]:
+    """The messages with every tool's directly behind the calls they answer, as this API wants them.
+
+    A picture in a result becomes a message of the user, and further results may come in a message behind that.
+    """
+    found, next_result = list[Json](), 0
+    for message in messages:
+        if message["role"] == "tool":
+            found.insert(next_result, message)
+            next_result += 1
+        else:
+            found.append(message)
+            if message["role"] == "assistant":
+                next_result = len(found)
+    return found
 
 
 def _assistant(content: Sequence[Json], where: str, reasoning: str | None) -> Iterator[Json]:

@@ -1,0 +1,85 @@
+"""Secrets whose values are known: they are found in every encoding, wherever they come up.
+
+What is known comes from the outside (variables of the environment whose names call them secret, `.env` files, the key
+of a client) and does not change while a session is open, so that the same text is always masked the same way.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+LEAST = 8
+"""Characters of a value below which it may be a word that comes up by itself."""
+LEAST_DIFFERENT = 5
+LEAST_ENCODED = 10
+"""Characters of an encoded form below which it may come up by chance."""
+MOST = 100
+"""Values of one session; every text is searched for each of their forms."""
+
+_SECRET_NAME = re.compile(
+    r"(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|APIKEY|CREDENTIALS?)\Z"
+    r"|_(?:KEY|KEYS|KEY_ID|PWD|PAT|AUTH)\Z|(?:\A|_)SECRETS?(?:_|\Z)",
+    re.IGNORECASE,
+)
+_NO_SECRET = re.compile(r"[/~.$].*|\d+|[a-z]+|(?i:true|false|none|null|changeme|.*example.*|your[-_].*)")
+_ASSIGNMENT = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)$", re.MULTILINE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Does the name of a variable call its value secret?"""
+    return _SECRET_NAME.search(name) is not None
+
+
+def secret_values(variables: Mapping[str, str]) -> set[str]:
+    """The values of variables whose names call them secret; no paths, numbers, plain words or placeholders."""
+    return {value for name, value in variables.items() if is_secret_name(name) and _is_telling(value)}
+
+
+def assignments(text: str) -> dict[str, str]:
+    """The variables that a file such as ``.env`` sets."""
+    return {name: value.strip().strip("\"'") for name, value in _ASSIGNMENT.findall(text)}
+
+
+def _is_telling(value: str) -> bool:
+    return len(value) >= LEAST and len(set(value)) >= LEAST_DIFFERENT and not _NO_SECRET.fullmatch(value)
+
+
+class KnownSecrets(Struct, frozen=True):
+    """Values that are secret, each in the forms in which it may come up."""
+
+    forms: tuple[tuple[str, str], ...] = ()
+    """A form, and the value it is a form of."""
+
+    @classmethod
+    def of(cls, values: Iterable[str]) -> KnownSecrets:
+        """Those of the values that can be told from other text."""
+        kept = sorted(filter(_is_telling, set(values)))[:MOST]
+        return cls(tuple((form, value) for value in kept for form in dict.fromkeys(_forms(value))))
+
+    def find(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Where each form begins and ends, and the value it is a form of."""
+        for form, value in self.forms:
+            place = text.find(form)
+            while place >= 0:
+                yield place, place + len(form), value
+                place = text.find(form, place + len(form))
+
+
+def _forms(value: str) -> Iterator[str]:
+    """The value as it is, escaped in JSON, in hexadecimal, and within base64; percent signs are read elsewhere."""
+    raw = value.encode(errors="surrogatepass")
+    yield value
+    yield value.replace("\\", "\\\\").replace('"', '\\"').replace("/", "\\/")
+    yield raw.hex()
+    yield raw.hex().upper()
+    for before in range(3):
+        # What comes before and behind the value in the encoded text decides on the characters at its edges.
+        encoded = base64.b64encode(b"\0" * before + raw).decode()
+        whole = encoded[(0, 2, 3)[before] : len(encoded) - (0, 3, 2)[(before + len(raw)) % 3]]
+        if len(whole) >= LEAST_ENCODED:
+            yield whole
+            yield whole.replace("+", "-").replace("/", "_")
