@@ -148,7 +148,8 @@ def test_a_session_is_removed_with_what_its_agent_kept(folder: Path, home: Path)
     (found,) = find(store, "s")
     remove(store, found, World(SystemClock(), RandomIds()))
     assert not kept.exists()
-    assert list(store.texts()) == []
+    # What is remembered outlives the sessions it comes from.
+    assert [path for path in store.texts() if "memory" not in path.parts] == []
 
 
 def test_a_file_that_was_read_may_be_changed_in_the_next_process(folder: Path) -> None:

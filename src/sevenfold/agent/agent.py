@@ -217,8 +217,7 @@ class Agent(_BaseAgent):
         hooks              `Hooks`, or `AsyncHooks` for an `AsyncAgent`
         mentions           True: files that a prompt mentions as @path are attached to it
         checkpoints        True: keep files as they were before the agent changed them; `restore` brings them back
-        memory             False: do not remember facts across sessions; on for a session that has a name; "tool": the
-                           model also gets a tool to view and write them
+        memory             False: remember nothing across sessions; "tool": the model also has a tool for its memory
         agents             True: it may start agents; a mapping: these besides those defined in files
         store              where a session with a name is kept: a folder, a URL or a `sevenfold.ports.Store`
         mcp                MCP servers whose tools it may use: names with configurations, or `McpServers`
