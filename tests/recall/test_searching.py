@@ -279,6 +279,17 @@ def test_what_was_said_on_the_day_that_a_question_names_comes_first(when: str) -
 
 
 @pytest.mark.spec("S10.10")
+def test_a_statement_whose_words_are_scattered_over_several_records_was_not_made() -> None:
+    story = Story()
+    for word in ("pelicans", "mackerel", "lanterns", "ropes", "varnish", "gulls"):
+        story.user(f"Here is something short about {word}.")
+        story.assistant("Good.")
+    index = indexed(story)
+    assert found(index, "pelicans mackerel lanterns ropes varnish gulls") == []
+    assert found(index, "Where did pelicans, mackerel, lanterns and ropes come up?")
+
+
+@pytest.mark.spec("S10.10")
 def test_silence_is_decided_for_the_query_and_not_for_each_record() -> None:
     story = Story()
     story.user("The tide gauge at the northern pier drifts in winter.", uuid="all")

@@ -26,8 +26,8 @@ MOST_FEATURES = 40
 LONGEST_QUERY = 20_000
 """Characters of a query that are looked at."""
 ENOUGH, ENOUGH_IF_ASKED = 0.4, 0.25
-"""The part of a query, by weight of its words, that the best record must hold, with what is around it; less of a
-question, since the words of an answer are others."""
+"""The part of a query, by weight of its words, that the best record must hold; of a question less, and together with
+what is around it, since the words of an answer are others."""
 BEHIND = 0.3
 """A record with less than this share of the best one's score is left out."""
 LENT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)
@@ -77,8 +77,13 @@ class Query(Struct, frozen=True):
     """The months and days it names, as `sevenfold.recall.labels` writes them."""
     dates: str
     """The words it names them with: a record said on the day need not hold them."""
-    enough: float
-    """The part of it that the best record must hold."""
+    asks: bool
+    """Is it a question? Its words stand around the answer, if not in it."""
+
+    @property
+    def enough(self) -> float:
+        """The part of it that the best record must hold."""
+        return ENOUGH_IF_ASKED if self.asks else ENOUGH
 
     @classmethod
     def of(cls, text: str) -> Query:
@@ -86,7 +91,7 @@ class Query(Struct, frozen=True):
         units = tidy(text[:LONGEST_QUERY]).split()
         asks = bool(units) and (units[-1][-1] in "?？" or units[0].casefold() in _ASKING)
         days, dates = labels.days(" ".join(units))
-        return cls(_needles(units), _features(units), days, dates, ENOUGH_IF_ASKED if asks else ENOUGH)
+        return cls(_needles(units), _features(units), days, dates, asks)
 
 
 class RecordPlace(NamedTuple):

@@ -206,7 +206,9 @@ class Search:
         }
         scores = {place: sum(held_around[place].values()) + named for place, named in labels.items()}
         fit = sorted(scores, key=lambda place: -scores[place])
-        shares = (ranking.share(held_around[place], weights[:asked]) for place in fit[: self._options.k])
+        # The words of a question stand around its answer; a statement is held by the record itself.
+        holds = held_around if self._query.asks else own
+        shares = (ranking.share(holds[place], weights[:asked]) for place in fit[: self._options.k])
         enough = max(shares, default=0.0) >= self._query.enough
         fit = [place for place in fit if scores[place] >= ranking.BEHIND * scores[fit[0]]]
         for place in fit:
