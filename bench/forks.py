@@ -4,7 +4,7 @@
 
 An agent with a conversation of so many tokens has eight tasks done by forks, through the official SDK against the
 simulator, after the parent's cache has expired; then each fork is woken five times. Printed are the share of the common
-prefix that forks 2 to 8 and every wake read from the cache, and the bill beside three others computed from the same
+prefix that forks 2 to 8 and every wake read from the cache, and the bill next to three others computed from the same
 requests: the ideal (every token that was sent before is read), all forks at once with none ahead, and sub-agents that
 begin with the conversation as text of their own, uncached, as frameworks without forks have it.
 """

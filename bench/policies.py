@@ -20,7 +20,7 @@ With ``--long`` the planner is held against compaction at the threshold only, in
 1,000,000 tokens, with made sessions besides the recorded ones. In total it must cost at most 0.97 times as much, no
 session more than 1.03 times, and none that ends right after a decision more than 1.10 times; a planner that never acts
 fails. Notes and summaries ahead of need are off on both sides: they run in parallel to the session, and a replay has
-no time of its own. ``--drawn`` takes random sessions instead, which nobody has looked at before.
+no time of its own. ``--drawn`` takes random sessions instead, which were not looked at before.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ class Assembly:
         if name is not None:
             place = self.options.get("store")
             store = factory.on_disk(name, self.workspace, None, settings, 0.0, place, branch)
-            return AgentHome.beside(store.store, name, branch), store
+            return AgentHome.for_session(store.store, name, branch), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)
         store = factory.in_memory("agent", settings, self.workspace)

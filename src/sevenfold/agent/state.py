@@ -84,7 +84,7 @@ class AgentHome(Struct, frozen=True):
         return self.folder / "checkpoints"
 
     @classmethod
-    def beside(cls, store: Store | None, session: str, branch: str | None) -> AgentHome:
+    def for_session(cls, store: Store | None, session: str, branch: str | None) -> AgentHome:
         """The folder next to a session, or to a branch of it; a temporary one if that is in no file."""
         if not isinstance(store, JsonlStore):
             folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()

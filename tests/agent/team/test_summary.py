@@ -30,7 +30,7 @@ def line(*steps: Any) -> str:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (use("Read", path="/work/src/parser.py"), "Reading the file parser.py"),
+        (use("Read", path="/project/src/parser.py"), "Reading the file parser.py"),
         (use("Edit", path="a/b.py", old="x", new="y"), "Editing the file b.py"),
         (use("Shell", command="pytest -q tests && echo ok"), "Running the command pytest"),
         (use("Grep", pattern="def main"), "Searching files for def"),

@@ -210,12 +210,15 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
 
 
 def with_client(flow: Flow[R], child: Assembly, warm: Signal, heard: Watcher) -> Flow[R]:
-    """The flow of a sub-agent with a client of its own, which stops with it, and shows its answers to nobody.
+    """The flow of a sub-agent with a client of its own, which stops with it; its answers are not shown.
 
     ``warm`` happens when its first answer has come; ``heard`` hears it while it comes.
     """
     client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
-    stopped = lambda: child.loop.stopped  # noqa: E731
+
+    def stopped() -> Signal:
+        return child.loop.stopped
+
     ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
     clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
     until = None if limit is None else clock.now() + limit

@@ -284,7 +284,7 @@ def framed(message: AgentMessage, sender: Correspondent) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text of somebody else, every line of it marked, and what looks like a tag with a meaning made plain."""
+    """Another agent's text, every line of it marked, and what looks like a tag with a meaning made plain."""
     return "\n".join(f"> {line}" for line in _TAG.sub("&lt;", text).splitlines()) or "> (no text)"
 
 

@@ -278,7 +278,7 @@ class Team:
             # In a Gather, so that its steps do not hold the lock of the main conversation.
             return (yield from Gather([self.work(entry)], 1))
 
-        # At once and not with its first step, so that nobody believes it gone meanwhile.
+        # Before its first step: until then it would count as gone.
         self._over[entry.id] = Signal()
         conversation.run_aside(work(), partial(self._background_ended, entry))
 
@@ -468,7 +468,7 @@ class Team:
             live.team.wake_up()
 
     def wake_up(self) -> None:
-        """Let whoever waits for a result look again."""
+        """Let those who wait for a result look again."""
         news, self._news = self._news, Signal()
         news.happen()
 

@@ -189,7 +189,7 @@ class PlanFile:
         """Where the plan is kept."""
         self._grants = grants
         self.approve = approve
-        """Asks whoever decides about plans."""
+        """Asks the one who decides about plans."""
 
     @property
     def planning(self) -> bool:

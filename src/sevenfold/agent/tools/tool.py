@@ -85,7 +85,7 @@ class AsyncTool(Tool, Protocol):
 
 @runtime_checkable
 class FlowTool(Tool, Protocol):
-    """A tool whose work is a flow: it may ask models and run tools, and whoever drives the agent drives it."""
+    """A tool whose work is a flow: it may ask models and run tools, and is driven with the agent."""
 
     def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
         """Do it."""

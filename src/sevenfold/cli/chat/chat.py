@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.executor import Asked, Consented
     from sevenfold.agent.tools import context
     from sevenfold.agent.tools.context import Abort
+    from sevenfold.agent.tools.output import ToolOutput
     from sevenfold.cli.chat.lines import Level
     from sevenfold.cli.chat.menu import Menu
     from sevenfold.cli.chat.screen import Screen
@@ -162,19 +163,7 @@ class Chat:
     def run_for_user(self, command: str) -> None:
         """Run a command line of the user's, show what it prints, and have the model see both."""
         output = self.agent.run_command(command)
-        call = ToolCall("", "Shell", {"command": command})
-        shown = partial(lines.full_call, call, output, 0.0)
-        self.screen.show(
-            lines.result_lines(
-                call,
-                output,
-                0.0,
-                number=self.folded.add(shown),
-                signs=self.screen.signs,
-                width=self.screen.width,
-                folder=str(self.options.folder),
-            )
-        )
+        self.screen.show(self.drawn_call(ToolCall("", "Shell", {"command": command}), output))
         self.agent.note_command(command, output)
         self.update()
 
@@ -372,19 +361,24 @@ class Chat:
         # The time the user took to decide is not the tool's.
         waited = self._waited.pop(call.id, None)
         seconds = max(0.0, event.seconds - (waited or 0.0))
-        shown = lines.result_lines(
+        self.live = self.live.ended(call)
+        self.screen.show(self.drawn_call(call, output, seconds, seen=waited is not None))
+        self.update()
+
+    def drawn_call(
+        self, call: ToolCall, output: ToolOutput, seconds: float = 0.0, *, seen: bool = False
+    ) -> RenderableType:
+        """A call with the first lines of its result; `/show` opens the rest. ``seen``: the user has seen its diff."""
+        return lines.result_lines(
             call,
             output,
             seconds,
-            number=self.folded.add(lambda: lines.full_call(call, output, seconds)),
+            number=self.folded.add(partial(lines.full_call, call, output, seconds)),
             signs=self.screen.signs,
             width=self.screen.width,
             folder=str(self.options.folder),
-            seen=waited is not None,
+            seen=seen,
         )
-        self.live = self.live.ended(call)
-        self.screen.show(shown)
-        self.update()
 
     def _mentioned(self, event: Mentioned) -> None:
         path, output = one_line(event.path, 200), event.output

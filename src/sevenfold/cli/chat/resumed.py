@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -79,19 +78,7 @@ def _drawn(chat: Chat, items: list[Item]) -> Iterator[RenderableType]:
                     body = block.body()
                     failed = isinstance(body, ToolResult) and bool(body.is_error)
                     output = ToolOutput(blocks.words_of(block), is_error=failed)
-                    yield _call_line(chat, call, output)
-
-
-def _call_line(chat: Chat, call: ToolCall, output: ToolOutput) -> RenderableType:
-    return lines.result_lines(
-        call,
-        output,
-        0.0,
-        number=chat.folded.add(partial(lines.full_call, call, output, 0.0)),
-        signs=chat.screen.signs,
-        width=chat.screen.width,
-        folder=str(chat.options.folder),
-    )
+                    yield chat.drawn_call(call, output)
 
 
 def _calls(item: Item) -> tuple[ToolCall, ...]:

@@ -30,7 +30,7 @@ _MARKS = {
     "summary": "<analysis>",
     "memory": "remembering in later sessions",
 }
-"""What the instruction of each request beside the conversation holds."""
+"""What the instruction of each request outside the conversation holds."""
 _SIDE = {"notes": take_notes, "summary": summarise, "memory": find_facts}
 UNREAD = "Read it"
 """How the edit tool ends its refusal to change a file that was not read, or that changed since."""
