@@ -62,6 +62,26 @@ def memory_files(home: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in home.glob("projects/*/memory/*.md")}
 
 
+@pytest.mark.spec("S5.2", "S5.4")
+def test_a_rewind_to_the_beginning_while_facts_are_looked_for_leaves_nothing_to_look_at(work, home):
+    rewound = threading.Event()
+
+    def late(request):
+        rewound.wait(20)
+        return find_facts(request)
+
+    client = OfflineClient(Script(["Fine.", "Fine."], jobs={"extract_memories": late}))
+    events: list[object] = []
+    with agent(work, "monday", events, client=client, settings={"notes": False}) as made:
+        made.run(TABS)
+        made.run("And now something else, please.")  # asks for another look after this one
+        made.session.rewind(None)
+        rewound.set()
+        made.session.settle()
+        assert len(made.session.conversation.transcript.view) == 0
+    assert lines(events, "extract") == ["remembered: please-always-indent-makefiles-with-tabs"]
+
+
 @pytest.mark.spec("S5.2", "S5.8")
 def test_a_preference_told_in_one_session_is_known_in_the_next(work, home):
     events: list[object] = []

@@ -261,7 +261,7 @@ class LocalProcesses:
 
     def tasks(self) -> list[BackgroundTask]:
         """All tasks, in the order in which they were started."""
-        return [self._task(name) for name in self._tasks]
+        return [self._task(name) for name in list(self._tasks)]  # another thread may start one meanwhile
 
     def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> BackgroundTask:
         """A task as it is when it has ended, or after this time."""

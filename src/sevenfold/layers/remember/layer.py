@@ -245,7 +245,7 @@ class MemoryKeeper:
         calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
         return Stretch(
             said=_words(item.said for item in reversed(since)),
-            covered=view.items[-1].said.uuid,
+            covered=view.items[-1].said.uuid if view.items else "",  # after a rewind to the beginning
             tokens=sum(map(self._c.item_tokens, since)),
             wrote=self._wrote(calls),
             whole=len(since) == len(view.items),
