@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -32,6 +33,8 @@ class Presence:
         self._assembly = assembly
         self._ends = ExitStack()
         self._watching = False
+        self._beating = threading.Lock()
+        """Held while other terminals are shown what runs: not any more once this is closed."""
         tasks, team = assembly.conversation.tasks, assembly.team
         tasks.sources.append(CommandTasks(assembly.state.processes))
         if team is not None:
@@ -81,7 +84,10 @@ class Presence:
         file, conversation = TaskFile(assembly.home.folder, mailbox), assembly.conversation
 
         def beat() -> None:
-            file.update(conversation.tasks, conversation.events.tell)
+            with self._beating:
+                if not self._watching:
+                    return
+                file.update(conversation.tasks, conversation.events.tell)
             if team is not None and team.post is not None and team.post.waiting:
                 # It may come from another process, which cannot wake this one.
                 team.wake_up()
@@ -91,4 +97,6 @@ class Presence:
 
     def close(self) -> None:
         """Be reached no longer."""
+        with self._beating:
+            self._watching = False
         self._ends.close()
