@@ -27,7 +27,8 @@ from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
 from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
-from sevenfold.lab.simulator.responses import compact, respond, response_events
+from sevenfold.lab.simulator.responses import compact, respond
+from sevenfold.lab.simulator.responses_stream import response_events
 from sevenfold.lab.simulator.schema import check_shape
 
 STOPPING = 10.0
