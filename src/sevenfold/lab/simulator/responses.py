@@ -78,7 +78,7 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     if asked.body["input"] and _kind(asked.body["input"][-1]) == TRIGGER:
         made = _compacted(sim, asked)
         spent = _usage(made.prompt_tokens, made.cached_tokens, made.written)
-        return _response(sim, asked, [made.item], spent, cut=False)
+        return _response(sim, asked, sim.new_id("resp_"), [made.item], spent, cut=False)
     output: list[Json] = []
     read = written = 0
     if _passes_threshold(sim, asked):
@@ -87,6 +87,7 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
         output.append(made.item)
     said = ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
+    name = sim.new_id("resp_")
     output += _items(sim, asked, said, "incomplete" if cut else "completed")
     spent = _usage(
         read + said.prompt_tokens,
@@ -94,14 +95,14 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
         written + said.output.tokens,
         said.output.thinking_tokens,
     )
-    return _response(sim, asked, output, spent, cut=cut)
+    return _response(sim, asked, name, output, spent, cut=cut)
 
 
 def _response(
-    sim: Simulator, asked: OpenAiRequest, output: list[Json], usage: Json, *, cut: bool
+    sim: Simulator, asked: OpenAiRequest, name: str, output: list[Json], usage: Json, *, cut: bool
 ) -> dict[str, Any]:
     return {
-        "id": sim.new_id("resp_"),
+        "id": name,
         "object": "response",
         "created_at": int(sim.clock.now()),
         "status": "incomplete" if cut else "completed",
