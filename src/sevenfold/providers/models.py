@@ -3,17 +3,20 @@
 Providers and local servers list the models they serve, some with the size of their windows. The last copy of each
 listing is kept in the user's home. A session goes by that copy from its opening to its end, so that no threshold and
 no byte changes in between; servers are asked in the background, for the next session. Only for a model that is neither
-in the table nor in a copy does the opening wait, and not for long. Nothing fails because a server does not answer.
+in the table nor in a copy, or is unknown and served locally, does the opening wait, and not for long. Nothing fails
+because a server does not answer.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +32,9 @@ ANSWERS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """What they call the most tokens of an answer."""
 ABILITIES = ("thinking", "context_management", "compaction")
 """The capabilities that are kept: those that `sevenfold.profiles.Profile.listed` reads."""
+_PRIVATE = re.compile(
+    r"127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|.*\.(local|localhost|internal|lan)$"
+)
 MOST = 100
 """How many listings are kept, the newest."""
 WAIT_SECONDS = 2.0
@@ -141,10 +147,12 @@ class Listings:
         if not self._on:
             return found
         last = self._copies.last(address, found.model)
-        if last is None and not found.known and isinstance(client, Lister):
+        # A local server may have been started again with another window, so its last word does not count.
+        if not found.known and (last is None or is_local(address)) and isinstance(client, Lister):
             asked = self._begin(client, found.model)
             asked.join(WAIT_SECONDS)
-            return _over(found, asked.came) if asked.came is not None else found
+            came = asked.came if asked.came is not None or last is None else last[0]
+            return _over(found, came) if came is not None else found
         self.refresh(found.model, client)
         return _over(found, last[0]) if last is not None else found
 
@@ -157,10 +165,10 @@ class Listings:
             self._begin(client, model)
 
     def _begin(self, client: Lister, model: str) -> _Asking:
-        def ask() -> Listing | None:
-            came = read(client.listing(model, ASK_SECONDS), model)
+        def ask() -> Listing:
             # A server that does not list the model need not be asked again at once either.
-            self._copies.keep(client.address, model, came or Listing(), time.time())
+            came = read(client.listing(model, ASK_SECONDS), model) or Listing()
+            self._copies.keep(client.address, model, came, time.time())
             return came
 
         asking = _Asking(ask)
@@ -171,7 +179,7 @@ class Listings:
 class _Asking(threading.Thread):
     """Asks a server in the background."""
 
-    def __init__(self, ask: Callable[[], Listing | None]) -> None:
+    def __init__(self, ask: Callable[[], Listing]) -> None:
         super().__init__(daemon=True, name="sevenfold-listing")
         self._ask = ask
         self.came: Listing | None = None
@@ -182,6 +190,12 @@ class _Asking(threading.Thread):
             self.came = self._ask()
         except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)
             _log.info("the server did not list its model; what was known before holds", exc_info=True)
+
+
+def is_local(address: str) -> bool:
+    """Whether a server is on this machine or in its own network."""
+    host = urlsplit(address).hostname or ""
+    return bool(host) and ("." not in host or _PRIVATE.match(host) is not None)
 
 
 def _over(profile: Profile, listing: Listing) -> Profile:
