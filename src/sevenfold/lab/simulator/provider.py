@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import count
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any, Literal
 
 import msgspec
@@ -223,8 +224,9 @@ class Simulator:
         self.diagnosis = Diagnosis()
         self.meter = RateMeter(self.setup.limits)
         self.requests = RequestLog(self.setup.log_bytes)
-        self.lock = Lock()
-        """Held by the request that is being worked on, except while its brain thinks."""
+        self._lock = Lock()
+        self._worker: int | None = None
+        """The thread that holds the lock."""
         self._ids = count(1)
 
     def profile(self, model: str) -> Profile | None:
@@ -252,12 +254,26 @@ class Simulator:
         return replace(rules, known=False, prices=(), **own)
 
     def think(self, prompt: ModelPrompt) -> ModelReply:
-        """What the brain answers; other requests go on while it thinks, and only one at a time besides."""
-        self.lock.release()
+        """What the brain answers; a server goes on with other requests while it thinks."""
+        if self._worker != get_ident():
+            return oblige(self.brain.reply(prompt), prompt)
+        self._worker = None
+        self._lock.release()
         try:
             return oblige(self.brain.reply(prompt), prompt)
         finally:
-            self.lock.acquire()
+            self._lock.acquire()
+            self._worker = get_ident()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Work on one request, while no other is being worked on, except when its brain thinks."""
+        with self._lock:
+            self._worker = get_ident()
+            try:
+                yield
+            finally:
+                self._worker = None
 
     def new_id(self, prefix: str) -> str:
         """A unique id, the same in every run."""

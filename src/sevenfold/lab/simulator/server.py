@@ -219,7 +219,7 @@ async def _messages(exchange: HttpExchange) -> Response:
     sim = exchange.sim
     answered = await _work(exchange, lambda: answer(sim, _prepared(exchange, counting=False)))
     await exchange.delay()
-    with sim.lock:
+    with sim.alone():
         for plan in answered.plans:
             sim.cache.commit(plan)
     usage = answered.message["usage"]
@@ -269,7 +269,7 @@ async def _work(exchange: HttpExchange, work: Callable[[], T]) -> T:
     """Do the work of a request in a thread, one request at a time; a brain that thinks keeps no other waiting."""
 
     def locked() -> T:
-        with exchange.sim.lock:
+        with exchange.sim.alone():
             return work()
 
     return await to_thread.run_sync(locked, limiter=exchange.limiter)
