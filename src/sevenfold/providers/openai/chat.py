@@ -371,8 +371,8 @@ class ChatReader:
         self._seed = seed
         self._asked = asked
         self._written = WrittenText()
-        self._held: list[str] = []
-        """What was written as calls and not followed by other text so far."""
+        self._held: list[WrittenPart] = []
+        """What was written as calls, and blanks behind it, with no other text after it so far."""
         self._head: _Chunk | None = None
         self._usage = Raw(b"{}")
         self._thoughts: list[str] = []
@@ -446,26 +446,26 @@ class ChatReader:
 
     def _part(self, part: WrittenPart) -> Iterator[Piece]:
         """Take a part of the text; what was written as a call and is followed by other text was an example."""
-        if part.kind == "call":
-            self._held.append(part.words)
+        if part.kind == "call" or (self._held and not part.words.strip()):
+            self._held.append(part)
         elif part.kind == "thinking":
             self._thoughts.append(part.words)
             yield Piece("thinking", part.words)
-        elif part.words.strip() or not self._held:
+        else:
             yield from self._unheld()
             yield from self._say(part.words)
 
     def _unheld(self) -> Iterator[Piece]:
         held, self._held = self._held, []
-        for words in held:
-            yield from self._say(f"{CALL}{words}{CALLED}\n")
+        for kind, words in held:
+            yield from self._say(f"{CALL}{words}{CALLED}" if kind == "call" else words)
 
     def _finish(self) -> Iterator[Piece]:
         """Take what is left of the text, and the calls that were written instead of made."""
         for part in self._written.end():
             yield from self._part(part)
         tools = () if self._calls else self._tools()
-        found = [call_in(words) for words in self._held] if tools else []
+        found = [call_in(words) for kind, words in self._held if kind == "call"] if tools else []
         if not all(found) or not found:
             yield from self._unheld()
         if not found and tools and (alone := only_call("".join(self._texts), tools)):

@@ -45,8 +45,10 @@ class WrittenText:
         """Take more text; yields what is certain. A call comes whole."""
         self._rest += words
         while self._rest:
-            # Thinking comes first or not at all: later the tag is something the model talks about.
-            tags = [self._end] if self._end else [CALL] if self._spoke else [CALL, THINK]
+            tags = [self._end] if self._end else [CALL]
+            if not self._end and not self._spoke and _begins(self._rest.lstrip(), THINK):
+                # Thinking comes first or not at all: later the tag is something the model talks about.
+                tags.append(THINK)
             found = [(self._rest.index(tag), tag) for tag in tags if tag in self._rest]
             if not found:
                 break
@@ -102,6 +104,10 @@ def only_call(words: str, tools: Collection[str]) -> WrittenCall | None:
     fence = _FENCED.fullmatch(words)
     found = call_in(fence[1] if fence else words) if "{" in words else None
     return found if found is not None and found.name in tools else None
+
+
+def _begins(words: str, tag: str) -> bool:
+    return words.startswith(tag) or tag.startswith(words)
 
 
 def _overlap(words: str, tag: str) -> int:
