@@ -112,6 +112,16 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
     room = Room(most, ready.window - ready.tokens)
     stops = body.get("stop_sequences") or ()
     output = limit(reply, stops, room, sim.scales.counter, ready.profile.tokenizer)
+    if (told := reply.usage) is not None:
+        found = plan.billing
+        billing = Billing(
+            fresh=found.fresh if told.input is None else told.input,
+            read=found.read if told.cache_read is None else told.cache_read,
+            write_5m=found.write_5m if told.cache_write is None else told.cache_write,
+            write_1h=found.write_1h if told.cache_write is None else 0,
+        )
+        plan = replace(plan, billing=billing)
+        output = replace(output, tokens=output.tokens if told.output is None else told.output)
     return ModelTurn(tuple(_sign(sim, ready, output.blocks)), output, plan)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.lab.simulator.errors import bad, unknown_model
@@ -67,7 +68,13 @@ def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
     reply = sim.think(prompt)
     room = Room(min(most, profile.max_output), profile.window - size)
     output = limit(reply, request.stops, room, sim.scales.counter, profile.tokenizer)
-    return OpenAiReply(output, size, read_cache(sim, request, blocks))
+    read = read_cache(sim, request, blocks)
+    if (told := reply.usage) is not None:
+        fresh = size - read if told.input is None else told.input
+        read = read if told.cache_read is None else told.cache_read
+        size = fresh + read + (told.cache_write or 0)
+        output = replace(output, tokens=output.tokens if told.output is None else told.output)
+    return OpenAiReply(output, size, read)
 
 
 def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
