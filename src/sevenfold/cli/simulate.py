@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until interrupted; returns the exit code."""
     try:
         # The server comes with an extra.
-        from sevenfold.lab.simulator.brains import EchoBrain
+        from sevenfold.lab.simulator.brains import Brain, EchoBrain
         from sevenfold.lab.simulator.provider import Setup, Simulator
         from sevenfold.lab.simulator.script import FileBrain, load_script
         from sevenfold.lab.simulator.server import run as serve
@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(
             f"the simulator needs {error.name}, which is not installed; run: pip install 'sevenfold[simulator]'"
         ) from error
-    brain, does = EchoBrain(), "it repeats what you send"
+    brain: Brain = EchoBrain()
+    does = "it repeats what you send"
     if options.use_tools:
         brain, does = ToolBrain(), "it calls the tools it is offered"
     if options.script is not None:

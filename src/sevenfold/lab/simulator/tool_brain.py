@@ -12,7 +12,7 @@ from sevenfold.lab.simulator.brains import EchoBrain, Json, ModelPrompt, ModelRe
 from sevenfold.lab.simulator.instances import instance
 
 _WORD = re.compile(r"[A-Za-z]{3,}")
-_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|'([^']+)'|(\S*[/.]\w\S*)")
+_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|'([^']+)'|(\S*[/.]\w[\w/.-]*\w)")
 MOST_SHOWN = 300
 """Characters of a tool's result that the answer repeats."""
 
