@@ -247,7 +247,7 @@ def _permissions(chat: Chat, rest: str) -> None:
             grants.allow(rule)
         case "revoke" if rule:
             if not forget_rule(chat.options.folder, rule) and rule not in grants.granted:
-                raise Refused(f"{rule} was granted neither in this session nor for good in this folder")
+                raise Refused(f"{rule} was not granted, neither in this session nor for good")
             grants.revoke(rule)
         case _:
             raise InputError("use /permissions, /permissions allow RULE or /permissions revoke RULE")
