@@ -302,7 +302,14 @@ def test_a_message_that_was_held_wakes_an_agent_that_has_ended_when_it_may_be_de
         mailbox.send(AgentMessage("1", "session:s", entry.id, "one more thing", due=there.clock.now() + 60))
         return "the report"
 
-    script = parts({"MAIN": [[start("c1", "WORK")], "Done."], "WORK": [last_words], "has come": ["Seen."], "LATER": ["Yes."]})
+    script = parts(
+        {
+            "MAIN": [[start("c1", "WORK")], "Done."],
+            "WORK": [last_words],
+            "has come": ["Seen."],
+            "LATER": ["Yes."],
+        }
+    )
     with world(script) as there:
         with there.agent(folder, name="s", agents=True) as made:
             made.run("MAIN task")
