@@ -255,10 +255,11 @@ class Tables:
         """Those of the pieces in ``held`` whose records are up to so many places away from these pieces'."""
         # Only indexes are read to find the neighbours; most of them are not in ``held``, and their rows stay unread.
         statement = (
-            "SELECT DISTINCT piece.id FROM json_each(?) AS wanted"
-            " CROSS JOIN piece AS middle ON middle.id = wanted.value CROSS JOIN record AS taker ON taker.id = middle.record"
-            " CROSS JOIN record ON record.lane = taker.lane AND record.place BETWEEN taker.place - ?2 AND taker.place + ?2"
-            " CROSS JOIN piece ON piece.record = record.id"
+            "SELECT DISTINCT near.id FROM json_each(?) AS wanted"
+            " CROSS JOIN piece ON piece.id = wanted.value CROSS JOIN record ON record.id = piece.record"
+            " CROSS JOIN record AS other"
+            " ON other.lane = record.lane AND other.place BETWEEN record.place - ?2 AND record.place + ?2"
+            " CROSS JOIN piece AS near ON near.record = other.id"
         )
         near = self._db.execute(statement, (json.dumps(list(pieces)), reach))
         return self.among([piece for (piece,) in near if piece in held])
