@@ -121,7 +121,7 @@ class Provider(Struct):
     def renew(self) -> None:
         """Forget what earlier tests did."""
         self.simulator.brain = ScriptedBrain(speaking)
-        self.simulator.setup = Setup()
+        self.simulator.setup = Setup(api_key=KEY, any_model=False)
         self.simulator.faults = Faults()
         self.simulator.requests.clear()
 
