@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -256,3 +259,43 @@ def test_an_example_next_to_prose_or_of_no_tool_is_not_called(text: str) -> None
 def test_without_tools_nothing_is_a_call() -> None:
     content, _, _ = heard(f"<tool_call>{READ}</tool_call>", 8, msgspec.json.encode({"model": MODEL}))
     assert content[0]["type"] == "text"
+
+
+@pytest.mark.spec("S14.3")
+@pytest.mark.parametrize(
+    ("name", "assumed"), [("ollama, loaded", False), ("one that answers with pages", True)]
+)
+def test_a_window_that_is_assumed_is_called_so_with_what_to_do(
+    name: str, assumed: bool, tmp_path: Path
+) -> None:
+    with serving(
+        {**SERVERS[name][0], "/v1/chat/completions": {"choices": [{"message": {"content": "Hi."}}]}}
+    ) as url:
+        ran = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "sevenfold",
+                "chat",
+                "-p",
+                "hi",
+                "--model",
+                MODEL,
+                "--folder",
+                str(tmp_path),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={
+                **os.environ,
+                "OPENAI_BASE_URL": f"{url}/v1",
+                "OPENAI_API_KEY": "",
+                "SEVENFOLD_NOTES": "off",
+            },
+        )
+    assert (ran.returncode, ran.stdout) == (0, "Hi.\n"), ran.stderr
+    assert ("8,192 tokens are assumed, too few for some of the tools" in ran.stderr) == assumed
+    assert ("SEVENFOLD_CONTEXT_WINDOW" in ran.stderr) == assumed

@@ -123,6 +123,15 @@ class SdkProvider(Provider):
         """What the server at an address says about a model, undecoded."""
         return fetch(self.models(model), None)
 
+    def key_headers(self, key: str) -> dict[str, str]:
+        """The headers of a request with this key."""
+        raise NotImplementedError
+
+    def look_up(self, model: str, env: Mapping[str, str], seconds: float) -> bytes:
+        """What the server in the environment says about a model, undecoded, without loading the SDK."""
+        address, key = self.address(env), env.get(self.vendor.key_variable) or ""
+        return self.describe(model, address, plain_fetch(address, self.key_headers(key), seconds))
+
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
         """Arguments for the SDK's `post` that send these bytes and return the response as it comes in."""
         return {
@@ -132,6 +141,22 @@ class SdkProvider(Provider):
             "options": {"headers": dict(put.headers)},
             "stream": True,
         }
+
+
+def plain_fetch(address: str, headers: Mapping[str, str], seconds: float) -> Fetch:
+    """Asks a server with what Python brings, which loads in a fraction of an SDK's time."""
+
+    def fetch(path: str, body: object = None) -> bytes:
+        from urllib.request import Request, urlopen
+
+        sent = None if body is None else msgspec.json.encode(body)
+        url = path if "://" in path else f"{address}{path}"
+        given = {**headers, "content-type": "application/json"}
+        with urlopen(Request(url, sent, given), timeout=seconds) as answer:
+            content: bytes = answer.read(MOST_BYTES)
+            return content
+
+    return fetch
 
 
 class SdkBase:

@@ -33,7 +33,7 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.resumed import show_resumed
 from sevenfold.cli.chat.rewind import rewind_to
-from sevenfold.cli.chat.start import MOST_LISTED, session_menu
+from sevenfold.cli.chat.start import MOST_LISTED, assumed_window, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
@@ -209,8 +209,8 @@ def _model(chat: Chat, rest: str) -> None:
         return
     chat.switch(replace(chat.options, model=rest, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
-    if chat.options.no_key():
-        chat.say("warning", chat.options.no_key())
+    if warning := chat.options.no_key() or assumed_window(chat.agent):
+        chat.say("warning", warning)
 
 
 def _quit(chat: Chat, rest: str) -> None:

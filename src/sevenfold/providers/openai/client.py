@@ -79,6 +79,10 @@ class OpenAIProvider(SdkProvider):
         """The path of the list of all models: some servers tell less about a single one."""
         return "/models"
 
+    def key_headers(self, key: str) -> dict[str, str]:
+        """The key."""
+        return {"authorization": f"Bearer {key or UNUSED_KEY}"}
+
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """The server's listing; where it leaves out the window, what a local server says about the running model."""
         raw = super().describe(model, address, fetch)
