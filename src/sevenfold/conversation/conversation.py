@@ -74,8 +74,7 @@ from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.weight import NOTHING, Weight, measure
 from sevenfold.request import price
-from sevenfold.request.frame import EDITS, Frame
-from sevenfold.request.plan import Lifetimes, Sizes, Tail
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Watched
 from sevenfold.settings import in_force, latch

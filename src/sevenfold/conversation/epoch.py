@@ -23,8 +23,7 @@ from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
-from sevenfold.request.frame import EDITS, Frame, spared, tool_name
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, spared, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
 
 if TYPE_CHECKING:

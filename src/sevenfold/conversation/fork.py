@@ -24,8 +24,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import NO_RESULT, Message, encoded_message, open_server_calls
 from sevenfold.request import price
-from sevenfold.request.frame import assemble
-from sevenfold.request.plan import plan
+from sevenfold.request.frame import assemble, plan
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import Sent, Watched
 

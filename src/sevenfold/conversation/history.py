@@ -31,8 +31,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
 from sevenfold.record.wire import Message, Wire
 from sevenfold.request import price
-from sevenfold.request.frame import Body, Marker, assemble
-from sevenfold.request.plan import Lifetimes, Tail, tail_of
+from sevenfold.request.frame import Body, Lifetimes, Marker, Tail, assemble, tail_of
 from sevenfold.request.watch import Sent
 
 

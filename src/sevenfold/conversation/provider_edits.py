@@ -20,8 +20,7 @@ from sevenfold.record.decisions import Epoch
 from sevenfold.record.usage import counted
 from sevenfold.record.window import Window
 from sevenfold.record.wire import Message
-from sevenfold.request.frame import EDITS, Frame, spared
-from sevenfold.request.plan import Tail, edge_of
+from sevenfold.request.frame import EDITS, Frame, Tail, edge_of, spared
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:

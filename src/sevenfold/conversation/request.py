@@ -21,8 +21,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
-from sevenfold.request.frame import Body, Frame, Marker, assemble
-from sevenfold.request.plan import Sizes, plan, shared_edge, tail_of
+from sevenfold.request.frame import Body, Frame, Marker, Sizes, assemble, plan, shared_edge, tail_of
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, first_change
 
 if TYPE_CHECKING:

@@ -57,8 +57,7 @@ from sevenfold.record.entries import VERSION
 from sevenfold.record.known_secrets import assignments, secret_values
 from sevenfold.record.log import Place
 from sevenfold.record.redact import find
-from sevenfold.request.frame import Frame
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name, checked
 from sevenfold.settings import Fixed, Source

@@ -40,8 +40,7 @@ from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
 from sevenfold.request import price
-from sevenfold.request.frame import EDITS, Frame, assemble
-from sevenfold.request.plan import plan
+from sevenfold.request.frame import EDITS, Frame, assemble, plan
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
