@@ -13,7 +13,7 @@ from sevenfold.agent.permissions.engine import PermissionDecision
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.cli.chat.consent import permission_menu
 from sevenfold.cli.chat.start import ChatOptions, agent_options
-from sevenfold.session.results import ToolCall
+from sevenfold.conversation.request import ToolCall
 
 
 @pytest.mark.spec("S7.3")

@@ -89,7 +89,7 @@ def enter(
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored parts with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
-    edits = _edits(dict(stored.settings).get(EDITS), dict(wanted.settings).get(EDITS))
+    edits = _edits(stored.edits, wanted.edits)
     return replace(
         stored,
         settings=tuple(sorted([*others, (EDITS, edits)] if edits else others)),

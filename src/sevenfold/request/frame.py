@@ -91,6 +91,11 @@ class Frame(Struct, frozen=True):
         """The system prompt as text."""
         return "\n\n".join(read_field(part, "text") for part in self.system)
 
+    @property
+    def edits(self) -> bytes | None:
+        """How the provider is asked to clear by itself; None if it is not."""
+        return next((raw for name, raw in self.settings if name == EDITS), None)
+
     def saying(self, prompt: SystemPrompt) -> Frame:
         """The same with this system prompt."""
         return replace(self, system=prompt.blocks(), sections=tuple(prompt.parts().items()))
@@ -140,17 +145,14 @@ def assemble(
     """The body of a request: the frame, the messages, the markers, and ``extra`` fields of its own."""
     system, tools = list(frame.system), list(frame.tools)
     said = [message.raw for message in messages]
+    in_messages: dict[int, dict[int, str]] = {}
     for marker in markers:
         if marker.level == "messages":
+            in_messages.setdefault(marker.index, {})[marker.block] = marker.ttl
             continue
         level = system if marker.level == "system" else tools
         level[marker.index] = marked(level[marker.index], marker.ttl)
-    for index in {marker.index for marker in markers if marker.level == "messages"}:
-        ttls = {
-            marker.block: marker.ttl
-            for marker in markers
-            if (marker.level, marker.index) == ("messages", index)
-        }
+    for index, ttls in in_messages.items():
         said[index] = _with_markers(messages[index], ttls)
     pieces = [b'{"model":', encode_json(frame.model), b',"max_tokens":%d' % frame.max_tokens]
     for name, parts in (("tools", tools), ("system", system)):
@@ -171,7 +173,7 @@ def marked(block: bytes, ttl: str) -> bytes:
 
 
 def markable(block: Block) -> bool:
-    """May a marker stand on this block?"""
+    """Can this block carry a marker?"""
     return block.kind not in THINKING and block.kind != "cache_edits" and not block.blank
 
 
@@ -243,10 +245,9 @@ def plan(
 ) -> tuple[Marker, ...]:
     """The markers of a request.
 
-    ``before`` is the tail of the request this one extends. ``edge`` is the last result the provider itself
-    clears: behind it every request differs from the one before, so that is where the next one finds something.
-    ``shared`` is the number of messages a fork
-    has in common with its parent: its last marker stands there, and what the fork adds is not written.
+    ``before`` is the tail of the request this one extends. ``edge`` is the last result the provider itself clears:
+    behind it every request differs from the one before, so that is where the next one finds something. ``shared`` is
+    the number of messages a fork shares with its parent: its last marker is there, and what it adds is not written.
     """
     if cache.markers == 0:
         return ()
@@ -296,7 +297,7 @@ def edge_of(messages: Sequence[Message], cleared: int, excluded: Collection[str]
 
 
 def tail_of(markers: Sequence[Marker]) -> Tail | None:
-    """Where the conversation's last marker stands."""
+    """Where the conversation's last marker is."""
     return next(
         (Tail(mark.index, mark.block) for mark in reversed(markers) if mark.level == "messages"), None
     )
@@ -336,9 +337,7 @@ def _too_far(messages: Sequence[Message], before: Tail, tail: Tail, cache: Cache
     """Would the look-back from the new tail miss the old one?"""
     if cache.look_back is None or not _stands(messages, before):
         return False
-    passed: list[Block] = (
-        list(messages[before.index].parts[before.block + 1 :]) if before.index < tail.index else []
-    )
+    passed = list(messages[before.index].parts[before.block + 1 :]) if before.index < tail.index else []
     for message in messages[before.index + 1 : tail.index]:
         passed += message.parts
     passed += messages[tail.index].parts[: tail.block + 1]
