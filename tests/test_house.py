@@ -35,6 +35,12 @@ ADDED = {
     ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules)$", 3, 220),
+    "local models": (
+        r"lab\.simulator\.(?:instances|script|tool_brain)$|providers\.openai\.(?:local_servers|written)$"
+        r"|cli\.chat\.stream_lines$",
+        6,
+        560,
+    ),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),
@@ -53,6 +59,7 @@ WOVEN_IN = {
     "messages": (80, 60),
     "ledger": (30, 30),
     "known secrets": (54, 54),
+    "local models": (420, 140),
 }
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""
