@@ -1,8 +1,8 @@
 """What secrets look like: the table of `secret_patterns.toml`, and what tells a secret in use from an example.
 
 Nothing is guessed from randomness alone: hashes, ids and pictures are random too, and a mask in their place does harm.
-Examples from documentation (one letter repeated, counted up, "your-key-here") are left alone, because a model that edits
-such a file would otherwise write the mask back into it.
+Examples from documentation (one letter repeated, counted up, "your-key-here") are left alone, because a model that
+edits such a file would otherwise write the mask back into it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Patterns:
         self.rules = (*formats, *contexts)
         self.by_hint = {hint: rule for rule in self.rules for hint in rule.hints}
         self.names = frozenset(hint for hint in hints if len(hint) > 2 and hint[-1] in "-_.")
-        """Most tokens are a name, one of these signs, and a long word. Looking for that is faster than for each name."""
+        """Most tokens are a name, one of these signs, and a long word: looking for that is faster than for each."""
         self.lengths = sorted({len(name) for name in self.names})
         self.tails = frozenset(name[-self.lengths[0] :] for name in self.names)
         self.literals = [hint for hint in hints if hint not in self.names]
