@@ -31,7 +31,7 @@ from sevenfold.conversation.transcript import Transcript
 from sevenfold.profiles import find
 from sevenfold.record import blocks, decisions, entries
 from sevenfold.record.log import Answer, Place
-from sevenfold.record.rules import RuleFacts, refusals
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.record.view import View
 from sevenfold.stores.memory import MemoryLog
 

@@ -21,7 +21,7 @@ from sevenfold.profiles import find
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import entries
 from sevenfold.record.entries import Boundary, Clearing, Said
-from sevenfold.record.rules import RuleFacts, refusals
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
 

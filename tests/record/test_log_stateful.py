@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sevenfold.clock import CountedIds
 from sevenfold.conversation.resume import fold, resume
 from sevenfold.conversation.transcript import Transcript
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.profiles import find
 from sevenfold.record import blocks, entries
 from sevenfold.record.decisions import (
@@ -28,7 +29,6 @@ from sevenfold.record.decisions import (
     Snip,
     Undone,
 )
-from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
 from tests.support import answer, decoded, transcript
