@@ -279,7 +279,7 @@ class Resolved(Struct, frozen=True):
     """Settings, where each value came from, and what the user should know about how they came about."""
 
     settings: Settings
-    origins: Mapping[str, str] = MappingProxyType({})
+    origins: Mapping[str, str]
     """For each setting the origin of its value."""
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -442,11 +442,21 @@ def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
 
 
 class Source(Protocol):
-    """Knows the settings: `Resolved`, which never change, or something that follows files or flags."""
+    """Knows the settings: a fixed copy, or something that follows files or flags."""
 
     def current(self) -> Settings:
         """The settings as of now, at once and without fail; the same object while nothing changes."""
         ...
+
+
+class Fixed(Struct, frozen=True):
+    """Settings that stay as they are."""
+
+    settings: Settings
+
+    def current(self) -> Settings:
+        """These settings."""
+        return self.settings
 
 
 def latch(opened: Settings, now: Settings) -> Settings:

@@ -61,7 +61,7 @@ from sevenfold.request.frame import Frame
 from sevenfold.request.plan import Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name, checked
-from sevenfold.settings import Source
+from sevenfold.settings import Fixed, Source
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
@@ -310,7 +310,7 @@ def in_memory(
     if source is None or isinstance(source, Mapping):
         found = load(folder or Path.cwd(), source or {})
         warn_ignored(found)
-        source = found
+        source = Fixed(found.settings)
     place = MemoryStore()
     log, results = place.open(name), place.results(name)
     return SessionParts(
