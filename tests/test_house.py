@@ -46,7 +46,7 @@ ADDED = {
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 23_060
+ENGINE_LINES = 22_610
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "team": (310, 120),
