@@ -372,22 +372,21 @@ class _Walk:
                 masked[name] = self._by_call(value)
             else:
                 masked[self._name(name)] = self.value(value)
-        return (
-            raw
-            if masked == fields
-            else _encoder.encode({name: Raw(value) for name, value in masked.items()})
-        )
+        return _written(raw, fields, masked)
 
     def _by_call(self, raw: bytes) -> bytes:
+        """An object whose keys are ids of calls: only what they have is masked."""
         stored = {call: bytes(value) for call, value in _fields.decode(raw).items()}
-        masked = {call: self.value(value) for call, value in stored.items()}
-        return (
-            raw
-            if masked == stored
-            else _encoder.encode({call: Raw(value) for call, value in masked.items()})
-        )
+        return _written(raw, stored, {call: self.value(value) for call, value in stored.items()})
 
     def _name(self, name: str) -> str:
         masked = mask(name, self._known)
         self.findings += masked.findings
         return masked.text
+
+
+def _written(raw: bytes, fields: dict[str, bytes], masked: dict[str, bytes]) -> bytes:
+    """The object with other fields; as it was if they are the same."""
+    if masked == fields:
+        return raw
+    return _encoder.encode({name: Raw(value) for name, value in masked.items()})
