@@ -107,8 +107,8 @@ _HOMES = {
     "agent.mcp.servers": "McpServers",
     "agent.tools.context": "Context",
     "agent.tools.functions": "function_tool",
-    "conversation.hooks": "InstructionsLoaded PermissionRequest PostCompact PostToolUse PreCompact PreToolUse SessionEnd "
-    "SessionStart Stop SubagentStart SubagentStop UserPromptSubmit",
+    "conversation.hooks": "InstructionsLoaded PermissionRequest PostCompact PostToolUse PreCompact PreToolUse "
+    "SessionEnd SessionStart Stop SubagentStart SubagentStop UserPromptSubmit",
     "events": "Veto",
     "memory.commands": "MemoryCommands",
     "memory.memory": "Memory",
