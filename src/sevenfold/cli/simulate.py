@@ -11,6 +11,9 @@ from msgspec.structs import replace
 
 from sevenfold.cli.options import number, write
 from sevenfold.errors import UserError
+from sevenfold.lab.simulator.brains import Brain, EchoBrain
+from sevenfold.lab.simulator.script import FileBrain, load_script
+from sevenfold.lab.simulator.tool_brain import ToolBrain
 from sevenfold.profiles import find
 
 HELP = """\
@@ -51,11 +54,8 @@ def run(options: argparse.Namespace) -> int:
     """Serve until interrupted; returns the exit code."""
     try:
         # The server comes with an extra.
-        from sevenfold.lab.simulator.brains import Brain, EchoBrain
         from sevenfold.lab.simulator.provider import Setup, Simulator
-        from sevenfold.lab.simulator.script import FileBrain, load_script
         from sevenfold.lab.simulator.server import run as serve
-        from sevenfold.lab.simulator.tool_brain import ToolBrain
     except ModuleNotFoundError as error:
         raise UserError(
             f"the simulator needs {error.name}, which is not installed; run: pip install 'sevenfold[simulator]'"
