@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 MODULES = 320
-CODE_LINES = 43_900
+CODE_LINES = 43_760
 ADDED = {
     "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
@@ -34,7 +34,7 @@ ADDED = {
         1_800,
     ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
-    "chat": (r"cli\.chat\.(?:custom_commands|resumed)$", 2, 180),
+    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules)$", 3, 220),
     "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 230),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
@@ -47,7 +47,7 @@ ADDED = {
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 23_600
+ENGINE_LINES = 23_460
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "team": (310, 120),
