@@ -87,10 +87,10 @@ def _delete(options: argparse.Namespace) -> int:
     found = purge.find(home, options.name, folder)
     if not found:
         # Of a session without a transcript only its name is left, which was not it.
-        there = [one for one in transcripts.stored() if one.path.parent == home.project(folder).folder]
-        if not there:
+        kept = [one for one in transcripts.stored() if one.path.parent == home.project(folder).folder]
+        if not kept:
             raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
-        found = purge.find(home, transcripts.named(options.name, there).name, folder)
+        found = purge.find(home, transcripts.named(options.name, kept).name, folder)
     for one in found:
         there = purge.extent(one)
         write(f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n")
