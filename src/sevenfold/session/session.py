@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
@@ -35,7 +35,7 @@ from sevenfold.session.results import Explanation, Request, Wishes, explained
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.flow import HookRunner
+    from sevenfold.conversation.flow import Flow, HookRunner
     from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
     from sevenfold.conversation.status import Health, Reading
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from sevenfold.session.factory import SessionParts
 
 __all__ = ["Completion", "Explanation", "Session", "ToolCall", "Wishes"]
+
+R = TypeVar("R")
 
 
 class Session:
@@ -163,7 +165,7 @@ class Session:
         ``fields`` are different in this request alone, see `RequestFields`.
         """
         flow = turn.prepare(self.conversation, self.own_fields(fields))
-        pending = drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
+        pending = self._run(flow)
         return Request(self.conversation, pending, self._provider)
 
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
@@ -181,10 +183,7 @@ class Session:
     def failed(self, error: Exception) -> bool:
         """Take in that your client failed; True: `prepare` again, and it may succeed."""
         mapped = error_of(error, self.conversation.profile)
-        if mapped is None:
-            return False
-        flow = turn.refused(self.conversation, mapped)
-        return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
+        return mapped is not None and self._run(turn.refused(self.conversation, mapped))
 
     def complete(self, watch: Watcher | None = None, **fields: Unpack[RequestFields]) -> Completion:
         """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come, ``fields`` as in `prepare`."""
@@ -285,8 +284,7 @@ class Session:
         Without a client the summary is extracted by code alone.
         """
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
-        flow = compact(self.conversation, request)
-        return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
+        return self._run(compact(self.conversation, request))
 
     def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
         """What `compact` would do and cost, without doing it: how much of the next request would still come from
@@ -300,7 +298,7 @@ class Session:
         Call it on a timer while the conversation rests; ``again`` of the decision says when. It does nothing before
         that, and a listener may refuse what it proposes.
         """
-        return drive(idle(self.conversation), self._client, hooks=self._hooks, guard=self.conversation.lock)
+        return self._run(idle(self.conversation))
 
     def next_costs(self) -> tuple[Choice, ...]:
         """What the next message costs after the cache of a large conversation expired, with the other choices."""
@@ -351,6 +349,10 @@ class Session:
         """What one request is to have of its own, checked and encoded."""
         c = self.conversation
         return request_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
+
+    def _run(self, flow: Flow[R]) -> R:
+        """Run a flow that may need a model, but for which none is made."""
+        return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
 
     def _asker(self) -> Client:
         if self._client is None:
