@@ -51,7 +51,57 @@ __all__ = ["Completion", "Explanation", "Session", "ToolCall", "Wishes"]
 R = TypeVar("R")
 
 
-class Session:
+class SessionBase:
+    """What a session tells without waiting for anything, whether it is awaited or not."""
+
+    conversation: Conversation
+    """The conversation itself, for programs that build on it."""
+
+    @property
+    def title(self) -> str:
+        """What it is called in lists of sessions; empty until it has a title."""
+        return title_of(self.conversation.transcript.view.labels)
+
+    @title.setter
+    def title(self, title: str) -> None:
+        with self.conversation.lock:
+            self.conversation.transcript.label("custom-title", title)
+
+    @property
+    def gauge(self) -> Reading:
+        """How full the window is, and what the session has cost."""
+        return self.conversation.reading
+
+    @property
+    def health(self) -> Health:
+        """How the session is doing with its window: compactions, failures, share of the cache."""
+        return self.conversation.state(Compactor).health
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener``, a plain function, with every event from now on; it may veto what is proposed."""
+        self.conversation.events.listen(listener)
+
+    @property
+    def tasks(self) -> TaskRegistry:
+        """What runs in the background: notes, summaries, memory and, in an agent's session, commands and agents."""
+        return self.conversation.tasks
+
+    @property
+    def memory(self) -> Memory | None:
+        """What outlives the session; None if it was opened without."""
+        return self.conversation.services.memory
+
+    @property
+    def dream(self) -> DreamTask | None:
+        """The consolidation of memory that is under way, or the last one of this session; None if there was none."""
+        return None if self.memory is None else self.conversation.state(Dreamer).task
+
+    def kill_dream(self) -> bool:
+        """Stop the consolidation that is under way; memory is as it was before it. False if none is."""
+        return self.memory is not None and self.conversation.state(Dreamer).kill()
+
+
+class Session(SessionBase):
     """A conversation with a model that stays within its window and never forgets in silence.
 
     Made with `Session.open` or `Session.in_memory`. Every option can be left out:
@@ -84,7 +134,6 @@ class Session:
         wire: str | None = None,
     ) -> None:
         self.conversation = conversation
-        """The conversation itself, for programs that build on it."""
         self._store = store
         self._given = client
         self._client: Client | None = None
@@ -207,26 +256,6 @@ class Session:
 
     # -- looking ---------------------------------------------------------------------------------
 
-    @property
-    def title(self) -> str:
-        """What it is called in lists of sessions; empty until it has a title."""
-        return title_of(self.conversation.transcript.view.labels)
-
-    @title.setter
-    def title(self, title: str) -> None:
-        with self.conversation.lock:
-            self.conversation.transcript.label("custom-title", title)
-
-    @property
-    def gauge(self) -> Reading:
-        """How full the window is, and what the session has cost."""
-        return self.conversation.reading
-
-    @property
-    def health(self) -> Health:
-        """How the session is doing with its window: compactions, failures, share of the cache."""
-        return self.conversation.state(Compactor).health
-
     def why(self, number: int = -1) -> Explanation:
         """Why a request was what it was; counted from 0, or from the newest with negative numbers."""
         return explained(self.conversation.past(number))
@@ -242,29 +271,6 @@ class Session:
     def dry_run(self) -> list[Proposed]:
         """What the layers would do before the next request."""
         return self.conversation.ladder.propose(self.conversation)
-
-    def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with every event from now on; it may veto what is proposed."""
-        self.conversation.events.listen(listener)
-
-    @property
-    def tasks(self) -> TaskRegistry:
-        """What runs in the background: notes, summaries, memory and, in an agent's session, commands and agents."""
-        return self.conversation.tasks
-
-    @property
-    def memory(self) -> Memory | None:
-        """What outlives the session; None if it was opened without."""
-        return self.conversation.services.memory
-
-    @property
-    def dream(self) -> DreamTask | None:
-        """The consolidation of memory that is under way, or the last one of this session; None if there was none."""
-        return None if self.memory is None else self.conversation.state(Dreamer).task
-
-    def kill_dream(self) -> bool:
-        """Stop the consolidation that is under way; memory is as it was before it. False if none is."""
-        return self.memory is not None and self.conversation.state(Dreamer).kill()
 
     def recall(
         self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
