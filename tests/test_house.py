@@ -34,7 +34,7 @@ ADDED = {
         1_800,
     ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
-    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules)$", 3, 220),
+    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list|model_list)$", 5, 400),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),

@@ -33,7 +33,7 @@ from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.status import Spending, StatusLine
 from sevenfold.cli.text import clean, one_line, plural
-from sevenfold.conversation.edits import compaction_undone
+from sevenfold.conversation.edits import compaction_undone, is_compaction
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Sending
 from sevenfold.layers.compact.compactor import Compactor
@@ -111,6 +111,8 @@ class Chat:
         self._thought = ""
         self._waited: dict[str, float] = {}
         """Seconds the user took to decide, by call."""
+        self._deeds: dict[str, str] = {}
+        """What the layers did in this run, by decision."""
         self._paused = 0.0
         self._asked_at: float | None = None
         self.agent = open_agent(options, self)
@@ -253,6 +255,8 @@ class Chat:
     def _show_event(self, event: Event) -> None:
         """Take in an event of the engine, and show it if it concerns the user."""
         self.spent = self.spent.add(event)
+        if isinstance(event, Acted) and event.reference:
+            self._deeds[event.reference] = event.what
         if isinstance(event, Sending) and event.source == "main":
             self._show_queued()
         if isinstance(event, Answered) and event.source == "main":
@@ -271,6 +275,16 @@ class Chat:
         self._flush()
         details = [(name, clean(value), "") for name, value in line.detail]
         self.say(line.level, line.line, self.folded.add(lambda: pairs(details)) if details else 0)
+
+    def deed(self, decision: str) -> str:
+        """What a decision did, in words."""
+        if decision in self._deeds:
+            return self._deeds[decision]
+        return (
+            "a compaction"
+            if is_compaction(self.agent.session.conversation, decision)
+            else f"decision {decision}"
+        )
 
     def say(self, level: Level, words: str, number: int = 0) -> None:
         """Show a line of the app's own; its sign says what its colour says."""

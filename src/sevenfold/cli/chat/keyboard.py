@@ -122,9 +122,14 @@ def _choosing(app: InlineScreen) -> KeyBindings:
             case "down":
                 app.advance(state.move(1))
             case " ":
-                app.advance(state.toggle())
+                app.advance(state.press(" ") if state.menu.filtered else state.toggle())
             case _:
                 app.advance(state.enter())
+
+    @keys.add("backspace", filter=choosing)
+    def shorten(event: KeyPressEvent) -> None:
+        if app.asking is not None:
+            app.advance(app.asking.narrow(app.asking.needle[:-1]))
 
     @keys.add("<any>", filter=choosing)
     def letter(event: KeyPressEvent) -> None:
@@ -142,6 +147,8 @@ def _choosing(app: InlineScreen) -> KeyBindings:
         state = app.asking
         if state is not None and state.writing and state.menu.items:
             app.advance(state.back())
+        elif state is not None and state.needle:
+            app.advance(state.narrow(""))
         else:
             app.answer(None)
 
