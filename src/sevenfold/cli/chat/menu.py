@@ -83,7 +83,7 @@ class MenuState(Struct, frozen=True):
     def matching(self) -> list[int]:
         """The items that have every word that was typed."""
         words = self.needle.casefold().split()
-        texts = (f"{item.before} {item.label} {item.about}".casefold() for item in self.menu.items)
+        texts = (f"{item.before} {item.label}".casefold() for item in self.menu.items)
         return [place for place, text in enumerate(texts) if all(word in text for word in words)]
 
     def narrow(self, needle: str) -> MenuState:

@@ -93,11 +93,7 @@ def rewind(chat: Chat, rest: str) -> None:
 def _parts(chat: Chat, point: history.RewindPoint) -> list[tuple[MenuItem, Wishes]]:
     """The parts of the conversation, from a message or up to it, that can be summarised, each with its price."""
     found = []
-    spans: tuple[tuple[Span, str, str], ...] = (
-        ("from", "Summarise from here", "f"),
-        ("up_to", "Summarise up to here", "u"),
-    )
-    for span, label, key in spans if not point.compacted else ():
+    for span, label, key in SPANS if not point.compacted else ():
         wish = Wishes(span=span, record=point.record)
         try:
             found.append(
