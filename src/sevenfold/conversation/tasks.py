@@ -35,7 +35,7 @@ STATES: Mapping[str, TaskState] = MappingProxyType(
 LONGEST = 900.0
 """Seconds after which the engine's own work is given up."""
 KEPT = 20
-"""TaskRegistry of the engine that have ended and are still listed."""
+"""Tasks of the engine that have ended and are still listed."""
 KILLED = "it was stopped"
 TOOK_TOO_LONG = "it took too long"
 
@@ -100,8 +100,10 @@ class TaskRegistry:
         for one in self:
             if one.id == task:
                 return one
-        known = ", ".join(one.id for one in self) or "none"
-        raise InputError(f"there is no task {task!r}; there are: {known}")
+        known = ", ".join(one.id for one in self)
+        raise InputError(
+            f"there is no task {task!r}" + (f"; there are: {known}" if known else " nor any other")
+        )
 
     def kill(self, task: str) -> Task:
         """Stop a task; one that has ended stays as it is. An answer of a model that is under way is still paid for."""
