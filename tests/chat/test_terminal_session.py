@@ -70,7 +70,7 @@ def test_a_compaction_is_stopped_made_and_rewound_across_and_the_books_span_runs
 def test_a_plan_is_refused_with_a_reason_then_approved_and_outlives_a_compaction(place):
     with simulated() as (url, simulator), Terminal(**place, url=url, **ALONE) as app:
         app.ready().press("shift-tab", "shift-tab").until("· plan ·")
-        app.say("run").until("✗ Shell").ready()
+        app.say("run").until("⊘ Shell").ready()
         assert not (place["folder"] / "ran.txt").exists()
         app.say("propose").until("Carry out this plan?").until("Lay the stones")
         app.type("n").until("Esc goes back").say("of wood rather")
