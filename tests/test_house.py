@@ -55,6 +55,7 @@ WOVEN_IN = {
     "ledger": (30, 30),
     "known secrets": (54, 54),
     "front door": (240, 0),
+    "chat": (80, 5),
 }
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""

@@ -12,12 +12,14 @@ import msgspec
 import pytest
 
 from sevenfold.agent.agent import Agent
+from sevenfold.cli.chat import chat as chat_module
 from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.driver import Driver
 from sevenfold.cli.chat.history import find_session, new_name, talks
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
+from sevenfold.cli.chat.screen import notification
 from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.cli.text import source
 from sevenfold.layers.compact.offline import summarise, take_notes
@@ -112,8 +114,9 @@ def test_every_listed_command_works(talk, command):
 def test_help_lists_exactly_the_commands_there_are(talk):
     shown = talk("/help")
     assert {line.split()[0] for line in shown.splitlines() if line.startswith("/")} == {
-        f"/{one.name}" for one in commands.COMMANDS
+        f"/{one.name}" for one in commands.commands(talk.chat.options.folder)
     }
+    assert {"/init", "/review", "/agents"} <= set(shown.split())
 
 
 def test_a_mistyped_command_is_pointed_to_the_right_one(talk):
@@ -591,3 +594,32 @@ def test_costs_are_listed_by_what_they_were_for():
         "compaction",
         "agent reviewer",
     ]
+
+
+@pytest.mark.spec("S13.5")
+@pytest.mark.parametrize("how", ["bell", "desktop", "off"])
+def test_a_user_who_may_look_elsewhere_is_called_when_it_is_done_or_waits(folder, monkeypatch, how):
+    monkeypatch.setenv("SEVENFOLD_NOTIFY", how)
+    monkeypatch.setattr(chat_module, "AWAY_SECONDS", -1.0)
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Shell", "input": {"command": "true 1 > made"}}
+    talk = Talk(folder, steps=[[call], "done"])
+    talk("hello")
+    talk.chat.close()
+    called = [] if how == "off" else [("waiting for your answer: work", how), ("done: work", how)]
+    assert talk.screen.notified == called
+    assert notification("done: \x1b]0;x\x07work", "desktop") == "\x1b]9;done: work\a"
+    assert notification("done", "bell") == "\a"
+
+
+def test_a_user_who_has_just_sent_something_is_not_called(talk):
+    talk("hello")
+    assert talk.screen.notified == []
+
+
+@pytest.mark.spec("S13.5")
+def test_the_agents_that_are_defined_are_listed_and_those_at_work(talk):
+    shown = talk("/agents")
+    assert re.search(r"^general +Works on one task", shown, re.MULTILINE)
+    assert len(shown.splitlines()) == 3
+    assert "No agent is at work." in shown
+    assert "error:" in talk("/agents kill nothing")

@@ -174,6 +174,11 @@ def export(log: JsonlLog, target: Path, heading: str) -> int:
     return len(view)
 
 
+def as_text(log: Log) -> str:
+    """The whole conversation as text, what was compacted included."""
+    return "\n".join(_sections(history.whole(log)))
+
+
 def _sections(view: View) -> Iterator[str]:
     for item in view.items:
         said = item.said

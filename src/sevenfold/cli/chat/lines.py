@@ -45,7 +45,7 @@ FIRST_LINES = 3
 """Lines of a result shown with its call."""
 ERROR_LINES = 30
 """Lines of an error shown with its call."""
-MANY_LINES = 2_000
+MANY_LINES = 20_000
 """Lines shown when a call is opened."""
 _LEAST_SECONDS = 0.5
 """Shorter times are not shown."""

@@ -22,6 +22,7 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.cli import agents as agents_command
 from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
 from sevenfold.cli.chat import history, message_list, pages
@@ -37,7 +38,7 @@ from sevenfold.cli.chat.start import session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
-from sevenfold.cli.text import clean, one_line, plural, short_count
+from sevenfold.cli.text import clean, fit, one_line, plural, short_count
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
@@ -304,6 +305,22 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
+def _agents(chat: Chat, rest: str) -> None:
+    """List the agents that are defined here and those at work; with ``kill``, stop one."""
+    action, _, name = rest.partition(" ")
+    tasks = chat.agent.session.tasks
+    if action == "kill" and name:
+        tasks.kill(name.strip())
+    elif action not in ("", "list"):
+        raise InputError("use /agents or /agents kill ID")
+    lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
+    running = [task_line(one, time.time()) for one in tasks if one.kind == "agent"]
+    for line in (*lines, *(running or ["No agent is at work."])):
+        chat.screen.show(Text(fit(clean(line), chat.screen.width - 1, chat.screen.signs.cut)))
+    if not chat.options.agents:
+        chat.say("note", "this chat was begun with --no-agents, so the agent starts none")
+
+
 def _tasks(chat: Chat, rest: str) -> None:
     """List what runs in the background, or stop one of it."""
     action, _, name = rest.partition(" ")
@@ -317,7 +334,13 @@ def _tasks(chat: Chat, rest: str) -> None:
 
 
 def _show(chat: Chat, rest: str) -> None:
-    chat.screen.show(chat.folded.open(_number(rest) if rest else None))
+    chat.screen.page(chat.folded.open(_number(rest) if rest else None))
+
+
+def _transcript(chat: Chat, rest: str) -> None:
+    """Show everything that was said and done, what was compacted included."""
+    transcript = chat.agent.session.conversation.transcript
+    chat.screen.page(Text(history.as_text(transcript.log), overflow="fold"))
 
 
 def _number(text: str) -> int:
@@ -355,6 +378,7 @@ KEYS = (
     ("Esc, Ctrl-C", "interrupt"),
     ("Esc Esc", "rewind (if the input is empty)"),
     ("Ctrl-O", "show the last [number] in full"),
+    ("Ctrl-T", "the whole transcript, in your pager"),
     ("Shift-Tab", "next mode: ask, accept edits, plan"),
     ("Tab, Right", "take the suggested prompt (setting prompt_suggestion)"),
     ("Ctrl-R", "search your earlier input"),
@@ -401,6 +425,10 @@ COMMANDS = (
     SlashCommand("export", "write the conversation to a file", _export, "FILE", anytime=True),
     SlashCommand("config", "settings and where they come from", _config, "[NAME]", anytime=True),
     SlashCommand("show", "open a line with a [number], or the last", _show, "[NUMBER]", anytime=True),
+    SlashCommand("transcript", "everything that was said, in your pager", _transcript, anytime=True),
+    SlashCommand(
+        "agents", "which agents there are and which are at work", _agents, "[kill ID]", anytime=True
+    ),
     SlashCommand("quit", "leave; the session is kept", _quit, anytime=True),
 )
 
