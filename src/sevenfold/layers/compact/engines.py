@@ -515,8 +515,8 @@ class EngineChooser:
         """A manual compaction shows its errors itself, and they do not count; its success does."""
         if request.trigger == "manual" and not succeeded:
             return
-        was, self.failures = self.resting, breaker.after(self.failures, succeeded=succeeded)
-        if self.resting and not was:
+        self.failures = 0 if succeeded else self.failures + 1
+        if self.failures == breaker.FAILURES:
             reason = (
                 f"no model had a summary in the last {self.failures} compactions: until one has again, automatic "
                 "ones use the notes, or extract by code alone; /compact asks a model all the same"

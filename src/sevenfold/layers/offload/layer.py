@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow
@@ -19,7 +18,7 @@ from sevenfold.conversation.layer import TooFull
 from sevenfold.conversation.results import filled, nothing
 from sevenfold.conversation.stock import unsent_results
 from sevenfold.errors import ModelError, TranscriptError, TranscriptFull
-from sevenfold.events import Acted, Proposed, SteppedAside
+from sevenfold.events import Proposed, SteppedAside
 from sevenfold.layers.offload import policy as offload
 from sevenfold.layers.offload.policy import Big, Budget
 from sevenfold.record import blocks
@@ -73,12 +72,6 @@ class Offload:
         return c.state(Offloader).propose()
 
 
-class StorageProblem(Struct, frozen=True):
-    """Why a result could not be stored."""
-
-    says: str
-
-
 class Offloader:
     """Records the tool results of one conversation, and decides for good how each is sent."""
 
@@ -92,14 +85,15 @@ class Offloader:
         """How much of tool results may stay in the context."""
         return Budget(self._c.settings, self._c.window, self._c.kinds)
 
-    def admit(self, given: Sequence[Block]) -> str:
-        """Record results as they will be sent; returns the record's id."""
+    def admit(self, given: Sequence[Block]) -> None:
+        """Record results as they will be sent."""
         self._c.stock.follow(self._c.transcript.view)
         tool_of, budget = self._c.stock.tool_of, self.budget
         shown: list[Block] = []
         stored: dict[str, Stored] = {}
         refused: list[str] = []
-        failed: list[tuple[Big, StorageProblem]] = []
+        failed: list[tuple[Big, str]] = []
+        """Those that could not be stored, as they are sent then."""
         for block in given:
             block = filled(block) if nothing(block) else block
             big = offload.too_big(block, tool_of(block.id), budget) if budget.settings.offload else None
@@ -107,12 +101,12 @@ class Offloader:
                 case Stored(path=path) as place if big:
                     stored[block.id] = place
                     block = blocks.with_words(block, offload.stored(big, path, budget))
-                case StorageProblem() as problem if big:
-                    failed.append((big, problem))
+                case str(problem) if big:
+                    failed.append((big, offload.truncated(big, problem)))
                 case None if big:
                     refused.append(block.id)
             shown.append(block)
-        return self._record(shown, stored, failed, refused)
+        self._record(shown, stored, failed, refused)
 
     def due(self, unsent: Sequence[Block], budget: Budget) -> list[Big]:
         """Of results that no request has held yet, those that must still go."""
@@ -174,14 +168,15 @@ class Offloader:
         match self._put_away(big, budget):
             case Stored(path=path) as place:
                 return self._decide(big, offload.stored(big, path, budget), place)
-            case StorageProblem(says=says) if big.mechanism == "store":
-                return self._decide(big, offload.truncated(big, says), _nowhere(big))
+            case str(problem) if big.mechanism == "store":
+                return self._decide(big, offload.truncated(big, problem), _stored("", big.found.content))
             case _:
                 return False
 
-    def _put_away(self, big: Big, budget: Budget) -> Stored | StorageProblem | None:
-        """Where the whole is now; None if a listener refuses."""
-        if not self._c.events.may(self._proposal(big, budget)):
+    def _put_away(self, big: Big, budget: Budget) -> Stored | str | None:
+        """Where the whole is now; a text if it could not be stored, None if a listener refuses."""
+        proposed = self._proposal(big, budget)
+        if not self._c.events.may(proposed):
             return None
         gate, content = self._c.gate, big.found.content
         content = gate.content(content) if gate else content
@@ -189,39 +184,40 @@ class Offloader:
             path = self._c.services.results.keep(big.block.id + big.found.name_ending, content)
         except TranscriptError as error:
             self._stepped_aside(error)
-            return StorageProblem(str(error))
-        self._tell(big, budget, path)
-        return Stored(path, len(content), hashlib.sha256(content).hexdigest())
+            return str(error)
+        before, per_token = len(big.found.text), CHARACTERS_PER_TOKEN
+        self._c.events.acted(proposed, before // per_token, min(before, budget.preview) // per_token, path)
+        return _stored(path, content)
 
     def _record(
         self,
         shown: list[Block],
         stored: dict[str, Stored],
-        failed: Sequence[tuple[Big, StorageProblem]],
+        failed: Sequence[tuple[Big, str]],
         refused: list[str],
-    ) -> str:
-        cut = {big.block.id: offload.truncated(big, problem.says) for big, problem in failed}
+    ) -> None:
         try:
-            uuid = self._c.transcript.user(shown, stored=stored)
+            self._c.transcript.user(shown, stored=stored)
         except TranscriptFull:
-            if not cut:
+            if not failed:
                 raise
             # The disk took neither the file nor the record: what fits of the result is still worth having.
+            cut = {big.block.id: text for big, text in failed}
             short = [
                 blocks.with_words(block, cut[block.id]) if block.id in cut else block for block in shown
             ]
-            return self._c.transcript.user(short, stored=stored)
-        for big, _ in failed:
-            self._decide(big, cut[big.block.id], _nowhere(big))
+            self._c.transcript.user(short, stored=stored)
+            return
+        for big, text in failed:
+            self._decide(big, text, _stored("", big.found.content))
         if refused:
             self._try(Keep(tool_use_ids=refused))
-        return uuid
 
     def _decide(self, big: Big, shown: str, place: Stored) -> bool:
-        call = big.block.id
+        call, path = big.block.id, place.path
         return self._try(
             OffloadDecision(
-                tool_use_id=call, preview=shown, path=place.path, size=place.size, sha256=place.sha256
+                tool_use_id=call, preview=shown, path=path, size=place.size, sha256=place.sha256
             )
         )
 
@@ -242,24 +238,7 @@ class Offloader:
     def _stepped_aside(self, error: TranscriptError) -> None:
         self._c.events.tell(SteppedAside(layer="offload", reason=str(error), error=type(error).__name__))
 
-    def _tell(self, big: Big, budget: Budget, path: str) -> None:
-        before = len(big.found.text)
-        self._c.events.tell(
-            Acted(
-                layer="offload",
-                mechanism=big.mechanism,
-                what=big.what,
-                why=big.why,
-                items=1,
-                tokens_before=before // CHARACTERS_PER_TOKEN,
-                tokens_after=min(before, budget.preview) // CHARACTERS_PER_TOKEN,
-                reference=path,
-                undoable=False,
-            )
-        )
 
-
-def _nowhere(big: Big) -> Stored:
-    """The place of a result that is only in the transcript."""
-    content = big.found.content
-    return Stored("", len(content), hashlib.sha256(content).hexdigest())
+def _stored(path: str, content: bytes) -> Stored:
+    """Where a result is; without a path it is in the transcript only."""
+    return Stored(path, len(content), hashlib.sha256(content).hexdigest())
