@@ -17,12 +17,11 @@ from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.extract.words import whole_text
-from sevenfold.layers.compact.summary.draft import Failure
+from sevenfold.layers.compact.summary.draft import Failure, words_of
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Compaction
 from sevenfold.record.decisions import Fold
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
@@ -74,7 +73,7 @@ class Checker:
         if got.signed is None:
             text, score = self._completed(made.text, facts, divided)
             return Verdict(text, score, made.left_out, claims)
-        words = signed_words(got.signed)
+        words = words_of(blocks.read(got.signed))
         claims = summary.unsupported(words, evidence)
         shown = summary.sections(facts, budget, self._c.count, span=divided.span).text
         if claims:
@@ -132,15 +131,6 @@ class Checker:
             return False
         hits = self._recall.found(fact.text, (), HITS)
         return any(hit.exact or hit.uuid.startswith(fact.record) for hit in hits)
-
-
-def signed_words(raw: bytes) -> str:
-    """What a provider's signed block says."""
-    match blocks.read(raw).body():
-        case Compaction(content=str() as words):
-            return words
-        case _:
-            return ""
 
 
 def folded(view: View) -> frozenset[str]:

@@ -335,10 +335,8 @@ class Compactor:
             case CompactionRequest(trigger="reactive"):
                 most = int(c.window.threshold * AFTER_SHARE)
                 return scope.older(view, ROUNDS_KEPT, most, lambda item: c.load((item,)))
-            case CompactionRequest(span="from", record=record):
-                return scope.following(view, record)
-            case CompactionRequest(span="up_to", record=record):
-                return scope.preceding(view, record)
+            case CompactionRequest(span="from" | "up_to" as span, record=record):
+                return scope.around(view, record, span)
             case CompactionRequest(span="range", record=record, until=until):
                 return scope.between(view, record, until)
             case _:

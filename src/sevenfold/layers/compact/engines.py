@@ -29,7 +29,7 @@ from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.events import Answered, Sending, SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
-from sevenfold.layers.compact.request import CompactionRequest, EngineName, Left
+from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, Left
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.scope import messages as messages_of
 from sevenfold.layers.compact.shorten import Shortened
@@ -61,8 +61,6 @@ if TYPE_CHECKING:
 SOURCE = "compact"
 COLLAPSE = "collapse"
 NOBODY = "no client to ask was given"
-OUTPUT_CAP = 20_000
-"""The most a plain call may write."""
 RETRIES = 2
 """How often a call that broke off is made again."""
 WHERE_IT_STANDS = 8

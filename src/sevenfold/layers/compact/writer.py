@@ -16,10 +16,7 @@ from sevenfold.conversation.transcript import Attachment
 from sevenfold.events import Acted
 from sevenfold.events import Compacted as CompactedEvent
 from sevenfold.layers.compact import forecast
-from sevenfold.layers.compact.check import Verdict
-from sevenfold.layers.compact.engines import Got
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
-from sevenfold.layers.compact.scope import Scope
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.context import Folded, RecordedFacts
 from sevenfold.record import blocks, redact
@@ -30,6 +27,9 @@ from sevenfold.request.frame import tool_name
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.layers.compact.check import Verdict
+    from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.scope import Scope
     from sevenfold.record.view import View
 
 

@@ -276,11 +276,6 @@ class NotesKeeper:
     def _aside(self, reason: str) -> None:
         self._c.events.tell(SteppedAside(source=SOURCE, layer="notes", reason=reason))
 
-    @property
-    def busy(self) -> bool:
-        """Are the notes being brought up to date?"""
-        return self._alive() is not None
-
     def _alive(self) -> Job | None:
         job = self._job
         return job if job is not None and self._c.clock.now() - job.began < DEAD_SECONDS else None

@@ -49,7 +49,7 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
         block.kind in ("tool_use", "server_tool_use") for block in answer
     ):
         return Failure("no_summary", "the model called a tool instead of writing a summary")
-    whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(_words, answer)))
+    whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(words_of, answer)))
     if len(whole) < _SHORT and pattern("error_text").match(whole):
         return _error(whole)
     if stop_reason in _CUT and "</summary>" not in whole.lower():
@@ -67,7 +67,8 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
     return Draft(f"{_HEADING}\n{text}", sections)
 
 
-def _words(block: Block) -> str:
+def words_of(block: Block) -> str:
+    """What the model, or the provider's own summary, says in a block."""
     match block.body():
         case Text(text=words):
             return words
