@@ -63,7 +63,7 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     max_usd: float | None = None
     rules: dict[str, list[str]] = {}
     resumed: bool = False
-    agents: bool = False
+    agents: bool = True
     """Whether the agent may start others."""
 
     @property

@@ -97,15 +97,21 @@ class Compactor:
         c.events.rests("compact", rests)
         return not rests
 
-    def presses(self) -> bool:
-        """Is so much sent that the provider could soon not summarise it any more?"""
-        return self.chooser.presses(self._c.seen)
+    def presses(self, size: Size) -> bool:
+        """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
+        full = size.sent + size.band >= self._c.window.context - self._c.window.reserve
+        return full and self.chooser.prefers_provider()
 
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
-        full = c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        full = c.seen.high >= c.window.threshold or self.presses(c.seen) or overloaded(c, c.seen)
         return (full or c.considered.chosen == "compact") and self.allowed
+
+    def _fires_again(self, after: Size) -> bool:
+        """Is a compaction due again at the size that one left?"""
+        heavy = self._c.limits.passed(after.wire, after.images)
+        return heavy or after.high >= self._c.window.threshold or self.presses(after)
 
     @property
     def next_begins(self) -> int:
@@ -363,7 +369,7 @@ class Compactor:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
             done = writer.write(c, result)
-            done = replace(done, fires_again=self.chooser.due(c.size()))
+            done = replace(done, fires_again=self._fires_again(c.size()))
         writer.report(c, done, self.chooser.failures)
         self.last, self._refused = done, None
         self._made = None if self._made is None else self._made + 1

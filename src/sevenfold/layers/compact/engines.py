@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from sevenfold.conversation import events, restore
 from sevenfold.conversation.flow import Ask, Flow, Signal, Wait
 from sevenfold.conversation.fork import fork
-from sevenfold.conversation.provider_edits import asked_for
 from sevenfold.conversation.request import part_sizes
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.events import Answered, Sending, SteppedAside
@@ -46,16 +45,13 @@ from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import NOTHING, opening
 from sevenfold.record.wire import Message
-from sevenfold.request import price
-from sevenfold.request.frame import EDITS, Frame, assemble
-from sevenfold.request.plan import plan
+from sevenfold.request.frame import EDITS, Frame, assemble, plan
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.fork import Fork
     from sevenfold.ports import Reply
-    from sevenfold.record.gauge import Size
     from sevenfold.record.layout import Item
 
 SOURCE = "compact"
@@ -332,7 +328,7 @@ def _billed(c: Conversation, call: Call, model: Profile, read: Callable[[Reply],
         events.failed(c, error, sent.request, source=sent.source, model=model)
         raise
     answer, usage = reply.answer, Usage.read(reply.answer.usage)
-    usd, billed = price.cost(usage, model), usage.billed
+    usd, billed = usage.cost(model), usage.billed
     c.charge(usd)
     c.transcript.decide(
         Billed(request=sent.request, model=answer.model, usage=answer.usage, source=sent.source)
@@ -351,7 +347,7 @@ def _billed(c: Conversation, call: Call, model: Profile, read: Callable[[Reply],
             output_tokens=billed.output_tokens,
             estimated=sent.tokens,
             usd=usd,
-            uncached_usd=price.uncached_cost(usage, model),
+            uncached_usd=usage.uncached_cost(model),
             ideal_usd=usd,
             seconds=c.events.stamped(sent).at - sent.at,
         )
@@ -418,7 +414,7 @@ class EngineChooser:
         if self._c.settings.compact_engines:
             return (*dict.fromkeys(self._c.settings.compact_engines), "extractive")
         order: list[EngineName] = [*self._c.profile.engines, "extractive"]
-        if asked_for(self._c.frame) and self.warm() and order[:2] == ["provider", "fork"]:
+        if self._c.frame.edits is not None and self.warm() and order[:2] == ["provider", "fork"]:
             # The provider's engine takes no edits, so it would read nothing from the cache; the fork does.
             order[:2] = ["fork", "provider"]
         if self._second_is_cheaper():
@@ -448,15 +444,8 @@ class EngineChooser:
             return "sharing the cache is switched off"
         return ""
 
-    def due(self, size: Size) -> bool:
-        """Is a compaction due at this size?"""
-        heavy = self._c.limits.passed(size.wire, size.images)
-        return heavy or size.high >= self._c.window.threshold or self.presses(size)
-
-    def presses(self, size: Size) -> bool:
-        """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
-        if size.sent + size.band < self._c.window.context - self._c.window.reserve:
-            return False
+    def prefers_provider(self) -> bool:
+        """Is the provider the first that would be asked for a summary?"""
         if self._c.background is None or self.resting or not self._c.profile.on_demand_compaction:
             return False
         return self.order(CompactionRequest(trigger="auto"))[0] == "provider"
