@@ -16,8 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-MODULES = 320
-CODE_LINES = 43_560
+MODULES = 314
+CODE_LINES = 42_970
 ADDED = {
     "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
@@ -46,7 +46,7 @@ ADDED = {
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 23_260
+ENGINE_LINES = 22_215
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "team": (310, 120),
