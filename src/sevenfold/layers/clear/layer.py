@@ -306,7 +306,10 @@ class Clearer:
     def _results(self) -> list[OldResult]:
         count = self._c.gauge.estimator.tokens
         kept = self._c.transcript.pinned()
-        exempt = self._exempt()
+        view = self._c.transcript.view
+        undone = (one for one in view.decisions() if isinstance(one, Clearing) and one.uuid in view.undone)
+        # Results the user put back stay until that is redone.
+        exempt = {call for one in undone for call in one.about.compacted_tool_ids}
         left = round(count(measure(CLEARED_RESULT)))
         return [
             OldResult(
@@ -320,16 +323,6 @@ class Clearer:
             )
             for held in self._c.stock.results
         ]
-
-    def _exempt(self) -> set[str]:
-        """Results the user put back: they stay until that is redone."""
-        view = self._c.transcript.view
-        return {
-            call
-            for made in view.decisions()
-            if isinstance(made, Clearing) and made.uuid in view.undone
-            for call in made.about.compacted_tool_ids
-        }
 
 
 def _proposal(plan: Plan) -> Proposed:

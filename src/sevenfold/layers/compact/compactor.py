@@ -23,7 +23,7 @@ from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Compacting, Proposed, SteppedAside
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.compact import forecast, scope, writer
-from sevenfold.layers.compact.check import Checker, folded
+from sevenfold.layers.compact.check import Checker
 from sevenfold.layers.compact.engines import SOURCE, EngineChooser, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
@@ -278,7 +278,8 @@ class Compactor:
         c = self._c
         yield from self._checker.catch_up()
         check = partial(self._checker.checked, got, divided, self._budget(divided, got))
-        verdict = yield from in_thread(partial(check, folded(c.transcript.view)))
+        folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
+        verdict = yield from in_thread(partial(check, folds))
         if most is not None:
             left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
             if left >= most:

@@ -154,25 +154,18 @@ def _collapse(c: Conversation) -> Flow[None]:
     for _ in range(COLLAPSE_MOST):
         if c.size().high < COLLAPSE_STARTS * c.window.effective:
             return
-        request = _next_span(c)
-        if request is None or (yield from compactor.attempt(compactor.run(request))) is None:
+        sizes = int(COLLAPSE_LEAST * c.window.effective), int(COLLAPSE_SPAN * c.window.effective)
+        span = scope.finished(c.transcript.view, *sizes, c.item_tokens)
+        if span is None:
+            break
+        request = CompactionRequest(trigger="collapse", span="range", record=span[0], until=span[1])
+        if (yield from compactor.attempt(compactor.run(request))) is None:
             break
     if (size := c.size().high) >= COLLAPSE_BLOCKS * c.window.effective:
         raise ContextFull(
             f"the conversation has about {size:,} tokens and nothing is left that could be folded; collapse "
             f"stops sending at {int(COLLAPSE_BLOCKS * c.window.effective):,}: compact it, or snip rounds"
         )
-
-
-def _next_span(c: Conversation) -> CompactionRequest | None:
-    """What to fold next; None if nothing is left that would help."""
-    effective = c.window.effective
-    found = scope.finished(
-        c.transcript.view, int(COLLAPSE_LEAST * effective), int(COLLAPSE_SPAN * effective), c.item_tokens
-    )
-    if found is None:
-        return None
-    return CompactionRequest(trigger="collapse", span="range", record=found[0], until=found[1])
 
 
 class AheadSummary:

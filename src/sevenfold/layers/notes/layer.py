@@ -414,9 +414,9 @@ class NotesKeeper:
 
         What they claim about the user is marked when they serve, as in any summary.
         """
-        strange = (name for name in notes.names(found.held) if not self._mentioned(name))
-        return next((f"no record mentions {name}" for name in strange), "")
-
-    def _mentioned(self, name: str) -> bool:
-        """Does anything that was said hold this name, or the last part of it?"""
-        return self._c.transcript.log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2])
+        log = self._c.transcript.log
+        for name in notes.names(found.held):
+            # Its last part is enough: records name files by other paths as well.
+            if not log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2]):
+                return f"no record mentions {name}"
+        return ""
