@@ -358,7 +358,12 @@ def _secret_in(content: bytes) -> str:
 
 
 def _is_there(folder: Path, claim: str) -> bool:
-    """Is a path, or a command, still there?"""
+    """Is a path, a command, or "--flag in path" still there? A file that cannot be read tells nothing of its flags."""
+    flag, named, script = claim.partition(" in ")
+    if named:
+        with suppress(OSError):
+            return flag.encode() in (folder / script).read_bytes()
+        return True
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
 
 
