@@ -21,9 +21,8 @@ from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
-from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.options import RequestOptions, Services
 from sevenfold.conversation.room import REPRODUCIBLE
-from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptError
 from sevenfold.events import Listener
