@@ -148,6 +148,9 @@ def _list_all(options: argparse.Namespace) -> int:
             ]
         )
         return 0
+    if not listed:
+        write("No sessions on this machine yet; 'sevenfold chat' starts one.\n")
+        return 0
     console, now = ReportConsole(), time.time()
     table = _table("session", *(("tool",) if console.width >= 90 else ()), "last used")
     table.add_column("project", overflow="ellipsis", no_wrap=True, max_width=16)
