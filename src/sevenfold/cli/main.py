@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno in UNWRITABLE:
             _discard_output()
-            complain(f"cannot write the output: {error.strerror}; make room, or write it elsewhere")
+            complain(f"cannot write the output: {error.strerror}")
         elif error.filename:
             name = (
                 one_line(os.fsdecode(error.filename), 100)
