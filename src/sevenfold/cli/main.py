@@ -79,6 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         # Loading the command takes a moment too, in which the user may press Ctrl-C.
+        if not given and not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
+            parser("").print_help()
+            return 0
+        given = given or ["chat"]
         options = parser(next((one for one in given if not one.startswith("-")), "")).parse_args(given)
         code = _module(options.command).run(options)
         sys.stdout.flush()
