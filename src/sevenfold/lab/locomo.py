@@ -157,11 +157,10 @@ class Examination:
         turns = self._dialogue.turns
         kept = turns[round(len(turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
         visible = frozenset(turn.id for turn in kept)
-        wanted = ((one, one.evidence - visible) for one in key.questions)
         return [
-            (one.category, shares_found(self._search(one.text, visible=visible), evidence))
-            for one, evidence in wanted
-            if evidence
+            (one.category, shares_found(self._search(one.text, visible=visible), one.evidence - visible))
+            for one in key.questions
+            if one.evidence - visible
         ]
 
     def strangers(self, other: Dialogue) -> list[bool]:
