@@ -190,7 +190,7 @@ def live(url: str, folder: str, rounds: str, dies: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         return places
 
-    JsonlLog.append = counted  # type: ignore[method-assign]
+    JsonlLog.append = counted  # type: ignore[method-assign, assignment]
     clock, samples = ManualClock(), list[Sample]()
 
     def tick(event: object) -> None:
