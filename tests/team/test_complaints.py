@@ -190,3 +190,57 @@ def test_a_fork_knows_the_files_its_parent_has_read(folder: Path) -> None:
     with world(script) as there, there.agent(folder, name="s", agents=True, mode="accept_edits") as made:
         made.run("MAIN task")
         assert (folder / "tides.txt").read_text() == "High water at 06:15.\n"
+
+
+@pytest.mark.spec("S7.1", "S7.4")
+@pytest.mark.parametrize("pause", [60.0, 240.0])
+def test_waking_an_idle_fork_reads_its_cache_and_does_not_write_it_again(
+    pause: float, folder: Path
+) -> None:
+    turns = [[use("Read", f"r{number}", path=f"table{number}.txt")] for number in range(2)]
+    call = start("c1", "LEFT", subagent_type="fork", name="left")
+    wake = [use("SendMessage", "m1", to="left", message="one more thing", summary="more")]
+    script = parts(
+        {
+            "MAIN": [*turns, [call], "Done."],
+            "LEFT": ["left done"],
+            "WAKE": [wake, "I wait."],
+            "has come": ["more done"],
+        }
+    )
+    with world(script) as there, there.agent(folder, name="s", agents=True) as made:
+        made.run("MAIN task")
+        there.clock.advance(pause)
+        made.run("WAKE it")
+        woken = [
+            dict(one.usage or {})
+            for one in there.simulator.requests.answered()
+            if "> one more thing" in texts(one.body)
+        ]
+        assert woken
+        assert woken[0]["cache_read_input_tokens"] > 10_000
+        assert woken[0]["cache_creation_input_tokens"] < 1_000
+
+
+@pytest.mark.spec("S7.4")
+def test_mail_is_not_late_it_is_there_after_the_tool_round_in_which_it_was_sent(folder: Path) -> None:
+    tell = [use("SendMessage", "m1", to="leader", message="HALF of it", summary="half")]
+    asked: list[str] = []
+    sent: list[int] = []
+
+    def after_sending(prompt: ModelPrompt) -> Any:
+        sent.append(len(asked))
+        return "All done."
+
+    def looking(prompt: ModelPrompt) -> Any:
+        asked.append(json.dumps(list(prompt.messages)))
+        return "Read." if "> HALF of it" in asked[-1] else [use("Read", path="tides.txt")]
+
+    script = parts(
+        {"MAIN": [[start("c1", "WORK", run_in_background=True)], looking], "WORK": [tell, after_sending]}
+    )
+    with world(script) as there, there.agent(folder, name="s", agents=True) as made:
+        made.run("MAIN task")
+        first = next(place for place, words in enumerate(asked) if "> HALF of it" in words)
+        # One request may have been on its way when it was sent; the next one has it.
+        assert first <= sent[0] + 1
