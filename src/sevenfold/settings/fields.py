@@ -390,6 +390,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agents_at_once: Annotated[
         Positive, about("How many agents of a session may work at the same time.", "agents")
     ] = 20
+    progress_lines: Annotated[
+        bool, about("Have a model write what agents in the background do, every 30 s, by calls of its own.")
+    ] = False
     prompt_suggestion: Annotated[
         bool, about("Suggest the next prompt after an answer in the chat, by a call of its own.")
     ] = False

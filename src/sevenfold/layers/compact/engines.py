@@ -251,7 +251,7 @@ def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], 
     got = Got(Failure("api_error", "nothing was asked yet"))
     for attempt in range(RETRIES + 1):
         try:
-            reply = yield from _billed(c, call, model)
+            reply = yield from billed(c, call, model)
         except Aborted:
             raise
         except ModelError as error:
@@ -306,7 +306,7 @@ def _failed(error: ModelError) -> Got:
 # -- the bill: a fork is on it by itself, and what these calls cost is written down ---------------
 
 
-def _billed(c: Conversation, call: Call, model: Profile) -> Flow[Reply]:
+def billed(c: Conversation, call: Call, model: Profile) -> Flow[Reply]:
     """Make a call, report it and what came of it, and put it on the bill."""
     sent = _sending(c, call, model)
     try:
