@@ -165,8 +165,10 @@ class Stage:
             self._clock.advance(figures.TURN_SECONDS)
             if self._moves == self.scale.killed:
                 self._killed_with = raw
-                self._process.kill()
-                self._process.wait()
+                # Held here: the other thread starts the next process as soon as this one is gone.
+                agent = self._process
+                agent.kill()
+                agent.wait()
 
 
 @contextmanager
