@@ -16,8 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-MODULES = 320
-CODE_LINES = 43_760
+MODULES = 317
+CODE_LINES = 43_170
 ADDED = {
     "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
@@ -35,6 +35,7 @@ ADDED = {
     ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules)$", 3, 220),
+    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 230),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),
@@ -46,13 +47,14 @@ ADDED = {
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 23_460
+ENGINE_LINES = 22_415
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "team": (310, 120),
     "messages": (80, 60),
     "ledger": (30, 30),
     "known secrets": (54, 54),
+    "front door": (240, 0),
 }
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""

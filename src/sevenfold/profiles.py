@@ -222,6 +222,12 @@ def names() -> tuple[str, ...]:
     return tuple(_table()["model"])
 
 
+def token_rates(tokenizer: str) -> Mapping[str, float]:
+    """Tokens for one of each thing that content is made of; empty for a tokenizer that is not in the table."""
+    found: Mapping[str, float] = _table()["rates"].get(tokenizer, {})
+    return found
+
+
 @lru_cache(maxsize=256)
 def _find(asked: str) -> Profile:
     suffixed = asked.lower().endswith(LONG_SUFFIX)

@@ -16,7 +16,7 @@ from sevenfold.agent.tools.output import (
 )
 from sevenfold.cli.chat.lines import MANY_LINES, full_call, result_lines, running_line
 from sevenfold.cli.chat.screen import POOR, RICH
-from sevenfold.session.results import ToolCall
+from sevenfold.conversation.request import ToolCall
 
 from .printed import printed
 

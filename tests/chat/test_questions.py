@@ -21,7 +21,7 @@ from sevenfold.cli.chat.menu import (
     read_answer,
 )
 from sevenfold.cli.chat.screen import POOR, RICH
-from sevenfold.session.results import ToolCall
+from sevenfold.conversation.request import ToolCall
 
 from .printed import printed
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from datetime import date
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -34,6 +36,12 @@ def settled(**values: object) -> Settings:
 
 
 # Defaults and precedence
+
+
+@pytest.mark.spec("S8.2")
+def test_every_setting_is_described_and_nothing_else_is():
+    described = resources.files("sevenfold").joinpath("settings.toml").read_text("utf-8")
+    assert list(tomllib.loads(described)) == list(Settings.__struct_fields__)
 
 
 @pytest.mark.spec("S8.2")

@@ -15,7 +15,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.cli.chat.command import arguments
 from sevenfold.cli.chat.consent import permission_menu
 from sevenfold.cli.chat.start import agent_options, choose
-from sevenfold.session.results import ToolCall
+from sevenfold.conversation.request import ToolCall
 
 
 @pytest.mark.spec("S7.3")

@@ -54,6 +54,7 @@ from sevenfold.conversation.hooks import (
     Stop,
 )
 from sevenfold.conversation.options import window_for
+from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
@@ -66,7 +67,6 @@ from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts, known_secrets
-from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults

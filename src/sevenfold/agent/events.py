@@ -14,10 +14,10 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.conversation.request import ToolCall
 from sevenfold.events import Compacting
 from sevenfold.events import Event as EngineEvent
 from sevenfold.ports import Piece
-from sevenfold.session.results import ToolCall
 
 MOST_WAITING = 1_000
 """Unread events before the agent waits for its reader."""

@@ -42,8 +42,8 @@ from sevenfold.conversation.hooks import (
     PostToolUse,
     PreToolUse,
 )
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted
-from sevenfold.session.results import ToolCall
 
 CONCURRENT = 8
 """The most calls that run at the same time."""

@@ -21,6 +21,7 @@ from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
 from sevenfold.conversation.intake import must_have_news
+from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError
@@ -32,7 +33,6 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import End

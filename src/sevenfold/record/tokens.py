@@ -21,6 +21,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.profiles import token_rates
 from sevenfold.record.weight import Weight
 
 PADDING = 4 / 3
@@ -62,28 +63,6 @@ PLAIN: Final[Mapping[str, float]] = MappingProxyType(
 )
 """The plain rule, for tokenizers nobody knows: 4 bytes a token, 2 in JSON, and all of it padded."""
 
-_KNOWN: Final = ("claude-a", "claude-b", "openai")
-_RATES: Final[tuple[tuple[str, float, float, float], ...]] = (
-    ("letters", 0.209, 0.328, 0.13),
-    ("capitals", 0.52, 1.17, 0.33),
-    ("digits", 0.8, 0.76, 0.78),
-    ("spaces", 0.058, 0.05, 0.11),
-    ("lines", 0.35, 0.55, 1.09),
-    ("tabs", 0.72, 0.59, 0.64),
-    ("marks", 0.936, 1.03, 0.78),
-    # The fit saw arrows and frames, hardly any script but Latin; for those this is nearer.
-    ("wide", 0.35, 0.4, 0.35),
-    ("json", 0.03, 0.01, 0.036),
-    ("calls", 41.0, 55.0, 29.0),
-    ("results", 50.0, 20.0, 0.0),
-    # A signature is longer than its reasoning by a fixed part, which this takes off again.
-    ("thoughts", -37.0, -109.0, 0.0),
-    ("signature", 0.197, 0.296, 0.0),
-    ("images", FLAT, FLAT, FLAT),
-    ("documents", FLAT, FLAT, FLAT),
-)
-"""Tokens for one of each, by tokenizer: fitted to real sessions, see `bench/estimator.py`."""
-
 _TELLING = 0.1
 """A report is not learnt from where the rates are so sure that noise would drown what it says."""
 
@@ -115,9 +94,12 @@ class Estimator(Struct, frozen=True):
     """…and down: what is hidden makes prompts larger, rarely smaller."""
 
     @classmethod
+    @cache
     def of(cls, tokenizer: str) -> Estimator:
         """What is known of a tokenizer generation before a session has begun."""
-        return _initial(tokenizer)
+        if rates := token_rates(tokenizer):
+            return cls.believing(tokenizer, rates, _SPREAD)
+        return cls.believing(tokenizer, PLAIN, _UNKNOWN_SPREAD)
 
     @classmethod
     def believing(cls, tokenizer: str, rates: Mapping[str, float], spread: float) -> Estimator:
@@ -191,14 +173,6 @@ class Estimator(Struct, frozen=True):
             rates=tuple(rate + step * error for rate, step in zip(self.rates, gain, strict=True)),
             doubt=tuple(map(sub, self.doubt, map(mul, gain, towards))),
         )
-
-
-@cache
-def _initial(tokenizer: str) -> Estimator:
-    if tokenizer not in _KNOWN:
-        return Estimator.believing(tokenizer, PLAIN, _UNKNOWN_SPREAD)
-    column = _KNOWN.index(tokenizer)
-    return Estimator.believing(tokenizer, {name: rates[column] for name, *rates in _RATES}, _SPREAD)
 
 
 _newest: tuple[Estimator | None, Weight | None, tuple[float, float, float]] = None, None, (0.0, 0.0, 0.0)

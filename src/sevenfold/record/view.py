@@ -39,7 +39,7 @@ from sevenfold.record.entries import (
     UnknownDecision,
     name_of,
 )
-from sevenfold.record.layout import Anchor, Item, Layout, Measured
+from sevenfold.record.layout import Item, Layout, Measured
 from sevenfold.record.ledger import Effects, Fate, Ledger
 from sevenfold.record.weight import NOTHING, Weight, typical
 from sevenfold.record.wire import Message, Repair
@@ -133,16 +133,6 @@ class View:
     def weight(self) -> Weight:
         """Of all that is sent, system and tools aside."""
         return self.layout.total
-
-    @property
-    def faded(self) -> Weight:
-        """The part of the weight that is reasoning of earlier turns: models that do not keep it drop it."""
-        return self.layout.faded
-
-    @property
-    def anchor(self) -> Anchor | None:
-        """The newest reported size that still holds for this view."""
-        return self.layout.anchor
 
     @property
     def pending_calls(self) -> list[str]:

@@ -37,6 +37,7 @@ from sevenfold.agent.team.roster import (
 from sevenfold.agent.team.summary import ProgressLines
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
+from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged, SteppedAside
@@ -44,7 +45,6 @@ from sevenfold.prompts.context import AgentReport, ForkTask
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly

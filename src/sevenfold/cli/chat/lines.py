@@ -28,8 +28,8 @@ from sevenfold.agent.tools.output import (
 )
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
+from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import Mentioned

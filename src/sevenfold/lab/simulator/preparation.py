@@ -11,6 +11,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.lab.rules import RuleFacts, refusals
+from sevenfold.lab.rules.cache import Prompt, last_markable, lifetime
 from sevenfold.lab.simulator.cache import Salts
 from sevenfold.lab.simulator.compaction import check_range, check_signed_block
 from sevenfold.lab.simulator.errors import EXTRA, invalid
@@ -28,8 +30,6 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import Bindings, ThinkingCheck
 from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import LONG_WINDOW, Profile
-from sevenfold.record.rules import RuleFacts, refusals
-from sevenfold.record.rules.cache import Prompt, last_markable, lifetime
 
 Json = Mapping[str, Any]
 _CHANGED = {

@@ -1,7 +1,7 @@
 """The shape of a Messages request: which fields may be where, and of what type.
 
 Only shapes are checked here, in the words of the server's validator; `parameters` checks what fields mean together, and
-`sevenfold.record.rules` which messages may follow each other. Blocks that only the server writes (results of its own
+`sevenfold.lab.rules` which messages may follow each other. Blocks that only the server writes (results of its own
 tools) are not checked.
 """
 

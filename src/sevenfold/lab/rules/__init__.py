@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sevenfold.record.rules.base import (
-    CALLS_SERVER,
+from sevenfold.lab.rules.base import (
     Json,
     Placed,
     Refusal,
@@ -26,8 +25,9 @@ from sevenfold.record.rules.base import (
     turns,
     wrong_role,
 )
-from sevenfold.record.rules.cache import Prompt, cache_refusals
-from sevenfold.record.rules.tools import tool_refusals
+from sevenfold.lab.rules.cache import Prompt, cache_refusals
+from sevenfold.lab.rules.tools import tool_refusals
+from sevenfold.record.wire import SERVER_CALLS
 
 __all__ = ["Refusal", "RuleFacts", "refusals"]
 
@@ -177,7 +177,7 @@ def _ending(as_turns: list[Turn], facts: RuleFacts) -> Iterator[Refusal]:
     if facts.prefill or last is None or last.role != "assistant" or not last.blocks:
         return
     ending = last.blocks[-1].kind
-    if ending in CALLS_SERVER or is_server_result(ending) or ending == "compaction":
+    if ending in SERVER_CALLS or is_server_result(ending) or ending == "compaction":
         return
     words = (
         "This model does not support assistant message prefill. "

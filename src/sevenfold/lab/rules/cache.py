@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.record.rules.base import THINKING, Json, Refusal, RuleFacts, kind_of, placed
+from sevenfold.lab.rules.base import Json, Refusal, RuleFacts, kind_of, placed
+from sevenfold.record.blocks import THINKING
 
-UNMARKABLE = THINKING
 LIFETIMES = ("5m", "1h")
 
 
@@ -77,7 +77,7 @@ def last_markable(prompt: Prompt) -> str:
     """The path of the last block an automatic marker can fall on; empty when there is none."""
     for part in reversed(list(placed(prompt.messages))):
         if (
-            part.kind not in UNMARKABLE
+            part.kind not in THINKING
             and not _is_empty_text(part.block)
             and not _vanishes(prompt, part.message)
         ):
@@ -109,7 +109,7 @@ def _badly_placed(prompt: Prompt, marked: list[tuple[str, Json]]) -> Iterator[Re
             continue
         kind = kind_of(block)
         where = f"{path}.{kind}.cache_control"
-        if kind in UNMARKABLE or _vanishes(prompt, _message_number(path)):
+        if kind in THINKING or _vanishes(prompt, _message_number(path)):
             yield Refusal(where, f"{where}: Extra inputs are not permitted", "cache_control_place")
         elif _is_empty_text(block):
             where = f"{path}.text"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sevenfold.record.rules.base import CALLS_SERVER, Placed, Refusal, Turn, is_server_result
+from sevenfold.lab.rules.base import Placed, Refusal, Turn, is_server_result
+from sevenfold.record.wire import SERVER_CALLS
 
 
 def tool_refusals(turns: list[Turn]) -> Iterator[Refusal]:
@@ -42,7 +43,7 @@ def calls_of(turn: Turn | None) -> dict[str, Placed]:
 def pending_server_calls(turn: Turn) -> list[Placed]:
     """Calls to the server's own tools that have no result in the same turn."""
     answered = {part.id for part in turn.blocks if is_server_result(part.kind)}
-    return [part for part in turn.blocks if part.kind in CALLS_SERVER and part.id not in answered]
+    return [part for part in turn.blocks if part.kind in SERVER_CALLS and part.id not in answered]
 
 
 def doubled_calls(turns: list[Turn]) -> Iterator[Placed]:
@@ -58,7 +59,7 @@ def orphan_server_results(turns: list[Turn]) -> Iterator[Placed]:
     """Results of the server's own tools that no earlier call asked for."""
     asked: set[str] = set()
     for part in (part for turn in turns if turn.role == "assistant" for part in turn.blocks):
-        if part.kind in CALLS_SERVER:
+        if part.kind in SERVER_CALLS:
             asked.add(part.id)
         elif is_server_result(part.kind) and part.id not in asked:
             yield part

@@ -14,14 +14,14 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.profiles import Profile
+from sevenfold.record.blocks import THINKING
+from sevenfold.record.wire import SERVER_CALLS
 
 Json = Mapping[str, Any]
 
-THINKING = frozenset({"thinking", "redacted_thinking"})
-CALLS_SERVER = frozenset({"server_tool_use", "mcp_tool_use"})
 HOMES = {
     **dict.fromkeys(("image", "document", "search_result", "tool_result", "container_upload"), "user"),
-    **dict.fromkeys(("thinking", "redacted_thinking", "tool_use", *CALLS_SERVER), "assistant"),
+    **dict.fromkeys((*THINKING, "tool_use", *SERVER_CALLS), "assistant"),
     **dict.fromkeys(("tool_addition", "tool_removal"), "system"),
 }
 """Who alone may say blocks of a kind."""
