@@ -133,6 +133,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recall_vectors: Count = 50_000
     agent_depth: Count = 3
     agents_at_once: Positive = 20
+    progress_lines: bool = False
     prompt_suggestion: bool = False
     message_socket: bool = False
     pins_tokens: Count = 10_000
