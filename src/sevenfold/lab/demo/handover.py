@@ -36,7 +36,7 @@ REVIEWER = "reviewer"
 WORDS: Mapping[str, str] = TEXTS["handover"]
 
 
-class Team:
+class HandoverBrain:
     """The model of all of them: whose part it plays, and which step, follows from the prompt alone."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ def _words(result: Json) -> str:
 
 def hand_over(project: Path, home: Path) -> HandedOver:
     """Have the work done, with a parent that is killed once; says what came of it."""
-    brain = Team()
+    brain = HandoverBrain()
     setup = Setup(limits=RateLimits(input_tokens=10**12, requests=10**9), chunk=400)
     at_work = 0
     with serve(Simulator(brain, setup)) as url:
