@@ -7,8 +7,8 @@ simulator, after the parent's cache has expired; then each fork is woken five ti
 prefix that forks 2 to 8 and every wake read from the cache, and the bill next to three others computed from the same
 requests: the ideal (every token that was sent before is read), all forks at once with none ahead, and sub-agents that
 begin with the conversation as text of their own, uncached, as frameworks without forks have it. With ``--peers`` the
-same work is done in the same run with sub-agents of Deep Agents and Pydantic AI, by their own code, each in an environment
-of its own (see `bench/peers/forking.py`).
+same work is done in the same run with sub-agents of Deep Agents and Pydantic AI, by their own code, each in its own
+environment (see `bench/peers/forking.py`).
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ ADDED = {
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 830),
     "team": (
-        r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary|mail))\b|cli\.(?:agents|team)$",
-        13,
-        1_800,
+        r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary|mail))\b|cli\.(?:agents|team)$"
+        r"|lab\.demo\.(?:handover|process)$",
+        15,
+        1_960,
     ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules)$", 3, 220),
