@@ -125,7 +125,7 @@ def peer_usages(name: str, tokens: int) -> tuple[str, list[Mapping[str, Any]]]:
     simulator = Simulator(ScriptedBrain(lambda prompt: "Done."), clock=clock)
     script = Path(__file__).parent / "peers" / "forking.py"
     with serve(simulator) as url:
-        command = [python, script, name, url, *map(str, (tokens, FORKS, WAKES))]
+        command = [str(python), str(script), name, url, *map(str, (tokens, FORKS, WAKES))]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
             assert peer.stdin is not None
             assert peer.stdout is not None
