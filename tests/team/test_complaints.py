@@ -7,13 +7,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 import sevenfold
 from sevenfold.agent.team.definitions import AgentDefinition
 from sevenfold.errors import RequestRefused
 from sevenfold.events import CacheBroke, Compacted
-from sevenfold.lab.simulator.brains import ModelPrompt
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call, Reply, Watcher
 from tests.agent.working import MODEL, Model, options, results, texts, use, world
 from tests.team.play import parts, start, team_of
@@ -244,3 +247,29 @@ def test_mail_is_not_late_it_is_there_after_the_tool_round_in_which_it_was_sent(
         first = next(place for place, words in enumerate(asked) if "> HALF of it" in words)
         # One request may have been on its way when it was sent; the next one has it.
         assert first <= sent[0] + 1
+
+
+@pytest.mark.spec("S7.1", "S7.2")
+def test_a_fork_at_the_responses_api_has_no_cache_key_of_its_own_and_reads_its_parents_cache(
+    folder: Path,
+) -> None:
+    calls = [start("c1", "LEFT", subagent_type="fork"), start("c2", "RIGHT", subagent_type="fork")]
+    turns = [[use("Read", f"r{number}", path=f"table{number}.txt")] for number in range(2)]
+    script = parts({"MAIN": [*turns, calls, "Both."], "LEFT": ["left done"], "RIGHT": ["right done"]})
+    simulator = Simulator(ScriptedBrain(script))
+    with (
+        serve(simulator) as url,
+        openai.OpenAI(api_key="simulated-key", base_url=f"{url}/v1", max_retries=0) as sdk,
+        sevenfold.Agent("gpt-5.6", client=sdk, **options(folder, {"name": "s", "agents": True})) as made,
+    ):
+        made.run("MAIN task")
+        bodies = [one.body for one in simulator.requests.answered("/v1/responses")]
+        assert len({str(body.get("prompt_cache_key")) for body in bodies}) == 1
+        usages = [one.usage or {} for one in simulator.requests.answered("/v1/responses")]
+        forks = [
+            usage for body, usage in zip(bodies, usages, strict=True) if "<agent-task>" in json.dumps(body)
+        ]
+        assert len(forks) == 2
+        assert all(
+            usage["input_tokens_details"]["cached_tokens"] > 0.9 * usage["input_tokens"] for usage in forks
+        )

@@ -38,13 +38,15 @@ def test_a_model_writes_the_line_every_30_seconds_and_is_paid_for(
     seen: list[str] = []
 
     def working(prompt: ModelPrompt) -> Any:
-        there.clock.advance(1.0 if asked else 31.0)
+        # Time passes until a line is asked for, and then hardly any.
+        there.clock.advance(0.001 if asked else 31.0)
         if asked:
             (task,) = [one for one in made.session.tasks if one.kind == "agent"]
             seen.append(task.progress)
-        if len(seen) > 3 or len(prompt.messages) > 400:
+        enough = seen[-1:] == [written] if written == shown else len(seen) > 20
+        if enough or len(prompt.messages) > 800:
             return "The report."
-        Event().wait(0.02)
+        Event().wait(0.05)
         return [use("Read", path="tides.txt")]
 
     script = parts({"MAIN": [[start("c1", "WORK", run_in_background=True)], "I wait."], "WORK": [working]})
@@ -58,7 +60,7 @@ def test_a_model_writes_the_line_every_30_seconds_and_is_paid_for(
     settings = {"progress_lines": True, "summary_model": summary_model}
     with world(brain) as there, there.agent(folder, name="s", agents=True, settings=settings) as made:
         made.run("MAIN task")
-        assert 1 <= len(asked) <= 2
+        assert 1 <= len(asked) <= 3
         assert seen[-1] == shown
         assert made.session.gauge.usd == pytest.approx(bill(there))
         (entry,) = team_of(made).roster
