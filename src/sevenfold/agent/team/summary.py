@@ -141,7 +141,8 @@ def write_line(c: Conversation) -> Flow[str]:
         question = (blocks.text(AskProgress(recent).render()),)
         message = Message("user", question, encoded_message("user", question))
         call = Call(assemble(frame, [message]).raw, frame.betas, SOURCE)
-        answer = (yield from billed(c, call, model)).answer
+        reply, _, _ = yield from billed(c, call, model)
+        answer = reply.answer
     said = "\n".join(words_of(block) for block in answer.blocks if block.kind == "text").strip()
     line = said.strip("\"'“”.")
     return line if _LINE.fullmatch(line) else ""
