@@ -96,7 +96,7 @@ def _lock_all(home: Home, locks: ExitStack) -> list[SessionFiles]:
         if session.transcript.exists():
             try:
                 for path in (session.transcript, *session.branch_files()):
-                    locks.callback(FileLock(path).release)
+                    locks.enter_context(FileLock(path))
             except TranscriptLocked:
                 busy.append(session)
     return busy

@@ -52,11 +52,8 @@ class PurgeNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def write(self, home: Home) -> None:
         """Append it to the journal; this comes before the purge itself."""
         private_folder(home.root)
-        log = JsonlLog.open(home.journal, wait=_WAIT_SECONDS)
-        try:
+        with closing(JsonlLog.open(home.journal, wait=_WAIT_SECONDS)) as log:
             log.append([msgspec.json.encode(self) + b"\n"], durable=True)
-        finally:
-            log.close()
 
 
 # -- removing a session ------------------------------------------------------------------------------
@@ -85,9 +82,8 @@ def extent(session: SessionFiles) -> Extent:
 
 def remove(home: Home, session: SessionFiles, world: World) -> Extent:
     """Remove all of it; raises `sevenfold.errors.TranscriptLocked` while it is being written."""
-    lock = FileLock(session.transcript)
     try:
-        with ExitStack() as locks:
+        with FileLock(session.transcript) as lock, ExitStack() as locks:
             _lock_branches(session, locks)
             gone = extent(session)
             PurgeNote(
@@ -105,8 +101,6 @@ def remove(home: Home, session: SessionFiles, world: World) -> Extent:
             lock.remove()
     except OSError as error:
         raise explain(error, session.transcript) from error
-    finally:
-        lock.release()
     return gone
 
 
@@ -126,7 +120,7 @@ def _remove_folder(folder: Path) -> None:
 
 def _lock_branches(session: SessionFiles, locks: ExitStack) -> None:
     for path in session.branch_files():
-        locks.callback(FileLock(path).release)
+        locks.enter_context(FileLock(path))
 
 
 # -- masking a secret --------------------------------------------------------------------------------
@@ -177,11 +171,11 @@ def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world:
     with ExitStack() as locks:
         for one in affected:
             if one.session and one.session.transcript.exists():
-                locks.callback(FileLock(one.session.transcript).release)
+                locks.enter_context(FileLock(one.session.transcript))
                 _lock_branches(one.session, locks)
             if home.telemetry in one.places:
                 # So that the file is not rotated just now.
-                locks.callback(FileLock(home.telemetry, wait=_WAIT_SECONDS).release)
+                locks.enter_context(FileLock(home.telemetry, wait=_WAIT_SECONDS))
         return sum(_purge(home, leaks, one, world) for one in affected)
 
 
@@ -192,23 +186,17 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
     mailboxes = {path for path in affected.places if path.name.startswith(MAILBOX)}
     apart = {*indexes, *mailboxes, *(path for path, _ in rewrites)}
     masked = [_Masked(path, leaks) for path in affected.places if path not in apart]
-    staged: list[Staged] = []
-    try:
-        others = [Staged(one.path, [one.content]) for one in masked]
-        staged += others
+    with ExitStack() as staged:
+        others = [staged.enter_context(Staged(one.path, [one.content])) for one in masked]
         results = {
             str(one.path): one.sha256 for one in masked if session and one.path.parent == session.results
         }
-        logs = [Staged(path, rewrite.lines(results)) for path, rewrite in rewrites]
-        staged += logs
+        logs = [staged.enter_context(Staged(path, rewrite.lines(results))) for path, rewrite in rewrites]
         places = sum(one.places for one in masked) + sum(rewrite.masked for _, rewrite in rewrites)
         places += sum(affected.places[path] for path in mailboxes)
         _note(affected, leaks, places, world).write(home)
         for one in (*logs, *others):
             one.commit()
-    finally:
-        for one in staged:
-            one.discard()
     for path in indexes:
         path.unlink(missing_ok=True)
     for path in {path.with_name(MAILBOX) for path in mailboxes}:
