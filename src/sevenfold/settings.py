@@ -255,7 +255,7 @@ def overruled(settings: Settings) -> Mapping[str, str]:
 def in_force(settings: Settings) -> Settings:
     """The same settings with every switch off that another one overrules.
 
-    Takes them as they were set, not the result of an earlier call: what stands down for another switch would
+    Takes them as they were set, not the result of an earlier call: what yields to another switch would
     then look as if it had been switched off.
     """
     reasons = overruled(settings)

@@ -1,7 +1,7 @@
 """How many tokens a weight is: an estimate that starts from what is known of the tokenizer and learns.
 
 A tokenizer is described by rates, tokens per letter, sign, call, byte of signature and so on. They start
-at figures measured for its generation (or at the plain rule for one that nobody knows) and are corrected
+at figures measured for its generation (or at the plain rule for an unknown one) and are corrected
 by every prompt size a server reports: Bayesian linear regression, one observation at a time, in which
 rates move the more the less they are certain. How errors of two rates hang together is left out: real
 sessions are foreseen as well without it. Reports are noisy (clients add reminders that they do not write
@@ -31,9 +31,9 @@ FLAT = 2_000
 """Tokens of a picture or a document."""
 
 _HIDDEN = 50.0
-"""Tokens by which a round is typically off, however small it is…"""
+"""Tokens by which a round is typically off, however small it is."""
 _LOOSE = 0.04
-"""…and the share of its size by which it is off besides."""
+"""The share of its size by which a round is off on top of that."""
 _TAIL = 4.0
 """How heavy the tails of the noise are taken to be: degrees of freedom of Student's distribution."""
 _MISSES = 0.015
@@ -61,15 +61,15 @@ PLAIN: Final[Mapping[str, float]] = MappingProxyType(
         "documents": PADDING * FLAT,
     }
 )
-"""The plain rule, for tokenizers nobody knows: 4 bytes a token, 2 in JSON, and all of it padded."""
+"""The plain rule, for unknown tokenizers: 4 bytes a token, 2 in JSON, and all of it padded."""
 
 _TELLING = 0.1
 """A report is not learnt from where the rates are so sure that noise would drown what it says."""
 
 _SPREAD = 0.15
-"""The share by which the content of a session makes rates differ from the known ones…"""
+"""The share by which the content of a session makes rates differ from the known ones."""
 _UNKNOWN_SPREAD = 0.3
-"""…and those of a tokenizer nobody knows from the plain rule."""
+"""The share by which the rates of an unknown tokenizer differ from the plain rule."""
 
 
 class Estimate(Struct, frozen=True, gc=False):
@@ -89,9 +89,9 @@ class Estimator(Struct, frozen=True):
     doubt: tuple[float, ...]
     """How uncertain each rate is: its variance."""
     above: float = 3.5
-    """How many standard deviations the band reaches up…"""
+    """How many standard deviations the band reaches up."""
     below: float = 2.5
-    """…and down: what is hidden makes prompts larger, rarely smaller."""
+    """How many it reaches down: what is hidden makes prompts larger, rarely smaller."""
 
     @classmethod
     @cache

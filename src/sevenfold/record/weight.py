@@ -32,9 +32,9 @@ class Weight(NamedTuple):
     """Countable properties of content; adds and subtracts field by field."""
 
     text: int = 0
-    """Bytes of plain content…"""
+    """Bytes of plain content."""
     json: int = 0
-    """…and of structured content: what tools are given, results in JSON, blocks nobody knows."""
+    """Bytes of structured content: what tools are given, results in JSON, unknown blocks."""
     letters: int = 0
     """Small letters, in text and JSON alike; the next seven count the other bytes of both."""
     capitals: int = 0
@@ -50,9 +50,9 @@ class Weight(NamedTuple):
     results: int = 0
     thoughts: int = 0
     thinking: int = 0
-    """Bytes of reasoning that can be read, often a summary or nothing…"""
+    """Bytes of reasoning that can be read, often a summary or nothing."""
     signature: int = 0
-    """…and of its signature or encrypted form, which grows with the reasoning itself."""
+    """Bytes of its signature or encrypted form, which grows with the reasoning itself."""
     images: int = 0
     documents: int = 0
     wire: int = 0
@@ -140,7 +140,7 @@ def reasoning(weight: Weight) -> Weight:
 
 
 def opening(*parts: bytes) -> Weight:
-    """The weight of what stands before the messages, system and tools, from the bytes that are sent."""
+    """The weight of what comes before the messages, system and tools, from the bytes that are sent."""
     raw = b"".join(parts)
     return _spelled(raw, len(raw))
 

@@ -3,7 +3,7 @@
 Records that make up one message are joined: everything the user side says between two answers, and all
 records of one answer. A message is turned into bytes when the next one begins, and those bytes are then
 only ever joined with others. What a server would refuse in a list of messages (a call without its
-result, a result without its call, a call made twice, a start in the middle) is mended here, always the
+result, a result without its call, a call made twice, a start in the middle) is repaired here, always the
 same way, and reported; the records themselves stay as they are.
 """
 
@@ -29,7 +29,7 @@ ORPHAN = "[Result of a tool call that is not in view]"
 
 
 class Repair(Struct, frozen=True, gc=False):
-    """Something in the record that no server would take, and that is sent mended."""
+    """Something in the record that no server would take, and that is sent otherwise."""
 
     what: str
     """unanswered_call, orphan_result, second_call, second_result or cut_start"""
@@ -132,7 +132,7 @@ class Wire:
         return self._sealed + self._tail()
 
     def repairs(self) -> list[Repair]:
-        """What was mended in the messages as they stand."""
+        """What was repaired in the messages as they are now."""
         return [repair for message in self.messages() for repair in message.repairs]
 
     def pending(self) -> list[str]:
@@ -237,13 +237,13 @@ class Wire:
         draft = self._drafts[index]
         parts, repairs = draft.blocks, draft.repairs
         if draft.server:
-            parts, mended = self._server_tools(index)
-            repairs = (*repairs, *mended)
+            parts, repaired = self._server_tools(index)
+            repairs = (*repairs, *repaired)
         if draft.role == "user":
             before = self._drafts[index - 1] if index else None
             if not _is_answered(parts, before.calls if before else ()):
-                parts, mended = _answered(parts, before, closing)
-                repairs = (*repairs, *mended)
+                parts, repaired = _answered(parts, before, closing)
+                repairs = (*repairs, *repaired)
         return Message(draft.role, tuple(parts), encoded_message(draft.role, parts), repairs)
 
     def _settled(self) -> int:
