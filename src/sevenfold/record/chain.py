@@ -280,10 +280,6 @@ class Chain:
             return self._groups.get(entry.message_id, (uuid,))
         return (uuid,)
 
-    def has_mates(self, uuid: str) -> bool:
-        """Is ``uuid`` only one of several records of an answer?"""
-        return len(self.mates(uuid)) > 1
-
     def _calls(self, uuid: str) -> tuple[str, ...]:
         entry = self.nodes[uuid].entry
         return entry.calls if isinstance(entry, Said) and entry.role == "assistant" else ()

@@ -377,7 +377,7 @@ class View:
                     self._forget()
                 return measured
         self._refold(entry.uuid)
-        if isinstance(entry, Clearing) or self._chain.has_mates(entry.uuid):
+        if isinstance(entry, Clearing) or len(self._chain.mates(entry.uuid)) > 1:
             return None
         return self.layout.measured_alone(entry)
 

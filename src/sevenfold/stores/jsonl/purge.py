@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from sevenfold.stores.files import Staged, explain, private_folder, safe_name
+from sevenfold.stores.files import Staged, explain, opened, private_folder, safe_name
 from sevenfold.stores.home import MAILBOX, Home, Project, SessionFiles, is_index
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, scan
@@ -185,14 +185,16 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
     rewrites = _rewrites(session, leaks, affected, world) if session else []
     mailboxes = {path for path in affected.places if path.name.startswith(MAILBOX)}
     apart = {*indexes, *mailboxes, *(path for path, _ in rewrites)}
-    masked = [_Masked(path, leaks) for path in affected.places if path not in apart]
+    masked = {path: _masked(path, leaks) for path in affected.places if path not in apart}
     with ExitStack() as staged:
-        others = [staged.enter_context(Staged(one.path, [one.content])) for one in masked]
+        others = [staged.enter_context(Staged(path, [text])) for path, (text, _) in masked.items()]
         results = {
-            str(one.path): one.sha256 for one in masked if session and one.path.parent == session.results
+            str(path): hashlib.sha256(text).hexdigest()
+            for path, (text, _) in masked.items()
+            if session and path.parent == session.results
         }
         logs = [staged.enter_context(Staged(path, rewrite.lines(results))) for path, rewrite in rewrites]
-        places = sum(one.places for one in masked) + sum(rewrite.masked for _, rewrite in rewrites)
+        places = sum(times for _, times in masked.values()) + sum(rewrite.masked for _, rewrite in rewrites)
         places += sum(affected.places[path] for path in mailboxes)
         _note(affected, leaks, places, world).write(home)
         for one in (*logs, *others):
@@ -233,19 +235,10 @@ def _note(affected: Affected, leaks: Sequence[Leak], places: int, world: World) 
     )
 
 
-class _Masked:
-    """A file without the secrets. A text is read as a whole: a secret may span any number of lines."""
-
-    def __init__(self, path: Path, leaks: Sequence[Leak]) -> None:
-        self.path = path
-        parts = list(_without(path, leaks))
-        self.content = b"".join(content for content, _ in parts)
-        self.places = sum(times for _, times in parts)
-
-    @property
-    def sha256(self) -> str:
-        """The hash of what will be written."""
-        return hashlib.sha256(self.content).hexdigest()
+def _masked(path: Path, leaks: Sequence[Leak]) -> tuple[bytes, int]:
+    """A file's content without the secrets, and how often they were in it."""
+    parts = list(_without(path, leaks))
+    return b"".join(content for content, _ in parts), sum(times for _, times in parts)
 
 
 def _count(path: Path, leaks: Sequence[Leak], progress: Progress | None) -> int:
@@ -259,11 +252,6 @@ def _without(path: Path, leaks: Sequence[Leak]) -> Iterator[tuple[bytes, int]]:
     if is_transcript(path):
         yield from (mask_record(leaks, line.raw) for line in scan(path, limit=sys.maxsize))
     else:
-        yield mask_text(leaks, _read(path))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise explain(error, path) from error
+        # As a whole: a secret may span any number of lines.
+        with opened(path) as file:
+            yield mask_text(leaks, file.read())
