@@ -17,8 +17,8 @@ from sevenfold.providers.offline import OfflineClient, Script
 
 PACKAGE = str(Path(sevenfold.__file__).parent)
 MOST_CALLS = 405
-MOST_MODULES = 48
-MOST_SIZES = 4
+MOST_MODULES = 36
+MOST_SIZES = 3
 """Looks at the size of the conversation: it is remembered until something changes, but each is still a call."""
 
 

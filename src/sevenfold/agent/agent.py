@@ -33,6 +33,7 @@ from sevenfold.agent.tools.shell import ShellTool
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, drive, drive_async
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
@@ -42,7 +43,7 @@ from sevenfold.record.decisions import AgentEnd
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.options import checked, one_of
-from sevenfold.session.results import ToolCall, Wishes
+from sevenfold.session.results import Wishes
 from sevenfold.session.session import Session
 
 R = TypeVar("R")

@@ -29,10 +29,9 @@ from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import (
-    Account,
     LastRequest,
     Past,
-    Tally,
+    account_of,
     answered_at,
     last_request,
     past,
@@ -55,10 +54,9 @@ from sevenfold.conversation.request import (
     take_answer,
     write_request,
 )
-from sevenfold.conversation.room import Limits
+from sevenfold.conversation.room import Limits, Stock
 from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading
-from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
@@ -72,10 +70,9 @@ from sevenfold.record.decisions import Epoch, Request, Why
 from sevenfold.record.gauge import Check, Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
+from sevenfold.record.usage import BilledCall, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
-from sevenfold.request import price
-from sevenfold.request.frame import EDITS, Frame
-from sevenfold.request.plan import Lifetimes, Sizes, Tail
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Watched
 from sevenfold.settings import in_force, latch
@@ -170,13 +167,13 @@ class Conversation:
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         transcript, log = self.transcript, self.transcript.log
         lifetimes = lifetimes_for(options, self.profile, self._current)
-        self.billed: price.Call | None = None
+        self.billed: BilledCall | None = None
         self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
         """The newest request of an earlier run: what the first of this one is compared with. None once it was."""
         self.tail: Tail | None = self.resumed.tail if self.resumed else None
         """Where the last answered request had its last cache marker; None if the messages are others now."""
-        self.account = Account.of(log)
+        self.account = account_of(log)
         self.own_usd = 0.0
         """What the engine's own calls have cost since it was opened."""
         self.cleared_uses = 0
@@ -379,7 +376,7 @@ class Conversation:
             self.answers += 1
             self.boundary_then = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
-            self.seen = self.size()
+            self.seen = self._weigh()
             self.follow()
             return outcome
 
@@ -507,12 +504,15 @@ class Conversation:
 
     def size(self) -> Size:
         """How large the conversation is now."""
-        layout, by = self.transcript.view.layout, (self.gauge, self.edited, self.returned)
         # Asked several times between two changes of the view: the layout remembers until it changes.
-        if layout.sized is None or layout.sized[0] != by:
-            size = self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
-            layout.sized = by, size
-        return layout.sized[1]
+        known = self.transcript.view.layout.sized
+        same = known is not None and known[0] == (self.gauge, self.edited, self.returned)
+        return known[1] if known and same else self._weigh()
+
+    def _weigh(self) -> Size:
+        size = self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
+        self.transcript.view.layout.sized = (self.gauge, self.edited, self.returned), size
+        return size
 
     def undelete(self) -> None:
         """What was deleted from the cached prefix is sent whole again."""

@@ -23,8 +23,7 @@ from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
-from sevenfold.request.frame import EDITS, Frame, spared, tool_name
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, spared, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def enter(
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored parts with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
-    edits = _edits(dict(stored.settings).get(EDITS), dict(wanted.settings).get(EDITS))
+    edits = _edits(stored.edits, wanted.edits)
     return replace(
         stored,
         settings=tuple(sorted([*others, (EDITS, edits)] if edits else others)),

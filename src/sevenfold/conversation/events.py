@@ -29,7 +29,6 @@ from sevenfold.record.decisions import Billed
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Repair
-from sevenfold.request import price
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ def failed(
     usd: float | None = 0.0
     uncached: float | None = 0.0
     if isinstance(partial, Answer) and (read := Usage.read(partial.usage)).total:
-        usage, usd, uncached = read, price.cost(read, profile), price.uncached_cost(read, profile)
+        usage, usd, uncached = read, read.cost(profile), read.uncached_cost(profile)
         c.charge(usd, own=source != MAIN)
         if not kept:
             asker = c.source.name if source == MAIN else source

@@ -160,6 +160,24 @@ STOPPED = "stopped before it was done"
 NOBODY = "a model has to be asked, and no client was given"
 
 
+def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]]) -> Flow[R]:
+    """The flow with each of its effects taken by ``step``, a flow whose result, or error, the first one gets."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                got = yield from step(effect)
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(got)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    finally:
+        flow.close()
+
+
 def drive(
     flow: Flow[R],
     client: Client | None,

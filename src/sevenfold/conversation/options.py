@@ -12,8 +12,7 @@ from sevenfold.errors import InputError
 from sevenfold.profiles import Profile, find
 from sevenfold.record.blocks import encode_json
 from sevenfold.record.window import Window
-from sevenfold.request.frame import Frame
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.settings import Settings
 

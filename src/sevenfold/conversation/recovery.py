@@ -14,7 +14,7 @@ from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.events import SteppedAside
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Signed, Undone
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import Lifetimes
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation

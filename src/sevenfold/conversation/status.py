@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sevenfold.conversation.history import Account
 from sevenfold.conversation.room import Limits
 from sevenfold.record.gauge import Budget, Size, nearly
+from sevenfold.record.usage import Account
 from sevenfold.record.window import Window
 
 

@@ -254,7 +254,7 @@ def lines(dialogue: Dialogue) -> Iterable[bytes]:
     """The conversation as a transcript: the first speaker is the user, and each turn names its speaker."""
     before = None
     for turn in dialogue.turns:
-        role = "user" if turn.speaker == dialogue.speakers[0] else "assistant"
+        role = "user" if turn.speaker == dialogue.turns[0].speaker else "assistant"
         text = f"{turn.speaker}: {turn.text}"
         record = {
             "type": role,

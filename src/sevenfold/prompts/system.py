@@ -269,6 +269,35 @@ class Skills(Text, frozen=True):
         return cls(_joined("\n", *_fitting(lines, cls.cap))) if lines else None
 
 
+class AgentType(Text, frozen=True):
+    """One line of the listing of agents."""
+
+    body = "description"
+    cap = 1536
+
+    name: str
+    description: str
+
+
+class AgentTypes(Text, frozen=True):
+    """The types of agents that can be started."""
+
+    tag = "agent-types"
+    body = "listing"
+    cap = 16 * KB
+
+    listing: str
+
+    @classmethod
+    def of(cls, types: Mapping[str, str]) -> AgentTypes | None:
+        """Each type's name and description, in the order of names."""
+        lines = [
+            (name, AgentType(name, " ".join(description.split())).render())
+            for name, description in sorted(types.items())
+        ]
+        return cls(_joined("\n", *_fitting(lines, cls.cap))) if lines else None
+
+
 class LeftOut(Text, frozen=True):
     """Names what found no room."""
 

@@ -35,6 +35,7 @@ _ORDER: tuple[type[Text], ...] = (
     system.OutputStyle,
     system.McpInstructions,
     system.Skills,
+    system.AgentTypes,
     system.Scratch,
     system.Clearing,
     system.Budgets,

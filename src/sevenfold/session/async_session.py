@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.flow import drive_async
+from sevenfold.conversation.request import completed
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.dream.task import DreamTask
 from sevenfold.layers.idle import Choice, IdleDecision, idle
@@ -23,9 +24,9 @@ from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
-from sevenfold.session.factory import OFFLINE_JOBS, Options, RequestFields, request_fields
+from sevenfold.session.factory import OFFLINE_JOBS, Options, RequestFields
 from sevenfold.session.options import check_name, checked
-from sevenfold.session.results import Request, completed
+from sevenfold.session.results import Request
 from sevenfold.session.session import Session
 
 if TYPE_CHECKING:
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from sevenfold.conversation.flow import AsyncHookRunner
     from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
+    from sevenfold.conversation.request import Completion
     from sevenfold.conversation.status import Health, Reading
     from sevenfold.conversation.tasks import TaskRegistry
     from sevenfold.events import Listener, Proposed
     from sevenfold.layers.compact.request import Compacted, Preview
     from sevenfold.ports import AsyncClient, Store, Watcher
     from sevenfold.recall.search import Hit
-    from sevenfold.session.results import Completion, Explanation, Wishes
+    from sevenfold.session.results import Explanation, Wishes
 
 S = TypeVar("S", bound="AsyncSession")
 
@@ -167,7 +169,7 @@ class AsyncSession:
 
     async def prepare(self, **fields: Unpack[RequestFields]) -> Request:
         """See `Session.prepare`."""
-        flow = turn.prepare(self.conversation, request_fields(self.conversation, fields))
+        flow = turn.prepare(self.conversation, self._session.own_fields(fields))
         pending = await drive_async(flow, self._client, hooks=self._hooks)
         return Request(self.conversation, pending, self._provider)
 
@@ -187,7 +189,7 @@ class AsyncSession:
         """See `Session.complete`."""
         client = self._asker()
         self.conversation.may_ask(self._tasks)
-        flow = turn.turn(self.conversation, request_fields(self.conversation, fields))
+        flow = turn.turn(self.conversation, self._session.own_fields(fields))
         return completed(await drive_async(flow, client, watch, self._hooks))
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:

@@ -22,8 +22,7 @@ from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
 from sevenfold.conversation.options import RequestOptions
-from sevenfold.conversation.options import request_fields as encoded_fields
-from sevenfold.conversation.provider_edits import REPRODUCIBLE
+from sevenfold.conversation.room import REPRODUCIBLE
 from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptError
@@ -57,10 +56,9 @@ from sevenfold.record.entries import VERSION
 from sevenfold.record.known_secrets import assignments, secret_values
 from sevenfold.record.log import Place
 from sevenfold.record.redact import find
-from sevenfold.request.frame import Frame
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
-from sevenfold.session.options import check_name, checked
+from sevenfold.session.options import check_name
 from sevenfold.settings import Fixed, Source
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 from sevenfold.stores.home import side_file, user_home
@@ -451,11 +449,6 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
         Lifetimes(lifetime, lifetime) if lifetime else None,
         options.get("source", "main"),
     )
-
-
-def request_fields(c: Conversation, given: RequestFields) -> Mapping[str, bytes]:
-    """What one request is to have of its own, checked and encoded."""
-    return encoded_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
 
 
 def _described(given: object, place: int) -> Tool:

@@ -13,6 +13,8 @@ from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.fork import fork
+from sevenfold.conversation.options import request_fields
+from sevenfold.conversation.request import Completion, ToolCall, completed
 from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import CompactionRequest
@@ -29,15 +31,7 @@ from sevenfold.session import factory as opened
 from sevenfold.session import replies
 from sevenfold.session.factory import Options, RequestFields
 from sevenfold.session.options import check_name, checked
-from sevenfold.session.results import (
-    Completion,
-    Explanation,
-    Request,
-    ToolCall,
-    Wishes,
-    completed,
-    explained,
-)
+from sevenfold.session.results import Explanation, Request, Wishes, explained
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -168,7 +162,7 @@ class Session:
 
         ``fields`` are different in this request alone, see `RequestFields`.
         """
-        flow = turn.prepare(self.conversation, opened.request_fields(self.conversation, fields))
+        flow = turn.prepare(self.conversation, self.own_fields(fields))
         pending = drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
         return Request(self.conversation, pending, self._provider)
 
@@ -196,7 +190,7 @@ class Session:
         """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come, ``fields`` as in `prepare`."""
         client = self._asker()
         self.conversation.may_ask(self._threads)
-        flow = turn.turn(self.conversation, opened.request_fields(self.conversation, fields))
+        flow = turn.turn(self.conversation, self.own_fields(fields))
         return completed(drive(flow, client, watch, self._hooks, self.conversation.lock))
 
     def fork(self, source: str = "fork") -> Fork:
@@ -352,6 +346,11 @@ class Session:
             parts.callback(self.conversation.close)
             parts.callback(self._store.recall.close)
             parts.callback(self._threads.close)
+
+    def own_fields(self, given: RequestFields) -> Mapping[str, bytes]:
+        """What one request is to have of its own, checked and encoded."""
+        c = self.conversation
+        return request_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
 
     def _asker(self) -> Client:
         if self._client is None:

@@ -23,7 +23,7 @@ from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
 from sevenfold.agent.team.mail import TeamMail
-from sevenfold.agent.team.messages import Post
+from sevenfold.agent.team.messages import Post, quoted
 from sevenfold.agent.team.roster import (
     GENERAL,
     AgentEntry,
@@ -32,11 +32,12 @@ from sevenfold.agent.team.roster import (
     agent_id,
     check_agent_name,
     output_of,
-    result_text,
+    result_parts,
 )
 from sevenfold.agent.team.summary import progress_line
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
+from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged, SteppedAside
@@ -44,7 +45,6 @@ from sevenfold.prompts.context import AgentReport, ForkTask
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
@@ -130,7 +130,11 @@ class Team:
     @property
     def working(self) -> int:
         """How many agents are at work, those below them included."""
-        return len(self._over) + sum(live.team.working for live in self._live.values() if live.team)
+        return len(self._over) + sum(team.working for team in self.below())
+
+    def below(self) -> list[Team]:
+        """The teams of its agents that are at work."""
+        return [live.team for live in tuple(self._live.values()) if live.team is not None]
 
     def states(self) -> Iterator[State]:
         """Agents that work, or whose result the model has not got, for after a compaction."""
@@ -426,6 +430,9 @@ class Team:
         waiting = set(conversation.waiting)
         left = [one for one in self.roster if one.ended is None or one.pending]
         calls = [one for one in left if not one.started.background and one.started.call in waiting]
+        for entry in self.roster:
+            if entry.status == "completed":
+                self.mail.bring_late(entry)
         for entry in left:
             if entry.started.background and entry.ended is None:
                 self.launch(entry)
@@ -443,6 +450,7 @@ class Team:
         conversation = self._parent.conversation
         if self.post is not None:
             self.post.deliver()
+            self.mail.bring_held()
         for entry in self.roster:
             if not entry.pending:
                 continue
@@ -473,11 +481,11 @@ class Team:
         news.happen()
 
     def _report(self, entry: AgentEntry) -> str:
-        text, path = result_text(entry), None
+        (text, how), path = result_parts(entry), None
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())
             text = text[:LONGEST_REPORT]
-        return AgentReport(entry.id, entry.label, entry.status, text, path).render()
+        return AgentReport(entry.id, entry.label, entry.status, f"{quoted(text)}\n\n{how}", path).render()
 
     # -- stopping -------------------------------------------------------------------------------
 

@@ -27,18 +27,19 @@ from sevenfold.agent.events import (
 )
 from sevenfold.agent.suggestion import Suggestion
 from sevenfold.cli.chat import consent, lines
+from sevenfold.cli.chat.kept_rules import keep_rules
 from sevenfold.cli.chat.lines import STYLES, Activity
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.status import Spending, StatusLine
 from sevenfold.cli.text import clean, one_line, plural
 from sevenfold.conversation.edits import compaction_undone
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Sending
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
 from sevenfold.ports import Piece
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.tools.context import Abort
     from sevenfold.agent.tools.output import ToolOutput
     from sevenfold.cli.chat.lines import Level
-    from sevenfold.cli.chat.menu import Menu
+    from sevenfold.cli.chat.menu import Menu, MenuAnswer
     from sevenfold.cli.chat.screen import Screen
     from sevenfold.cli.chat.start import ChatOptions
     from sevenfold.events import Event, Veto
@@ -110,6 +111,8 @@ class Chat:
         self._thought = ""
         self._waited: dict[str, float] = {}
         """Seconds the user took to decide, by call."""
+        self._paused = 0.0
+        self._asked_at: float | None = None
         self.agent = open_agent(options, self)
         self.status = self._read_status()
 
@@ -221,7 +224,7 @@ class Chat:
                 self.live = replace(self.live, preparing=name)
             case ToolBegan(call=call):
                 self._flush()
-                self.live = self.live.began(call, time.monotonic())
+                self.live = self.live.began(call, self.clock())
             case ToolProgress(call=call, text=text):
                 self.live = self.live.progress(call, text)
             case ToolEnded():
@@ -291,23 +294,32 @@ class Chat:
 
     def consent(self, asked: Asked) -> Consented:
         """Ask for permission to carry out a call, or for approval of a plan."""
+        self.agent.assembly.reporter.wait_until_handled()  # or the question came before what led to it
         if asked.call.name == consent.PLAN_READY:
             plan, grants = str(asked.call.input.get("plan", "")), self.agent.grants
             self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
-            approval = self.screen.ask(consent.plan_menu(grants.after_planning))
+            approval = self._ask(consent.plan_menu(grants.after_planning))
             consented, grants.after_planning = consent.read_plan_answer(grants.after_planning, approval)
             return consented
-        self.screen.show(*consent.preview(asked))
+        folder = self.options.folder
+        self.screen.show(*consent.preview(asked, str(folder), self.screen.signs))
         began = time.monotonic()
-        answer = self.screen.ask(consent.permission_menu(asked, str(self.options.folder)))
+        answer = self._ask(consent.permission_menu(asked, str(folder)))
         self._waited[asked.call.id] = time.monotonic() - began
-        return consent.read_permission(asked, answer)
+        consented, for_good = consent.read_permission(asked, answer)
+        if for_good:
+            try:
+                keep_rules(folder, *asked.decision.would_allow)
+            except SevenfoldError as error:
+                self.say("warning", f"this holds for the session only: {error}")
+        return consented
 
     def answer(self, questions: Sequence[context.Question], abort: Abort) -> Sequence[str] | None:
         """The user's answers to the model's questions; None if the user gives up."""
+        self.agent.assembly.reporter.wait_until_handled()
         answers = []
         for one in questions:
-            answer = self.screen.ask(consent.model_menu(one))
+            answer = self._ask(consent.model_menu(one))
             if answer is None or abort.is_set():
                 return None
             answers.append(consent.read_model_answer(one, answer))
@@ -315,6 +327,20 @@ class Chat:
                 Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}")
             )
         return answers
+
+    def _ask(self, menu: Menu) -> MenuAnswer | None:
+        """Ask for the agent, whose clock stops meanwhile; a user who cancels interrupts the turn."""
+        self._asked_at = time.monotonic()
+        answer = self.screen.ask(menu)
+        self._paused += time.monotonic() - self._asked_at
+        self._asked_at = None
+        if answer is None and self._in_turn:
+            self.interrupt()
+        return answer
+
+    def clock(self) -> float:
+        """Seconds, not counting those in which the agent waits for the user."""
+        return (self._asked_at or time.monotonic()) - self._paused
 
     def ask(self, menu: Menu) -> int:
         """Which item the user chooses; -1 for none."""
@@ -326,7 +352,7 @@ class Chat:
     def _begin(self, doing: str, *, turn: bool = True) -> None:
         self._in_turn = turn
         self._stream, self._thought = MarkdownStream(), ""
-        self.live = Activity(doing=doing, since=time.monotonic(), queued=self.agent.waiting)
+        self.live = Activity(doing=doing, since=self.clock(), queued=self.agent.waiting)
         self.screen.changed()
 
     def _finish(self) -> None:

@@ -78,7 +78,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="USD",
         help="limit the dollars of the whole session",
     )
-    add("--agents", action="store_true", help="let the agent start others (see: sevenfold agents)")
+    add(
+        "--agents",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether the agent may start others (default: yes; see: sevenfold agents)",
+    )
     add("--folder", type=Path, default=Path(), help="the folder to work in (default: this one)")
 
 

@@ -112,7 +112,7 @@ class Driver:
         """What is going on."""
         chat = self.chat
         shown = replace(chat.live, queued=(*chat.live.queued, *self._later))
-        return draw_activity(shown, chat.screen.signs, width, time.monotonic(), str(chat.options.folder))
+        return draw_activity(shown, chat.screen.signs, width, chat.clock(), str(chat.options.folder))
 
     def status(self, width: int) -> RenderableType:
         """The status line."""

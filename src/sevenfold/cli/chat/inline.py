@@ -379,8 +379,8 @@ class InlineScreen:
 
     def _live(self) -> str:
         driver, size = self._driver, self._output.get_size()
-        if driver is None:
-            return ""
+        if driver is None or self.asking is not None:
+            return ""  # nothing goes on while the user is asked
         moment = (driver.chat.live, int(time.monotonic() / TICK), size)
         if moment != self._drawn[0]:
             # It is drawn more often than it changes, and Markdown is expensive.

@@ -159,7 +159,7 @@ def recall_page(hits: Sequence[Hit]) -> RenderableType:
     return Group(*parts)
 
 
-_MODES = {
+MODES = {
     "ask": "asks before changing files, running commands and fetching addresses",
     "accept_edits": "changes files in the workspace without asking; asks before running commands",
     "plan": "changes nothing but the plan",
@@ -167,12 +167,22 @@ _MODES = {
 }
 
 
-def permissions_page(permissions: Permissions) -> RenderableType:
-    """The mode and the rules."""
-    rows = [("mode", permissions.mode.replace("_", " "), _MODES[permissions.mode])]
+def modes_page(now: str, signs: Signs) -> RenderableType:
+    """All modes with what each permits, the present one marked."""
+    return pairs((signs.pointer if name == now else "", name, says) for name, says in MODES.items())
+
+
+def permissions_page(
+    permissions: Permissions, granted: Sequence[str], kept: Sequence[str], file: str
+) -> RenderableType:
+    """The mode and the rules; of those the user granted, how long they hold."""
+    rows = [("mode", permissions.mode.replace("_", " "), MODES[permissions.mode])]
     rows.append(("workspace", permissions.workspace, ""))
+    lasts = dict.fromkeys(granted, "in this session") | dict.fromkeys(kept, f"for good, in {file}")
     for name, lines in permissions.rules.as_data().items():
-        rows += [(name, line, "") for line in lines]
+        rows += [
+            (name, line, lasts.get(line, "") if name == "allow" else "") for line in dict.fromkeys(lines)
+        ]
     return pairs(rows)
 
 

@@ -27,6 +27,7 @@ from sevenfold.cli import memory as memory_command
 from sevenfold.cli.chat import history, pages
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.custom_commands import CustomCommand, custom_commands
+from sevenfold.cli.chat.kept_rules import forget_rule, kept_rules, rules_file
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.pages import WindowBreakdown
@@ -226,14 +227,14 @@ def sessions_of(folder: Path) -> list[history.KeptSession]:
 
 
 def _mode(chat: Chat, rest: str) -> None:
-    wanted = rest.replace(" ", "_").replace("-", "_")
+    wanted = rest.lower().replace(" ", "_").replace("-", "_")
     if wanted and wanted not in MODES:
         raise InputError(f"unknown mode {rest!r}; choose from {', '.join(MODES)}")
     for one in MODES:
         if one == wanted:
             chat.agent.grants.mode = one
     chat.update()
-    chat.screen.show(pages.permissions_page(chat.agent.grants.now))
+    chat.screen.show(pages.modes_page(chat.agent.grants.mode, chat.screen.signs))
 
 
 def _permissions(chat: Chat, rest: str) -> None:
@@ -245,12 +246,13 @@ def _permissions(chat: Chat, rest: str) -> None:
         case "allow" if rule:
             grants.allow(rule)
         case "revoke" if rule:
-            if rule not in grants.granted:
-                raise Refused(f"{rule} was not granted in this session, so it cannot be revoked")
+            if not forget_rule(chat.options.folder, rule) and rule not in grants.granted:
+                raise Refused(f"{rule} was not granted, neither in this session nor for good")
             grants.revoke(rule)
         case _:
             raise InputError("use /permissions, /permissions allow RULE or /permissions revoke RULE")
-    chat.screen.show(pages.permissions_page(grants.now))
+    kept = kept_rules(chat.options.folder)
+    chat.screen.show(pages.permissions_page(grants.now, grants.granted, kept, str(rules_file())))
 
 
 def _hooks(chat: Chat, rest: str) -> None:

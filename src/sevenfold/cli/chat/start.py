@@ -19,6 +19,7 @@ from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.history import new_name, sessions, title
+from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import one_line, size
 from sevenfold.errors import Refused, TranscriptLocked
@@ -62,7 +63,7 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     max_usd: float | None = None
     rules: dict[str, list[str]] = {}
     resumed: bool = False
-    agents: bool = False
+    agents: bool = True
     """Whether the agent may start others."""
 
     @property
@@ -185,7 +186,7 @@ def agent_options(options: ChatOptions) -> AgentOptions:
     made: AgentOptions = {
         "name": options.name,
         "folder": options.folder,
-        "rules": options.rules,
+        "rules": {**options.rules, "allow": [*options.rules.get("allow", ()), *kept_rules(options.folder)]},
         "hooks": hooks_of(options.folder),
         "max_turns": options.max_turns,
         "max_usd": options.max_usd,

@@ -15,7 +15,6 @@ from sevenfold.lab.simulator.prompt import read_prompt
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
-from sevenfold.request.price import cost
 
 MODEL = "claude-opus-4-6"
 TURN_SECONDS = 8.0
@@ -149,8 +148,8 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
         fresh, output = min(fresh, usage.prompt), usage.output_tokens
         cached = usage.prompt - fresh
         best = Usage(cache_read_input_tokens=cached, cache_creation_5m=fresh, output_tokens=output)
-        paid += cost(usage, profile) or 0.0
-        ideal += cost(best, profile) or 0.0
+        paid += Usage.cost(usage, profile) or 0.0
+        ideal += Usage.cost(best, profile) or 0.0
         prompt += usage.prompt
         read += usage.cache_read_input_tokens
     return paid, ideal, read / max(1, prompt)
@@ -177,7 +176,9 @@ def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
                 total, results = total + results + output, 0
                 while fixed + sum(kept) > room and len(kept) > 1:
                     kept.popleft()
-                usd += cost(Usage(input_tokens=fixed + sum(kept), output_tokens=output), profile) or 0.0
+                usd += (
+                    Usage.cost(Usage(input_tokens=fixed + sum(kept), output_tokens=output), profile) or 0.0
+                )
                 kept.append(output)
             case _:
                 pass

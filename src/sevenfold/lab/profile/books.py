@@ -19,9 +19,7 @@ from sevenfold.lab.profile.cache import CacheFollower, CallReport, is_fall, life
 from sevenfold.lab.profile.context import FileReads, SessionTally, WindowHistory, added
 from sevenfold.lab.profile.figures import CacheBreak, Point, SessionProfile, Shrinking, UsageSums
 from sevenfold.profiles import Profile, find
-from sevenfold.record.usage import Usage
-from sevenfold.request import price
-from sevenfold.request.price import Call
+from sevenfold.record.usage import BilledCall, Usage, ideal_cost
 
 SHORT_LIFETIME = 300
 
@@ -38,7 +36,7 @@ class PrefixRun:
     """Calls that share one growing prefix, and what they cost with a perfect cache."""
 
     def __init__(self) -> None:
-        self._calls: list[Call] = []
+        self._calls: list[BilledCall] = []
         self._profile: Profile | None = None
         self._lifetime = SHORT_LIFETIME
         self._ideal: list[float] = []
@@ -49,12 +47,12 @@ class PrefixRun:
             self.end()
         self._profile = profile
         self._lifetime = lifetime or self._lifetime
-        self._calls.append(Call(prompt, output, self._lifetime))
+        self._calls.append(BilledCall(prompt, output, self._lifetime))
 
     def end(self) -> None:
         """Give up the prefix: what follows is written again."""
         if self._profile is not None:
-            self._ideal.append(price.ideal_cost(self._calls, self._profile) or 0.0)
+            self._ideal.append(ideal_cost(self._calls, self._profile) or 0.0)
         self._calls, self._profile = [], None
 
     def cost(self) -> float:
@@ -73,8 +71,8 @@ class SessionCost:
 
     def add(self, usage: Usage | None, profile: Profile) -> None:
         """Count one call."""
-        paid = price.cost(usage, profile) if usage else None
-        uncached = price.uncached_cost(usage, profile) if usage else None
+        paid = usage.cost(profile) if usage else None
+        uncached = usage.uncached_cost(profile) if usage else None
         if paid is None or uncached is None:
             self.unpriced += 1
         else:

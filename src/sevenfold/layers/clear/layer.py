@@ -12,7 +12,7 @@ from sevenfold.conversation import provider_edits
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.request import Considered
-from sevenfold.conversation.room import overloaded
+from sevenfold.conversation.room import edits_trigger, overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Acted, Proposed
 from sevenfold.layers.breaker import Pass, Progress
@@ -54,7 +54,9 @@ class Clear:
         """What clearing would do; enough if the conversation would be below the threshold."""
         clearer = c.state(Clearer)
         plan = clearer.plan(c.seen)
-        if plan.chosen not in ("clear", "provider") and not clearer.edits.used():
+        if plan.chosen not in ("clear", "provider") and not (
+            c.profile.pinned_edits and clearer.edits.used()
+        ):
             return None
         high, room = c.seen.high, c.window.threshold
         short = high >= room or overloaded(c, c.seen)
@@ -217,7 +219,7 @@ class Clearer:
         c, settings = self._c, self._c.settings
         profile, view = c.profile, c.transcript.view
         idle, price = c.idle_seconds(), profile.price(size.tokens)
-        limits, asked = c.limits, provider_edits.asked_for(c.frame)
+        limits, asked = c.limits, c.frame.edits is not None
         may_ask = (
             profile.thinking.bound
             and settings.provider_edits
@@ -246,8 +248,8 @@ class Clearer:
             reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             compacts=False,
-            provider=self.edits.used() or asked,
-            near=may_ask and size.tokens >= provider_edits.trigger(self._c.window, settings),
+            provider=asked or (c.profile.pinned_edits and self.edits.used()),
+            near=may_ask and size.tokens >= edits_trigger(self._c.window, settings),
             edited=c.edited,
             wire=size.wire,
             wire_limit=limits.wire,

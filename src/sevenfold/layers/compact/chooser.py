@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Signal, Wait
 from sevenfold.conversation.fork import fork
-from sevenfold.conversation.provider_edits import asked_for
 from sevenfold.events import SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import engines
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.layers.compact.engines import SummaryTask
     from sevenfold.layers.compact.scope import Scope
-    from sevenfold.record.gauge import Size
 
 COLLAPSE = "collapse"
 NOBODY = "no client to ask was given"
@@ -94,7 +92,7 @@ class EngineChooser:
         if self._c.settings.compact_engines:
             return (*dict.fromkeys(self._c.settings.compact_engines), "extractive")
         order: list[EngineName] = [*self._c.profile.engines, "extractive"]
-        if asked_for(self._c.frame) and self.warm() and order[:2] == ["provider", "fork"]:
+        if self._c.frame.edits is not None and self.warm() and order[:2] == ["provider", "fork"]:
             # The provider's engine takes no edits, so it would read nothing from the cache; the fork does.
             order[:2] = ["fork", "provider"]
         if self._second_is_cheaper():
@@ -125,15 +123,8 @@ class EngineChooser:
         limits = self._c.limits
         return limits.passed(read.wire, read.images + read.documents)
 
-    def due(self, size: Size) -> bool:
-        """Is a compaction due at this size?"""
-        heavy = self._c.limits.passed(size.wire, size.images)
-        return heavy or size.high >= self._c.window.threshold or self.presses(size)
-
-    def presses(self, size: Size) -> bool:
-        """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
-        if size.sent + size.band < self._c.window.context - self._c.window.reserve:
-            return False
+    def prefers_provider(self) -> bool:
+        """Is the provider the first that would be asked for a summary?"""
         if not self.models or self.resting or not self._c.profile.on_demand_compaction:
             return False
         return self.order(CompactionRequest(trigger="auto"))[0] == "provider"

@@ -109,15 +109,21 @@ class Compactor:
         c.events.rests("compact", rests)
         return not rests
 
-    def presses(self) -> bool:
-        """Is so much sent that the provider could soon not summarise it any more?"""
-        return self.chooser.presses(self._c.seen)
+    def presses(self, size: Size) -> bool:
+        """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
+        full = size.sent + size.band >= self._c.window.context - self._c.window.reserve
+        return full and self.chooser.prefers_provider()
 
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
-        full = c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        full = c.seen.high >= c.window.threshold or self.presses(c.seen) or overloaded(c, c.seen)
         return (full or c.considered.chosen == "compact") and self.allowed
+
+    def _fires_again(self, after: Size) -> bool:
+        """Is a compaction due again at the size that one left?"""
+        heavy = self._c.limits.passed(after.wire, after.images)
+        return heavy or after.high >= self._c.window.threshold or self.presses(after)
 
     @property
     def next_begins(self) -> int:
@@ -432,7 +438,7 @@ class Compactor:
             usd=got.usd,
             calls=got.calls,
             retries=got.retries,
-            fires_again=self.chooser.due(after),
+            fires_again=self._fires_again(after),
         )
         self._report(done)
         self.last, self._refused = done, None

@@ -39,9 +39,7 @@ from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import Message
-from sevenfold.request import price
-from sevenfold.request.frame import EDITS, Frame, assemble
-from sevenfold.request.plan import plan
+from sevenfold.request.frame import EDITS, Frame, assemble, plan
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -263,7 +261,7 @@ def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], 
             yield from Wait(Signal(), pause)
         else:
             usage = Usage.read(reply.answer.usage)
-            made = replace(read(reply), usage=usage, usd=price.cost(usage, model), calls=1)
+            made = replace(read(reply), usage=usage, usd=usage.cost(model), calls=1)
             return got.then(made)
     return got
 
@@ -339,7 +337,7 @@ def _sending(c: Conversation, call: Call, model: Profile) -> Sending:
 
 def _answered(c: Conversation, sent: Sending, reply: Reply, model: Profile) -> None:
     answer, read = reply.answer, Usage.read(reply.answer.usage)
-    usage, usd = read.billed, price.cost(read, model)
+    usage, usd = read.billed, read.cost(model)
     c.charge(usd)
     c.transcript.decide(
         Billed(request=sent.request, model=answer.model, usage=answer.usage, source=sent.source)
@@ -357,7 +355,7 @@ def _answered(c: Conversation, sent: Sending, reply: Reply, model: Profile) -> N
         output_tokens=usage.output_tokens,
         estimated=sent.tokens,
         usd=usd,
-        uncached_usd=price.uncached_cost(read, model),
+        uncached_usd=read.uncached_cost(model),
         ideal_usd=usd,
         seconds=c.events.stamped(sent).at - sent.at,
     )

@@ -88,7 +88,7 @@ class Compact:
         """A full compaction if one is due; with collapse on, the fold of a span."""
         compactor = c.state(Compactor)
         if compactor.due():
-            return Offer(enough=True, urgent=compactor.presses())
+            return Offer(enough=True, urgent=compactor.presses(c.seen))
         collapses = c.settings.collapse and c.source.compacts
         if collapses and _collapse_due(c.seen.high, c.window):
             return Offer(enough=True, plan="collapse", urgent=True)

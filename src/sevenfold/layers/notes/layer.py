@@ -57,7 +57,7 @@ class Notes:
         """The notes as the summary, whenever a compaction is due."""
         if not serves(c) or not c.state(Compactor).due():
             return None
-        return Offer(enough=True, urgent=c.state(Compactor).presses())
+        return Offer(enough=True, urgent=c.state(Compactor).presses(c.seen))
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Compact with the notes; False if they cannot serve."""
@@ -186,7 +186,7 @@ class NotesKeeper:
     def check(self) -> None:
         """After an answer: begin an update if one is due and none is under way."""
         view = self._c.transcript.view
-        if self._c.seen.tokens < notes.least_growth(self._c.window):
+        if self._c.seen.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
             return
         # After a compaction there is other work to take notes of: one try is worth it.
         pause = breaker.pause(self._failures) if view.boundary == self._tried_after else 1

@@ -105,11 +105,6 @@ class Since(Struct, frozen=True):
     """Did the last answer make no call?"""
 
 
-def least_growth(window: Window) -> int:
-    """Tokens below which no update is ever due."""
-    return window.budget(min(FIRST_AT, GROWTH))
-
-
 def due(since: Since, window: Window, pause: int = 1) -> bool:
     """Is it time for an update? ``pause`` is how many times as much must have been said as usual."""
     enough = since.grown >= window.budget(FIRST_AT if since.first else GROWTH) * pause

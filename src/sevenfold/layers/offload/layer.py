@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import TooFull
 from sevenfold.conversation.results import filled, nothing
-from sevenfold.conversation.stock import unsent_results
+from sevenfold.conversation.room import unsent_results
 from sevenfold.errors import ModelError, TranscriptError, TranscriptFull
 from sevenfold.events import Acted, Proposed, SteppedAside
 from sevenfold.layers.offload import policy as offload

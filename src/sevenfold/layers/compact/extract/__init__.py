@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sevenfold.layers.compact.extract import notation, outline, state, words, work
-from sevenfold.layers.compact.extract.calls import Call, calls, replies
 from sevenfold.layers.compact.extract.facts import Facts, File, FoundError, Kind
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
 from sevenfold.layers.compact.extract.words import models_words, users_words
+from sevenfold.layers.compact.extract.work import Call, calls, replies
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.calls import Call
 from sevenfold.layers.compact.extract.facts import Quote, Task
+from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.layers.compact.extract.words import (
     LONGEST_SENTENCE,
     models_words,
@@ -21,7 +21,7 @@ from sevenfold.layers.compact.extract.words import (
     sentences,
     users_words,
 )
-from sevenfold.layers.compact.extract.work import bare_command, telling_lines
+from sevenfold.layers.compact.extract.work import Call, bare_command, telling_lines
 from sevenfold.record.layout import Item, rounds
 
 _ROUNDS = 10
@@ -38,23 +38,9 @@ _TO_DO_TOOL = re.compile(r"task|todo", re.IGNORECASE)
 _CREATED = re.compile(r"#(\w+)")
 _LONGEST_TASK = 300
 
-_IS_DONE = re.compile(
-    r"\b(?:done|fixed|added|implemented|completed?|finished|resolved|created|updated|removed|renamed|written|wrote|moved|passes"
-    r"|pass|committed|pushed|merged|deployed|in place)\b|✅",
-    re.IGNORECASE,
-)
-_IS_NOT_DONE = re.compile(
-    r"\b(?:not|never|still|yet|next|will|should|once|if|until|let me)\b|n['’]t\b|['’]ll\b", re.IGNORECASE
-)
 _WORD = re.compile(r"[^\W\d_]{4,}|\d{2,}")
 _SAME = 0.6
 """The part of a pending line's words that a report of something done must have to be about it."""
-_ANNOUNCES = re.compile(
-    r"\b(?:next(?:,| step| up| I)|remaining|remains? to|still (?:need|have|to)|left to do|to-?do\b|not yet"
-    r"|follow-?up|pending|outstanding|after that|I(?:['’]ll| will) (?:now|next|then)|now I(?:['’]ll| will)"
-    r"|let me (?:now|next)|now let me)",
-    re.IGNORECASE,
-)
 
 
 def outcomes(items: Sequence[Item]) -> list[Quote]:
@@ -179,7 +165,7 @@ def announced(last: Iterable[Quote]) -> list[Quote]:
         Quote(one_line(sentence, LONGEST_SENTENCE), said.record)
         for said in last
         for sentence in sentences(said.text)
-        if _ANNOUNCES.search(sentence)
+        if pattern("announces").search(sentence)
     ]
 
 
@@ -189,9 +175,9 @@ def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:
         sentence
         for item in items
         for sentence in sentences(models_words(item))
-        if _IS_DONE.search(sentence)
+        if pattern("is_done").search(sentence)
     ]
-    told = [sentence for sentence in told if not _IS_NOT_DONE.search(sentence)] + _finished(made)
+    told = [sentence for sentence in told if not pattern("is_not_done").search(sentence)] + _finished(made)
     done = list(map(_stems, told))
     return "\n".join(line for line in text.split("\n") if not _settled(_stems(line), done))
 
