@@ -6,7 +6,7 @@ was reported as not stored never counts. How far writes are forced to the disk i
 the end of the process, and forced ones a power cut as well.
 
 Files are read forwards or from the end, one line at a time. A line longer than the limit is not read into memory: it
-comes back empty.
+comes back empty, with its size in ``problem``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Line(Struct, frozen=True):
 
     offset: int
     raw: bytes
-    """Empty if the line is too long to be read."""
+    problem: str = ""
 
     @property
     def torn(self) -> bool:
         """True for a last line whose writing was cut short."""
-        return bool(self.raw) and not self.raw.endswith(b"\n")
+        return not self.problem and not self.raw.endswith(b"\n")
 
 
 def scan(path: Path, start: int = 0, *, limit: int = LINE_LIMIT) -> Iterator[Line]:
@@ -63,7 +63,7 @@ def _scan(file: BinaryIO, offset: int, limit: int) -> Iterator[Line]:
                 size += len(more)
                 if more.endswith(b"\n"):
                     break
-            yield Line(offset, b"")
+            yield Line(offset, b"", f"a line of {size:,} bytes, over the limit of {limit:,}")
         offset += size
 
 
@@ -111,6 +111,8 @@ class JsonlLog(LineLog):
         self.path = path
         self.fence = 0
         """The fencing number of the writer; 0 for a log that is only read."""
+        self.was_torn = False
+        """True when the last writer was cut off in the middle of a line."""
         self._limit = limit
         self._header = header
         self._shift = header - start
@@ -149,6 +151,7 @@ class JsonlLog(LineLog):
             log.close()
             raise explain(error, path) from error
         log._sync = sync
+        log.was_torn = log._torn
         return log
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
