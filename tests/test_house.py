@@ -35,6 +35,7 @@ ADDED = {
     ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
     "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules)$", 3, 220),
+    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 230),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),
@@ -53,6 +54,7 @@ WOVEN_IN = {
     "messages": (80, 60),
     "ledger": (30, 30),
     "known secrets": (54, 54),
+    "front door": (240, 0),
 }
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""

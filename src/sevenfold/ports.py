@@ -163,7 +163,10 @@ class Folder(Protocol):
     """What readers are shown; a directory where there is one."""
 
     def names(self, below: str = "") -> Sequence[str]:
-        """The files below a folder of this one, at any depth, sorted; links are not files."""
+        """The files below a folder of this one, at any depth, sorted; links are not files.
+
+        Folders whose names begin with a dot are passed over, unless ``below`` is one: versions only ever grow.
+        """
         ...
 
     def read(self, name: str, *, most: int = ...) -> bytes | None:

@@ -74,7 +74,11 @@ class FileFolder:
         top = self._path(below) if below else self._folder
         found: list[str] = []
         for folder, folders, files in os.walk(top):
-            folders[:] = [name for name in folders if not (Path(folder) / name).is_symlink()]
+            folders[:] = [
+                name
+                for name in folders
+                if not name.startswith(".") and not (Path(folder) / name).is_symlink()
+            ]
             for name in files:
                 path = Path(folder) / name
                 if not is_temporary(path) and path.is_file() and not path.is_symlink():
@@ -159,7 +163,8 @@ class MemoryFolder:
     def names(self, below: str = "") -> Sequence[str]:
         """The files below a folder of this one."""
         start = f"{check_name(below)}/" if below else ""
-        return sorted(name for name in self._files if name.startswith(start))
+        below_it = (name for name in self._files if name.startswith(start))
+        return sorted(name for name in below_it if "/." not in f"/{name[len(start) :].rpartition('/')[0]}")
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
         """A file's content."""
