@@ -41,6 +41,7 @@ ADDED = {
         6,
         560,
     ),
+    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 230),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),
@@ -60,6 +61,7 @@ WOVEN_IN = {
     "ledger": (30, 30),
     "known secrets": (54, 54),
     "local models": (420, 140),
+    "front door": (240, 0),
 }
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""
