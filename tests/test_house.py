@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 MODULES = 317
-CODE_LINES = 43_170
+CODE_LINES = 43_010
 ADDED = {
     "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
@@ -53,7 +53,7 @@ ADDED = {
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 22_415
+ENGINE_LINES = 22_270
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "team": (310, 120),

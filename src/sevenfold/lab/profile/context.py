@@ -20,8 +20,7 @@ from sevenfold.lab.profile.figures import Growth, LargeItem, Repeats
 from sevenfold.lab.profile.labels import SYSTEM, UNLOGGED, CallLabel, ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
-from sevenfold.record.tokens import Estimator
-from sevenfold.record.weight import NOTHING, Weight
+from sevenfold.record.weight import NOTHING, Estimator, Weight
 
 LARGEST = 100
 """How many large items are kept of a session."""
