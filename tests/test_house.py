@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 MODULES = 317
-CODE_LINES = 43_170
+CODE_LINES = 43_010
 ADDED = {
     "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
@@ -41,6 +41,7 @@ ADDED = {
         6,
         560,
     ),
+    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 230),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),
@@ -52,7 +53,7 @@ ADDED = {
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 22_415
+ENGINE_LINES = 22_270
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "team": (310, 120),
@@ -60,6 +61,7 @@ WOVEN_IN = {
     "ledger": (30, 30),
     "known secrets": (54, 54),
     "local models": (420, 140),
+    "front door": (240, 0),
 }
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""

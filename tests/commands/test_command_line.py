@@ -133,7 +133,7 @@ def test_a_session_is_profiled_by_its_id(
 ) -> None:
     monkeypatch.chdir(session.parent)
     assert ran(capsys, "profile", session.stem, "--json").json["sessions"][0]["file"] == session.name
-    assert "no such file, and no session with this id" in ran(capsys, "profile", "no-such-session").err
+    assert "no such file or session" in ran(capsys, "profile", "no-such-session").err
 
 
 def test_a_scan_of_nothing_says_nothing_about_secrets(tmp_path: Path, capsys: Capsys) -> None:

@@ -100,7 +100,6 @@ class KeptResult(Text, frozen=True):
     """The beginning of a result that is kept where no tool can read it."""
 
     file = "kept_result"
-    role = "user"
     tag = "persisted-output"
     body = "text"
     cap = 256 * KB
@@ -206,7 +205,6 @@ class KeepAlive(Text, frozen=True):
     """Asks for the shortest answer, in a fork whose only purpose is to read the cache."""
 
     file = "keep_alive"
-    role = "user"
     tag = "keep-alive"
     cap = KB
 

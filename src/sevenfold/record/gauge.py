@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from sevenfold import profiles
 from sevenfold.profiles import Profile
 from sevenfold.record.layout import Anchor, Layout, Measured
-from sevenfold.record.tokens import Estimate, Estimator
-from sevenfold.record.weight import NOTHING, Weight, opening, typical
+from sevenfold.record.weight import NOTHING, Estimate, Estimator, Weight, opening, typical
 from sevenfold.record.window import Status, Window
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
-from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.options import RequestOptions, Services
 from sevenfold.conversation.room import REPRODUCIBLE
-from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptError
 from sevenfold.events import Listener
@@ -358,7 +357,12 @@ def _secret_in(content: bytes) -> str:
 
 
 def _is_there(folder: Path, claim: str) -> bool:
-    """Is a path, or a command, still there?"""
+    """Is a path, a command, or "--flag in path" still there? A file that cannot be read tells nothing of its flags."""
+    flag, named, script = claim.partition(" in ")
+    if named:
+        with suppress(OSError):
+            return flag.encode() in (folder / script).read_bytes()
+        return True
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
 
 

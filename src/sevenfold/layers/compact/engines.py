@@ -35,9 +35,8 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction, read_fields
 from sevenfold.record.decisions import Billed
 from sevenfold.record.layout import rounds
-from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import opening
+from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import EDITS, Frame, assemble, plan
 

@@ -145,7 +145,7 @@ class Compact:
 
 def _recent_files(c: Conversation) -> list[Seen]:
     """Those our own tools have noted; without any, those that a caller's tools have read."""
-    known = [Seen(path, read.call) for path, read in reversed(c.reads.files.items())]
+    known = [Seen(path, read.call) for path, read in reversed(c.reads.items())]
     if not known:
         theirs = paths_read(c.transcript.view, c.kinds, c.transcript.place.cwd)
         known = [Seen(path, call, assumed=True) for path, call in theirs.items()]

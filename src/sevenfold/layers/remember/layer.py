@@ -333,6 +333,7 @@ def witness(c: Conversation, new: Mapping[str, str] = {}) -> Witness:
     )
     return Witness(
         said={**new, **_words(item.said for item in items)},
+        days={item.said.uuid: day for item in items if (day := policy.day_of(item.said.timestamp))},
         new=frozenset(new),
         session=c.transcript.place.session,
         least=policy.least(kinds.values()),
