@@ -18,7 +18,7 @@ import openai
 import pytest
 
 import sevenfold
-from sevenfold.providers.models import is_local
+from sevenfold.providers.listing import is_local
 from sevenfold.providers.openai.chat import ChatReader
 
 MODEL = "qwen3:8b"

@@ -24,7 +24,7 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import one_line, size
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.providers.models import is_local
+from sevenfold.providers.listing import is_local
 from sevenfold.providers.registry import OFFLINE, address_for, client_for, is_offline, provider_for
 from sevenfold.providers.sdk import SdkProvider
 from sevenfold.session.factory import OFFLINE_JOBS
