@@ -134,6 +134,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent_depth: Count = 3
     agents_at_once: Positive = 20
     prompt_suggestion: bool = False
+    notify: Literal["off", "bell", "desktop"] = "bell"
     message_socket: bool = False
     pins_tokens: Count = 10_000
     spending_cap_usd: Annotated[float, Meta(ge=0, le=MOST)] | None = None

@@ -216,7 +216,7 @@ class MemoryKeeper:
     def _done(self, came: tuple[Stretch, list[Admission]] | Exception) -> None:
         self._busy = False
         if isinstance(came, Exception):
-            self._failures = breaker.after(self._failures, succeeded=False)
+            self._failures += 1
             self._aside(f"nothing was remembered: {came}")
             return
         span, admitted = came

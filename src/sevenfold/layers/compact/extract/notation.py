@@ -82,13 +82,10 @@ def short_names(records: Iterable[str]) -> Mapping[str, str]:
 
 def framed(kind: str, lines: Iterable[str], left_out: int = 0) -> str:
     """A list as a summary shows it; empty when there is nothing to list."""
-    lines = [*lines, *([left_out_line(left_out)] if left_out else [])]
+    lines = [*lines]
+    if left_out:
+        lines.append(f"({left_out} more not listed here; the transcript has them)")
     return "\n".join([f'<recorded kind="{kind}">', *lines, "</recorded>"]) if lines else ""
-
-
-def left_out_line(count: int) -> str:
-    """Says how many entries found no room."""
-    return f"({count} more not listed here; the transcript has them)"
 
 
 def said(words: Words, facts: Facts) -> str:
