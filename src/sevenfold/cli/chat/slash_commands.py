@@ -34,12 +34,7 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.model_list import full_name, model_menu, served_models, similar
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.resumed import show_resumed
-<<<<<<< HEAD
-from sevenfold.cli.chat.rewind import rewind_to
-from sevenfold.cli.chat.start import MOST_LISTED, assumed_window, session_menu
-=======
-from sevenfold.cli.chat.start import session_menu
->>>>>>> main
+from sevenfold.cli.chat.start import assumed_window, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
