@@ -34,7 +34,7 @@ ADDED = {
         1_800,
     ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
-    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules)$", 3, 220),
+    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list|model_list)$", 5, 400),
     "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 230),
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
@@ -55,6 +55,7 @@ WOVEN_IN = {
     "ledger": (30, 30),
     "known secrets": (54, 54),
     "front door": (240, 0),
+    "chat": (80, 5),
 }
 """What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
 them in the engine."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.cli import transcripts
+from sevenfold.cli.main import main
 from tests.commands.recorded import foreign, own, ran
 from tests.support import Story, call, result
 
@@ -275,3 +276,8 @@ def test_what_was_compacted_before_is_not_indexed_again(tmp_path: Path, capsys: 
     assert 0 < index.size < whole.size
     index.close()
     whole.close()
+
+
+def test_without_a_command_and_a_terminal_the_help_is_shown(capsys: Capsys) -> None:
+    assert main([]) == 0
+    assert "COMMAND" in capsys.readouterr().out
