@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.options import confirm, print_json, write
@@ -19,6 +20,7 @@ from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl import purge
+from sevenfold.stores.jsonl.log import DraftLog
 from sevenfold.stores.jsonl.rewrite import World
 
 DECLINED = 1
@@ -33,6 +35,7 @@ examples:
   sevenfold sessions                     the sessions of this folder
   sevenfold sessions --all               every session on this machine, of Claude Code and Codex too
   sevenfold sessions --json              for scripts
+  sevenfold sessions import NAME         copy a session of Claude Code or Codex here, to go on with it
   sevenfold sessions delete NAME         delete one with everything that belongs to it; asks first
   sevenfold purge --help                 remove a leaked secret from all of them"""
 
@@ -40,12 +43,12 @@ examples:
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("action", nargs="?", choices=("list", "delete"), default="list", help="default: list")
+    add("action", nargs="?", choices=("list", "delete", "import"), default="list", help="default: list")
     add(
         "name",
         nargs="?",
         metavar="NAME",
-        help="the session to delete: its name, the beginning of it, or its title",
+        help="the session to delete or import: its name, the beginning of it, or its title",
     )
     add("--all", action="store_true", help="list every session on this machine, of other tools too")
     add("--folder", type=Path, default=Path(), metavar="FOLDER", help="the folder (default: this one)")
@@ -58,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     if options.action == "delete":
         return _delete(options)
+    if options.action == "import":
+        return _import(options)
     if options.all:
         return _list_all(options)
     kept = sessions(user_home().project(options.folder.absolute()))
@@ -103,6 +108,23 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
+def _import(options: argparse.Namespace) -> int:
+    if not options.name:
+        raise Refused(
+            "say which session to import: sevenfold sessions import NAME; 'sessions --all' lists them"
+        )
+    recorded = recorded_sessions.inspect(transcripts.find(options.name))
+    # Not under the same id, or neither of the two could be named by it.
+    kept = user_home().project(options.folder.absolute()).session(f"from-{recorded.session}")
+    target = kept.transcript
+    if target.exists():
+        raise Refused(f"{options.name} is here already; sevenfold chat --resume {kept.name} continues it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    recorded_sessions.write_new(target, DraftLog(recorded.path, recorded.converted))
+    write(f"Copied {recorded.path}.\nTo go on with it: sevenfold chat --resume {kept.name}\n")
+    return 0
+
+
 def _list_all(options: argparse.Namespace) -> int:
     found = transcripts.stored()
     with transcripts.watch("reading titles", len(found)) as step:
@@ -125,6 +147,9 @@ def _list_all(options: argparse.Namespace) -> int:
                 for one, about in listed
             ]
         )
+        return 0
+    if not listed:
+        write("No sessions on this machine yet; 'sevenfold chat' starts one.\n")
         return 0
     console, now = ReportConsole(), time.time()
     table = _table("session", *(("tool",) if console.width >= 90 else ()), "last used")

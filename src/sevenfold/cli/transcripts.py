@@ -224,7 +224,7 @@ def describe(session: StoredSession) -> str:
     about, day = session.about(), datetime.fromtimestamp(session.modified).date().isoformat()
     title = f' "{fit(about.title, 40)}"' if about.title else ""
     where = f"{project_name(about.project)}, " if about.project else ""
-    return f"{session.name}{title} ({where}{day})"
+    return f"{session.name}{title} ({session.tool}, {where}{day})"
 
 
 def project_name(folder: str) -> str:

@@ -1,6 +1,6 @@
 """The conversation: the one mutable object of the engine.
 
-It takes in what is said, makes the next request, takes in the answer or the failure, and writes decisions down.
+It takes in messages and results, makes the next request, takes in the answer or the failure, and records decisions.
 """
 
 from __future__ import annotations

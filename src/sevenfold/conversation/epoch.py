@@ -215,10 +215,10 @@ def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendme
 
 
 def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) -> str:
-    """What the model is told of another system prompt; empty where it must be sent the whole.
+    """The words that announce another system prompt; empty where it must be sent whole.
 
     Of a prompt in sections those that changed, which any model takes. Any other prompt takes the place of the one
-    before, which only a model with system messages is told.
+    before; only a model with system messages takes that.
     """
     if sections and wanted.sections:
         return announcement(dict(sections), dict(wanted.sections))

@@ -198,8 +198,9 @@ def _dialogues(data: Path) -> Iterator[Dialogue]:
     for path in sorted(data.glob("*.json")) if data.is_dir() else [data]:
         try:
             samples = msgspec.json.decode(path.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise InputError(f"{path}: {error}") from error
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"{path}: {why}; name a file or folder of conversations") from error
         for sample in samples if isinstance(samples, list) else [samples]:
             yield _dialogue(sample, path)
 

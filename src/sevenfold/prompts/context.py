@@ -277,7 +277,7 @@ class TasksGone(Text, frozen=True):
 
 
 class Folded(Text, frozen=True):
-    """Stands in the middle of a conversation for rounds that were summarised."""
+    """Replaces rounds in the middle of a conversation that were summarised."""
 
     tag = "folded-rounds"
     body = "summary"

@@ -260,10 +260,5 @@ class AsyncSession(SessionBase):
     def _asker(self) -> AsyncClient:
         if self._client is None:
             model = self.conversation.profile.model
-            given, wire = self._given, self._wire
-            self._client = (
-                async_client_for(model, wire, OFFLINE_JOBS)
-                if given is None
-                else async_client_of(given, wire)
-            )
+            self._client = async_client_for(model, self._wire, OFFLINE_JOBS, self._given)
         return self._client

@@ -58,7 +58,7 @@ from sevenfold.record.redact import find
 from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name
-from sevenfold.settings import Fixed, Source
+from sevenfold.settings import Source
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
@@ -77,7 +77,7 @@ _LOOKED_THROUGH = 1_000_000
 ENV_FILES = (".env", ".env.local", ".envrc")
 """Files of a project that set variables, secrets among them."""
 USUAL_ANSWER = 8_000
-"""Tokens an answer may have if nobody says, and the model can give so many."""
+"""Tokens an answer may have unless the caller says otherwise, if the model can give so many."""
 
 
 OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
@@ -93,7 +93,7 @@ OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
 
 
 class Tool(Struct, frozen=True):
-    """A tool as the model is told of it, and what kind of tool it is for the engine."""
+    """A tool: its definition for the model, and its kind for the engine."""
 
     schema: Mapping[str, Any]
     kind: str = ""
@@ -307,7 +307,7 @@ def in_memory(
     if source is None or isinstance(source, Mapping):
         found = load(folder or Path.cwd(), source or {})
         warn_ignored(found)
-        source = Fixed(found.settings)
+        source = found
     place = MemoryStore()
     log, results = place.open(name), place.results(name)
     return SessionParts(
@@ -384,7 +384,7 @@ def read_text(path: str) -> str:
 
 
 def profile_for(store: SessionParts, model: str, client: Any, wire: str | None = None) -> Profile:
-    """What is known of a model: by our table, and by what whoever answers for it here has listed."""
+    """What is known of a model: from our table, and from what its server has listed."""
     asked = client if client is None or isinstance(client, Lister) else client_of(client, wire)
     address = asked.address if isinstance(asked, Lister) else address_for(model, wire)
     return listings(store).profile(model, address, asked)

@@ -25,7 +25,7 @@ from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
 from sevenfold.providers.models import ListingClient
-from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
+from sevenfold.providers.registry import client_for, error_of, provider_for
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
@@ -173,7 +173,7 @@ class Session(SessionBase):
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
-        """A session that is kept nowhere, for tests and for what nobody wants to continue."""
+        """A session that is kept nowhere, for tests and for one-off conversations."""
         options = checked(options, Options)
         check_name(model, "model")
         store = opened.in_memory(name, options.get("settings"))
@@ -363,10 +363,7 @@ class Session(SessionBase):
     def _asker(self) -> Client:
         if self._client is None:
             model = self.conversation.profile.model
-            given, wire = self._given, self._wire
-            self._client = (
-                client_for(model, wire, opened.OFFLINE_JOBS) if given is None else client_of(given, wire)
-            )
-            if given is None:
+            self._client = client_for(model, self._wire, opened.OFFLINE_JOBS, self._given)
+            if self._given is None:
                 opened.listings(self._store).refresh(model, self._client)
         return self._client
