@@ -19,6 +19,12 @@ SRC = ROOT / "src"
 MODULES = 314
 CODE_LINES = 42_770
 ADDED = {
+    "local models": (
+        r"lab\.simulator\.(?:instances|script|tool_brain)$|providers\.openai\.(?:local_servers|written)$"
+        r"|cli\.chat\.stream_lines$",
+        6,
+        560,
+    ),
     "recall": (r"recall\.(?:e5|labels)$", 2, 150),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
     "memory": (
@@ -48,9 +54,10 @@ ADDED = {
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 22_030
+ENGINE_LINES = 21_965
 """Without agent, command line and lab."""
 WOVEN_IN = {
+    "local models": (420, 140),
     "team": (310, 120),
     "messages": (80, 60),
     "ledger": (30, 30),

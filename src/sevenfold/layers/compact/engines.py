@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 
 SOURCE = "compact"
 COLLAPSE = "collapse"
-NOBODY = "no client to ask was given"
+NO_CLIENT = "no client to ask was given"
 RETRIES = 2
 """How often a call that broke off is made again."""
-WHERE_IT_STANDS = 8
+CURRENT_WORK = 8
 """The first of the sections that tell of the end of what is summarised."""
 SHORTENINGS = 3
 """How often the oldest rounds are dropped when a summary request itself is too long."""
@@ -246,7 +246,7 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
     sections: dict[int, str] = {}
     for draft in drafts:
         for number, text in draft.sections.items():
-            before = sections.get(number, "") if number < WHERE_IT_STANDS else ""
+            before = sections.get(number, "") if number < CURRENT_WORK else ""
             sections[number] = "\n\n".join(filter(None, (before, text)))
     return Draft("\n\n".join(draft.text for draft in drafts), sections)
 
@@ -403,7 +403,7 @@ class EngineChooser:
             # Once in a session: who left the client out by mistake would wonder about the summaries.
             self._reported = True
             self._step_aside(
-                f"{NOBODY}, so code makes the summary and there are no notes; pass client=… to the session"
+                f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
             )
         return replace(spent, left=tuple(left))
 
@@ -428,7 +428,7 @@ class EngineChooser:
         if engine == "extractive":
             return ""
         if self._c.background is None:
-            return NOBODY
+            return NO_CLIENT
         cap = self._c.settings.spending_cap_usd
         if cap is not None and self._c.own_usd >= cap:
             return f"the engine's own calls have cost ${self._c.own_usd:.2f}, and may cost ${cap:.2f}"
