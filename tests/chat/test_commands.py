@@ -557,6 +557,8 @@ def test_a_session_is_named_and_found_by_its_name_and_runs_of_scripts_are_not_li
     named = find_session(kept, "the heron")
     assert named is not None
     assert (named.name, named.title) == ("one", "The Heron")
+    assert find_session(kept, "the her") == named
+    assert find_session([named, named], "the her") is None
     script = msgspec.structs.replace(named, name=new_name(printed=True))
     assert talks([script, named]) == [named]
     assert find_session([script], script.name) == script

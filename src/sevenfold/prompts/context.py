@@ -260,6 +260,15 @@ class AgentReport(Text, frozen=True):
     path: str | None = None
 
 
+class AskProgress(Text, frozen=True):
+    """Asks for a line about what an agent does: a fork of it, or another model that gets what was said last."""
+
+    body = "recent"
+    cap = 16 * KB
+
+    recent: str | None = None
+
+
 class SuggestPrompt(Text, frozen=True):
     """Asks a fork for the user's next prompt."""
 

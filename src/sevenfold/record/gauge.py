@@ -238,7 +238,7 @@ class Gauge(Struct, frozen=True):
     def check(
         self, size: Size, window: Window, *, wire: int | None = None, images: int | None = None
     ) -> Check:
-        """What a size means in a window, for the record and for whoever has to act on it.
+        """What a size means in a window, for the record and for the layers.
 
         ``wire`` and ``images`` are limits that hold in place of the profile's.
         """

@@ -321,17 +321,11 @@ class Estimator(Struct, frozen=True):
 
     def _belief(self, weight: Weight) -> tuple[float, float, float]:
         """How many tokens some content seems to be, and two variances: of the rates, and of what only reports hold."""
-        global _newest
-        estimator, content, belief = _newest
-        if estimator is self and content is weight:
-            return belief
         parts = list(map(mul, self.rates, weight))
         unsure = sum(map(mul, self.doubt, map(mul, weight, weight)))
         rounds = sqrt(max(1, abs(weight.results)))
         noise = (_HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds) ** 2
-        belief = sum(parts), unsure, noise
-        _newest = self, weight, belief
-        return belief
+        return sum(parts), unsure, noise
 
     def _moved(self, weight: Weight, error: float, unsure: float, noise: float) -> Estimator:
         """Every rate moved as far as its doubt and the noise allow; the doubt shrinks accordingly."""
@@ -343,7 +337,3 @@ class Estimator(Struct, frozen=True):
             rates=tuple(rate + step * error for rate, step in zip(self.rates, gain, strict=True)),
             doubt=tuple(map(sub, self.doubt, map(mul, gain, towards))),
         )
-
-
-_newest: tuple[Estimator | None, Weight | None, tuple[float, float, float]] = None, None, (0.0, 0.0, 0.0)
-"""What was believed last, and of what: what is new is estimated before a request and observed after it."""

@@ -58,7 +58,7 @@ from sevenfold.record.redact import find
 from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name
-from sevenfold.settings import Fixed, Source
+from sevenfold.settings import Source
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
@@ -307,7 +307,7 @@ def in_memory(
     if source is None or isinstance(source, Mapping):
         found = load(folder or Path.cwd(), source or {})
         warn_ignored(found)
-        source = Fixed(found.settings)
+        source = found
     place = MemoryStore()
     log, results = place.open(name), place.results(name)
     return SessionParts(

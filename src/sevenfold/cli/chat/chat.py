@@ -353,7 +353,7 @@ class Chat:
         """Ask for the agent, whose clock stops meanwhile; a user who cancels interrupts the turn."""
         self._notify("waiting for your answer")
         self._asked_at = time.monotonic()
-        answer = self.screen.ask(menu)
+        answer = self.screen.ask(replace(menu, escape="Esc interrupts") if self._in_turn else menu)
         self._acted_at = time.monotonic()
         self._paused += time.monotonic() - self._asked_at
         self._asked_at = None

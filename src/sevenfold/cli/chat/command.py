@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sevenfold import __version__
-from sevenfold.cli.options import number, positive
+from sevenfold.cli.options import complain, number, positive
 from sevenfold.cli.text import clean, plural
 from sevenfold.errors import Refused, UserError
 
@@ -120,6 +120,8 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
         )
     made = start.agent_options(chosen)
     with closing(made["client"]), Agent(chosen.model, **made) as agent:
+        if warning := start.assumed_window(agent):
+            complain(f"warning: {warning}")
         return print_mode.run(
             agent,
             prompt,
@@ -169,6 +171,8 @@ def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | Plai
     chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))
     if chat.options.no_key():
         chat.say("warning", chat.options.no_key())
+    if warning := start.assumed_window(chat.agent):
+        chat.say("warning", warning)
     if not start.trust().covers(folder):
         chat.say(
             "note", "this folder is not trusted, so its own settings, hooks and instructions are not used"

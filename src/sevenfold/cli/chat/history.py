@@ -70,10 +70,13 @@ def talks(kept: list[KeptSession]) -> list[KeptSession]:
 
 
 def find_session(kept: list[KeptSession], name: str) -> KeptSession | None:
-    """The session with this name or title, the newest if several have it."""
-    named = (one for one in kept if name in (one.name, one.title))
-    titled = (one for one in kept if one.title.casefold() == name.strip().casefold())
-    return next(named, None) or next(titled, None)
+    """The session with this name or title, the newest if several have it, or the only one that begins so."""
+    wanted = name.strip().casefold()
+    for one in kept:
+        if wanted in (one.name.casefold(), one.title.casefold()):
+            return one
+    begun = [one for one in kept if one.name.startswith(wanted) or one.title.casefold().startswith(wanted)]
+    return begun[0] if len(begun) == 1 else None
 
 
 def new_name(*, printed: bool = False) -> str:

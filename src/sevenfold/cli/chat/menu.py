@@ -49,6 +49,8 @@ class Menu(Struct, frozen=True):
     start: int = 0
     filtered: bool = False
     """Whether what is typed narrows the list, rather than choosing by a letter or number."""
+    escape: str = "Esc cancels"
+    """What giving no answer does."""
 
 
 class MenuAnswer(Struct, frozen=True):
@@ -166,7 +168,7 @@ def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
     pages = ", PgUp and PgDn move by page" if count > PAGE else ""
     hint = "Space ticks, Enter sends" if menu.several else "Enter chooses"
     hint = f"type to filter, {hint}" if menu.filtered else hint
-    return shown.append(f"\n  arrows move{pages}, {hint}, Esc cancels", style="dim")
+    return shown.append(f"\n  arrows move{pages}, {hint}, {menu.escape}", style="dim")
 
 
 def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterator[str]:

@@ -34,7 +34,7 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.model_list import full_name, model_menu, served_models, similar
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.resumed import show_resumed
-from sevenfold.cli.chat.start import session_menu
+from sevenfold.cli.chat.start import assumed_window, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
@@ -151,8 +151,8 @@ def _model(chat: Chat, rest: str) -> None:
         name = near if near and place == 0 else name
     chat.switch(replace(chat.options, model=name, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
-    if chat.options.no_key():
-        chat.say("warning", chat.options.no_key())
+    if warning := chat.options.no_key() or assumed_window(chat.agent):
+        chat.say("warning", warning)
 
 
 def _quit(chat: Chat, rest: str) -> None:

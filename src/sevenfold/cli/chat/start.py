@@ -23,9 +23,11 @@ from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.model_list import full_name
 from sevenfold.cli.text import one_line, size
+from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.providers.models import Lister
+from sevenfold.providers.listing import is_local
 from sevenfold.providers.registry import OFFLINE, address_for, client_for, is_offline, provider_for
+from sevenfold.providers.sdk import SdkProvider
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.lock import FileLock
@@ -160,8 +162,10 @@ class LazyClient:
 
     def listing(self, model: str, seconds: float) -> bytes:
         """What the server says about a model, if anything."""
-        made = self._made()
-        return made.listing(model, seconds) if isinstance(made, Lister) else b"[]"
+        chosen = provider_for(self._model)
+        if is_offline(self._model) or not isinstance(chosen, SdkProvider):
+            return b"[]"
+        return chosen.look_up(model, os.environ, seconds)
 
     def _made(self) -> Client:
         with self._lock:
@@ -180,6 +184,20 @@ def open_agent(options: ChatOptions, chat: Chat) -> Agent:
     made = agent_options(options)
     made["consent"], made["ask"], made["listen"] = chat.consent, chat.answer, (chat.listen,)
     return Agent(options.model, **made)
+
+
+def assumed_window(agent: Agent) -> str:
+    """The warning that the window of a local model is assumed, and what to do; empty if its server has said it."""
+    assembly = agent.assembly
+    window = assembly.conversation.window
+    if window.source not in ASSUMED or not is_local(address_for(agent.model)):
+        return ""
+    short = ", too few for some of the tools" if assembly.fit.size == "tiny" else ""
+    return (
+        f"the server does not say how large the window of {agent.model} is: {window.context:,} tokens are "
+        f"assumed{short}. Set SEVENFOLD_CONTEXT_WINDOW to the size it runs with, or load the model first "
+        "(see docs/local-models.md)"
+    )
 
 
 def agent_options(options: ChatOptions) -> AgentOptions:

@@ -178,7 +178,7 @@ class Plan(Struct, frozen=True):
 
 
 def plan(moment: ClearingMoment) -> Plan:
-    """What to clear now: the first rule that has a plan decides; what others considered is told with it."""
+    """What to clear now: the first rule that has a plan decides; the plan also lists what other rules considered."""
     considered: list[Option] = []
     for rule in (_room, _full, _overdue, _pause, _provider, _size):
         found = rule(moment)

@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 
 SOURCE = "compact"
 COLLAPSE = "collapse"
-NOBODY = "no client to ask was given"
+NO_CLIENT = "no client to ask was given"
 RETRIES = 2
 """How often a call that broke off is made again."""
-WHERE_IT_STANDS = 8
+CURRENT_WORK = 8
 """The first of the sections that tell of the end of what is summarised."""
 SHORTENINGS = 3
 """How often the oldest rounds are dropped when a summary request itself is too long."""
@@ -246,7 +246,7 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
     sections: dict[int, str] = {}
     for draft in drafts:
         for number, text in draft.sections.items():
-            before = sections.get(number, "") if number < WHERE_IT_STANDS else ""
+            before = sections.get(number, "") if number < CURRENT_WORK else ""
             sections[number] = "\n\n".join(filter(None, (before, text)))
     return Draft("\n\n".join(draft.text for draft in drafts), sections)
 
@@ -256,7 +256,8 @@ def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], 
     got = Got(Failure("api_error", "nothing was asked yet"))
     for attempt in range(RETRIES + 1):
         try:
-            return got.then((yield from _billed(c, call, model, read)))
+            reply, usage, usd = yield from billed(c, call, model)
+            return got.then(replace(read(reply), usage=usage, usd=usd, calls=1))
         except Aborted:
             raise
         except ModelError as error:
@@ -304,7 +305,7 @@ def _failed(error: ModelError) -> Got:
     return Got(Failure("api_error", str(error)), calls=1, busy=error.retryable)
 
 
-def _billed(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Got]) -> Asking:
+def billed(c: Conversation, call: Call, model: Profile) -> Flow[tuple[Reply, Usage, float | None]]:
     """Make a call, report it and what came of it, and put it on the bill; a fork is on it by itself."""
     epoch = c.transcript.view.epoch
     most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
@@ -327,7 +328,7 @@ def _billed(c: Conversation, call: Call, model: Profile, read: Callable[[Reply],
         events.failed(c, error, sent.request, source=sent.source, model=model)
         raise
     answer, usage = reply.answer, Usage.read(reply.answer.usage)
-    usd, billed = usage.cost(model), usage.billed
+    usd, counts = usage.cost(model), usage.billed
     c.charge(usd)
     c.transcript.decide(
         Billed(request=sent.request, model=answer.model, usage=answer.usage, source=sent.source)
@@ -340,10 +341,10 @@ def _billed(c: Conversation, call: Call, model: Profile, read: Callable[[Reply],
             provider=sent.provider,
             response=answer.id,
             stop_reason=answer.stop_reason or "",
-            input_tokens=billed.input_tokens,
-            cache_read_tokens=billed.cache_read_input_tokens,
-            cache_write_tokens=billed.cache_creation_input_tokens,
-            output_tokens=billed.output_tokens,
+            input_tokens=counts.input_tokens,
+            cache_read_tokens=counts.cache_read_input_tokens,
+            cache_write_tokens=counts.cache_creation_input_tokens,
+            output_tokens=counts.output_tokens,
             estimated=sent.tokens,
             usd=usd,
             uncached_usd=usage.uncached_cost(model),
@@ -351,7 +352,7 @@ def _billed(c: Conversation, call: Call, model: Profile, read: Callable[[Reply],
             seconds=c.events.stamped(sent).at - sent.at,
         )
     )
-    return replace(read(reply), usage=usage, usd=usd, calls=1)
+    return reply, usage, usd
 
 
 class EngineChooser:
@@ -402,7 +403,7 @@ class EngineChooser:
             # Once in a session: who left the client out by mistake would wonder about the summaries.
             self._reported = True
             self._step_aside(
-                f"{NOBODY}, so code makes the summary and there are no notes; pass client=… to the session"
+                f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
             )
         return replace(spent, left=tuple(left))
 
@@ -427,7 +428,7 @@ class EngineChooser:
         if engine == "extractive":
             return ""
         if self._c.background is None:
-            return NOBODY
+            return NO_CLIENT
         cap = self._c.settings.spending_cap_usd
         if cap is not None and self._c.own_usd >= cap:
             return f"the engine's own calls have cost ${self._c.own_usd:.2f}, and may cost ${cap:.2f}"
