@@ -12,11 +12,10 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import short_count
 from sevenfold.profiles import Profile, find, names
 from sevenfold.providers.models import Lister
-from sevenfold.providers.registry import is_offline
+from sevenfold.providers.registry import is_offline, providers
 
 ALIASES = ("sonnet", "opus", "haiku", "fable")
 """Words that mean the newest model of their family."""
-BASE_URLS = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
 LISTING_SECONDS = 2.0
 
 
@@ -29,7 +28,8 @@ def full_name(name: str) -> str:
 
 def served_models(client: Any, model: str) -> tuple[str, ...]:
     """The models a server lists, if the user has set its address; none if it does not answer."""
-    if not any(os.environ.get(name) for name in BASE_URLS) or not isinstance(client, Lister):
+    addressed = any(one.address(os.environ) != one.address({}) for one in providers())
+    if not (addressed and isinstance(client, Lister)):
         return ()
     try:
         body = msgspec.json.decode(client.listing(model, LISTING_SECONDS))
