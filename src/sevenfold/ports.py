@@ -415,7 +415,7 @@ class Call(Struct, frozen=True):
 
 
 class Piece(Struct, frozen=True):
-    """A part of an answer while it is still coming: for whoever watches, never for the log."""
+    """A part of an answer while it is still coming: for display, never for the log."""
 
     kind: str
     """text, thinking, tool (its name) or input (some of its JSON)"""
@@ -445,7 +445,7 @@ class HeadWatcher(Protocol):
 
 
 class Client(Protocol):
-    """Someone who answers; errors are of `sevenfold.errors.ModelError`, each with what was already said."""
+    """Asks a model; errors are of `sevenfold.errors.ModelError`, each with what was already said."""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request, wait for the whole answer."""
@@ -457,7 +457,7 @@ class Client(Protocol):
 
 
 class AsyncClient(Protocol):
-    """The same for those who do not wait in line."""
+    """The same for asynchronous programs."""
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request, wait for the whole answer."""

@@ -133,7 +133,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recall_vectors: Count = 50_000
     agent_depth: Count = 3
     agents_at_once: Positive = 20
+    progress_lines: bool = False
     prompt_suggestion: bool = False
+    notify: Literal["off", "bell", "desktop"] = "bell"
     message_socket: bool = False
     pins_tokens: Count = 10_000
     spending_cap_usd: Annotated[float, Meta(ge=0, le=MOST)] | None = None
@@ -255,7 +257,7 @@ def overruled(settings: Settings) -> Mapping[str, str]:
 def in_force(settings: Settings) -> Settings:
     """The same settings with every switch off that another one overrules.
 
-    Takes them as they were set, not the result of an earlier call: what stands down for another switch would
+    Takes them as they were set, not the result of an earlier call: what yields to another switch would
     then look as if it had been switched off.
     """
     reasons = overruled(settings)
@@ -416,22 +418,22 @@ def _most(value: object) -> str:
 
 def _clashes(settings: Settings) -> Iterator[_Clash]:
     """Every rule about several settings that these break."""
-    if settings.size_target_tokens >= settings.size_trigger_tokens:
-        yield _Clash(("size_target_tokens", "size_trigger_tokens"), "the first must be below the second")
-    if settings.pinned_keep >= settings.pinned_trigger:
-        yield _Clash(("pinned_keep", "pinned_trigger"), "the first must be below the second")
-    if settings.preview_bytes >= settings.offload_characters:
-        yield _Clash(
-            ("preview_bytes", "offload_characters"), "a preview must be shorter than what it stands for"
-        )
-    limits = [limit for limit in settings.offload_by_tool.values() if limit != "never"]
-    if limits and settings.preview_bytes >= min(limits):
-        yield _Clash(
-            ("preview_bytes", "offload_by_tool"), "a preview must be shorter than what it stands for"
-        )
-    window, blocking = settings.context_window, settings.blocking_limit
-    if window is not None and blocking is not None and blocking >= window:
-        yield _Clash(("blocking_limit", "context_window"), "the first must be below the second")
+    below, shorter = (
+        "the first must be below the second",
+        "a preview must be shorter than what it stands for",
+    )
+    by_tool = [limit for limit in settings.offload_by_tool.values() if limit != "never"]
+    ordered = (
+        ("size_target_tokens", "size_trigger_tokens", settings.size_trigger_tokens, below),
+        ("pinned_keep", "pinned_trigger", settings.pinned_trigger, below),
+        ("preview_bytes", "offload_characters", settings.offload_characters, shorter),
+        ("preview_bytes", "offload_by_tool", min(by_tool, default=None), shorter),
+        ("blocking_limit", "context_window", settings.context_window, below),
+    )
+    for first, second, limit, rule in ordered:
+        value = getattr(settings, first)
+        if value is not None and limit is not None and value >= limit:
+            yield _Clash((first, second), rule)
 
 
 def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:

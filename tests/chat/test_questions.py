@@ -221,3 +221,23 @@ def test_autonomy_after_a_plan_is_offered_only_to_whoever_had_it():
     had = consent.plan_menu("autonomous")
     assert had.items[had.start].label == "Yes, and work autonomously as before"
     assert consent.read_plan_answer("autonomous", MenuAnswer((2,))) == (Consented(True), "autonomous")
+
+
+@pytest.mark.spec("S13.3")
+def test_what_is_typed_narrows_a_long_list_and_enter_takes_what_is_left():
+    long = MenuState.open(Menu("Which?", tuple(MenuItem(f"heron {n}") for n in range(30)), filtered=True))
+    state: MenuState | MenuAnswer = long
+    for key in "on 27":
+        assert isinstance(state, MenuState)
+        state = state.press(key)
+    assert isinstance(state, MenuState)
+    shown = printed(draw_menu(state, RICH, 60))
+    assert "heron 27" in shown
+    assert "heron 26" not in shown
+    assert state.enter() == MenuAnswer((27,))
+    nothing = state.narrow("owl")
+    assert "no matches" in printed(draw_menu(nothing, RICH, 60))
+    assert nothing.enter() == nothing
+    assert nothing.narrow("").move(1).enter() == MenuAnswer((28,))
+    assert read_answer(long.menu, "heron 27") == MenuAnswer((27,))
+    assert read_answer(long.menu, "heron") is None

@@ -75,7 +75,7 @@ def test_interrupting_queueing_rewinding_and_leaving(place):
         app.say("also this").until("queued: also this")
         app.press("esc").until("interrupted").until("Heard as well: also this").ready()
         app.press("esc", "esc").until("Go back to before which message?")
-        app.press("down", "enter").until("rewound")
+        app.press("down", "enter").until("do what?").press("enter").until("rewound")
         app.until(lambda: app.shown.splitlines()[-2].strip() == "› wait")
         app.press("ctrl-c").until(lambda: app.shown.splitlines()[-2].strip() == "›")
         app.press("ctrl-c", "ctrl-c", "ctrl-c", "ctrl-c")

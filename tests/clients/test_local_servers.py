@@ -18,7 +18,7 @@ import openai
 import pytest
 
 import sevenfold
-from sevenfold.providers.models import is_local
+from sevenfold.providers.listing import is_local
 from sevenfold.providers.openai.chat import ChatReader
 
 MODEL = "qwen3:8b"
@@ -111,7 +111,7 @@ def window(url: str, folder: Path) -> tuple[int, str]:
         return found.context, found.source
 
 
-@pytest.mark.spec("S14.3")
+@pytest.mark.spec("S15.3")
 @pytest.mark.parametrize("name", SERVERS)
 def test_the_window_is_the_one_the_server_runs_the_model_with(name: str, tmp_path: Path) -> None:
     routes, expected = SERVERS[name]
@@ -119,7 +119,7 @@ def test_the_window_is_the_one_the_server_runs_the_model_with(name: str, tmp_pat
         assert window(url, tmp_path) == (expected, "family" if expected == 8_192 else "listing")
 
 
-@pytest.mark.spec("S14.3")
+@pytest.mark.spec("S15.3")
 def test_a_server_started_again_with_another_window_is_believed_at_once(tmp_path: Path) -> None:
     routes = dict(OLLAMA)
     with serving(routes) as url:
@@ -131,7 +131,7 @@ def test_a_server_started_again_with_another_window_is_believed_at_once(tmp_path
         assert window(url, tmp_path) == (8_192, "family")
 
 
-@pytest.mark.spec("S14.3")
+@pytest.mark.spec("S15.3")
 def test_addresses_of_this_machine_and_its_network_are_local() -> None:
     local = [
         "http://localhost:1/v1",
@@ -170,7 +170,7 @@ def shown(pieces: list[tuple[str, str]], kind: str) -> str:
     return "".join(words for each, words in pieces if each == kind)
 
 
-@pytest.mark.spec("S14.4")
+@pytest.mark.spec("S15.4")
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1_000])
 def test_thinking_in_tags_is_thinking_wherever_the_stream_is_cut(size: int) -> None:
     content, pieces, _ = heard("<think>\nHm, 6 < 7.\n</think>\n\nIt is <b>7</b>.", size)
@@ -182,7 +182,7 @@ def test_thinking_in_tags_is_thinking_wherever_the_stream_is_cut(size: int) -> N
     assert shown(pieces, "thinking") == "\nHm, 6 < 7.\n"
 
 
-@pytest.mark.spec("S14.4")
+@pytest.mark.spec("S15.4")
 @pytest.mark.parametrize("size", [1, 4, 1_000])
 @pytest.mark.parametrize(
     "text",
@@ -201,14 +201,14 @@ def test_text_that_only_looks_like_it_stays_text_to_the_letter(text: str, size: 
     assert stop == "end_turn"
 
 
-@pytest.mark.spec("S14.4")
+@pytest.mark.spec("S15.4")
 def test_an_end_of_thinking_without_its_beginning_divides_the_answer() -> None:
     content, _, _ = heard("I wonder.\n</think>\n\n42", 5)
     assert [one["type"] for one in content] == ["thinking", "text"]
     assert content[1]["text"] == "42"
 
 
-@pytest.mark.spec("S14.4")
+@pytest.mark.spec("S15.4")
 @pytest.mark.parametrize("size", [1, 6, 1_000])
 @pytest.mark.parametrize(
     "text",
@@ -233,14 +233,14 @@ def test_a_call_written_as_text_is_a_call(text: str, size: int) -> None:
     assert all("tool_call" not in one.get("text", "") for one in content)
 
 
-@pytest.mark.spec("S14.4")
+@pytest.mark.spec("S15.4")
 def test_several_calls_written_as_text_are_several_calls_each_with_its_id() -> None:
     content, _, _ = heard(f"<tool_call>{READ}</tool_call>\n<tool_call>{READ}</tool_call>", 9)
     assert [one["type"] for one in content] == ["tool_use", "tool_use"]
     assert content[0]["id"] != content[1]["id"]
 
 
-@pytest.mark.spec("S14.4")
+@pytest.mark.spec("S15.4")
 @pytest.mark.parametrize(
     "text",
     [
@@ -255,13 +255,13 @@ def test_an_example_next_to_prose_or_of_no_tool_is_not_called(text: str) -> None
     assert stop == "end_turn"
 
 
-@pytest.mark.spec("S14.4")
+@pytest.mark.spec("S15.4")
 def test_without_tools_nothing_is_a_call() -> None:
     content, _, _ = heard(f"<tool_call>{READ}</tool_call>", 8, msgspec.json.encode({"model": MODEL}))
     assert content[0]["type"] == "text"
 
 
-@pytest.mark.spec("S14.3")
+@pytest.mark.spec("S15.3")
 @pytest.mark.parametrize(
     ("name", "assumed"), [("ollama, loaded", False), ("one that answers with pages", True)]
 )

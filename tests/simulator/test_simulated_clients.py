@@ -19,7 +19,7 @@ from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import create_app, serve
 from tests.simulator.wire import EFFORT, Answer, Wire, headers, simulated, user
 
-pytestmark = pytest.mark.spec("S14.1")
+pytestmark = pytest.mark.spec("S15.1")
 BEARER = {"authorization": "Bearer any"}
 SHELL = {"type": "custom", "custom": {"name": "shell", "description": "Runs a command."}}
 NAMES = ["gpt-4o", "gpt-5-mini", "gpt-5.1", "gpt-5.3-codex", "qwen3:8b", "my-own", "claude-opus-9"]

@@ -15,7 +15,7 @@ from sevenfold.lab.simulator.script import FileBrain, load_script
 from sevenfold.lab.simulator.tool_brain import ToolBrain
 from tests.simulator.wire import Wire, assistant, simulated, user
 
-pytestmark = pytest.mark.spec("S14.2")
+pytestmark = pytest.mark.spec("S15.2")
 SCRIPT = """
 only_with_tools = true
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sevenfold.agent.processes import GONE
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
 from sevenfold.conversation.restore import (
@@ -47,7 +48,6 @@ TASKS_TOKENS = 2_000
 ANNOUNCED = (system.McpInstructions.file, system.Skills.file, system.AgentTypes.file)
 """Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
-GONE = "ended with the process that started it"
 TASKS = "Background commands; do not restart those that are running"
 
 

@@ -1,6 +1,6 @@
 """The conversation: the one mutable object of the engine.
 
-It takes in what is said, makes the next request, takes in the answer or the failure, and writes decisions down.
+It takes in messages and results, makes the next request, takes in the answer or the failure, and records decisions.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from sevenfold.conversation.history import (
 )
 from sevenfold.conversation.options import (
     RequestOptions,
+    Services,
     against_lifetime,
     frame_for,
     lifetimes_for,
@@ -45,7 +46,7 @@ from sevenfold.conversation.options import (
 )
 from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
-from sevenfold.conversation.reads import Reads
+from sevenfold.conversation.reads import Read, shown_whole
 from sevenfold.conversation.request import (
     Considered,
     Outcome,
@@ -55,7 +56,6 @@ from sevenfold.conversation.request import (
     write_request,
 )
 from sevenfold.conversation.room import Limits, Stock
-from sevenfold.conversation.services import Services
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
@@ -137,7 +137,8 @@ class Conversation:
         self.tasks = TaskRegistry(self.clock)
         self.finder = Finder(transcript, services.results)
         self.stock = Stock(self.kinds)
-        self.reads = Reads()
+        self.reads: dict[str, Read] = {}
+        """The newest full reading of each file, by its path."""
         self.considered = Considered()
         self.tally = Tally()
         self.answers = self.passes = 0
@@ -235,20 +236,17 @@ class Conversation:
 
     def user(self, content: intake.Content, *, key: str = "") -> str:
         """Take in what the user says; the same key again is not recorded again."""
-        with self.lock:
-            self.transcript.must_be_writable()
-            key = self.gate.text(key) if self.gate and key else key
-            if key and (known := self.finder.keyed(key)):
-                return known
-            return self.transcript.user(intake.message(content), key=key)
+        return self._said(content, self.gate.text(key) if self.gate and key else key)
 
     def note(self, text: str, *, key: str = "") -> str:
         """Take in a message from the program itself; it never counts as the user's words. See `user` for ``key``."""
+        return self._said(text, key, meta=True)
+
+    def _said(self, content: intake.Content, key: str, *, meta: bool = False) -> str:
         with self.lock:
             self.transcript.must_be_writable()
-            if key and (known := self.finder.keyed(key)):
-                return known
-            return self.transcript.user(intake.message(text), meta=True, key=key)
+            known = self.finder.keyed(key) if key else ""
+            return known or self.transcript.user(intake.message(content), meta=meta, key=key)
 
     def attach(self, given: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""
@@ -565,13 +563,16 @@ class Conversation:
     def remember_read(self, path: str, call: str, version: str) -> None:
         """A tool has read a file in full in this call; ``version`` tells one state of the file from another."""
         with self.lock:
-            self.reads = self.reads.remember(path, call, version)
+            self.reads[path] = Read(call, version)
 
     def unchanged(self, path: str, version: str) -> str | None:
         """The call whose result still shows this very file, whole; None: it must be read again."""
         with self.lock:
+            known = self.reads.get(path)
             # A provider that has cleared results does not say which.
-            return None if self.edited else self.reads.unchanged(path, version, self.transcript.view)
+            if known is None or known.version != version or self.edited:
+                return None
+            return known.call if shown_whole(known.call, self.transcript.view.items) else None
 
     def forget_request(self) -> None:
         """The request under way no longer belongs to the conversation."""

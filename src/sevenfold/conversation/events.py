@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from sevenfold.errors import ModelError
 from sevenfold.events import (
+    Acted,
     Answered,
     CacheBroke,
     EpochOpened,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 E = TypeVar("E", bound=Event)
 MAIN = "main"
+_SHARED = ("source", "layer", "mechanism", "what", "why", "items", "usd")
+"""What a proposal and the report of what was done say alike."""
 
 
 class Events:
@@ -83,6 +86,14 @@ class Events:
         )
         self.tell(refusal)
         return False
+
+    def acted(
+        self, done: Proposed, before: int, after: int, reference: str = "", *, undoable: bool = False
+    ) -> None:
+        """Report that what was proposed is done, with the tokens before and after it."""
+        shared: dict[str, Any] = {name: getattr(done, name) for name in _SHARED}
+        sizes: dict[str, Any] = {"tokens_before": before, "tokens_after": after}
+        self.tell(Acted(**shared, **sizes, reference=reference, undoable=undoable))
 
     def stamped(self, event: E) -> E:
         """With session and time, and with the query source of a conversation that is not the main thread."""

@@ -157,7 +157,7 @@ TICK = 0.05
 """Seconds within which a blocked wait notices that it was stopped."""
 FOREVER = 10.0**7
 STOPPED = "stopped before it was done"
-NOBODY = "a model has to be asked, and no client was given"
+NO_CLIENT = "a model has to be asked, and no client was given"
 
 
 def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]]) -> Flow[R]:
@@ -335,7 +335,7 @@ async def _gathered_async(
 
 def _given(client: Any) -> Any:
     if client is None:
-        raise Refused(NOBODY)
+        raise Refused(NO_CLIENT)
     return client
 
 

@@ -234,7 +234,7 @@ def _without_reasoning(message: Message) -> Message:
 def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[Block]]:
     """The messages so that words of the user can follow them, and words of theirs that must come after.
 
-    System messages may not stand before a user's message, and calls of the provider's own tools that have no result
+    System messages may not come before a user's message, and calls of the provider's own tools that have no result
     may be followed by nothing but results.
     """
     kept = list(shared)

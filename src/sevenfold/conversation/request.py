@@ -16,9 +16,8 @@ from sevenfold.record.blocks import THINKING, ToolUse, read_fields
 from sevenfold.record.decisions import Option, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
-from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import BilledCall, Usage, counted, ideal_cost
-from sevenfold.record.weight import opening
+from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import (
     Body,

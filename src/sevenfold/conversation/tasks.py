@@ -28,7 +28,13 @@ R = TypeVar("R")
 TaskState = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """As MCP has them."""
 STATES: Mapping[str, TaskState] = MappingProxyType(
-    {"running": "working", "completed": "completed", "failed": "failed", "killed": "cancelled"}
+    {
+        "running": "working",
+        "completed": "completed",
+        "failed": "failed",
+        "killed": "cancelled",
+        "gone": "failed",
+    }
 )
 """The states of commands and dreams in these words."""
 LONGEST = 900.0
@@ -54,6 +60,8 @@ class Task(Struct, frozen=True, omit_defaults=True):
     """What it does now, or how it ended, in a few words."""
     usd: float | None = None
     """What it has cost; None if that is not known, or it costs nothing."""
+    output: str = ""
+    """The file with the output of a command; what an agent has to say is in its report."""
 
     @property
     def over(self) -> bool:

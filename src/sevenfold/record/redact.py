@@ -25,7 +25,7 @@ from sevenfold.record.secret_patterns import patterns
 DIGITS_IN_MASK = 4
 """Hex digits of the hash that a mask shows."""
 DIGITS_OF_DIGEST = 8
-"""Hex digits by which a secret is named to somebody who looks for it."""
+"""Hex digits that name a secret to a user who looks for it."""
 
 _BEFORE_A_TOKEN = re.compile(r"[-_.](?=[A-Za-z0-9][A-Za-z0-9_.-]{11})")
 KNOWN = "known-secret"
@@ -35,7 +35,7 @@ _BEFORE_CONTEXTS = frozenset({"private-key", KNOWN})
 _LOWER = MappingProxyType({ord("A") + place: ord("a") + place for place in range(26)})
 _LONGEST_BEFORE = 40
 _ENOUGH = 120
-"""Characters of a secret by which it is told from an example."""
+"""Characters of a secret that tell it from an example."""
 _WORD_BEFORE = re.compile(r"(?<!\\)[A-Za-z0-9-]")
 _DATA = re.compile("[A-Za-z0-9+/_-]")
 _LAYOUT = re.compile(r"\\[nrt]|\s")
@@ -192,7 +192,7 @@ def digest(secret: str) -> str:
 
 
 def label(kind: str, digest: str) -> str:
-    """What stands in the place of a secret."""
+    """What replaces a secret."""
     return f"[masked {kind} {digest[:DIGITS_IN_MASK]}]"
 
 

@@ -41,7 +41,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     iterations: tuple[Iteration, ...] = ()
     """The parts the call is billed in, where they say more than the totals do."""
     free: bool = False
-    """Nobody bills it: the offline model answered."""
+    """The offline model answered, so nothing is billed."""
 
     @classmethod
     def read(cls, reported: bytes | msgspec.Raw) -> Usage:

@@ -214,7 +214,7 @@ class Lifetimes(Struct, frozen=True):
     fixed: str = "5m"
     """System and tools."""
     tail: str = "5m"
-    """The conversation; never longer than what stands before it."""
+    """The conversation; never longer than what precedes it."""
 
 
 class Sizes(Struct, frozen=True):

@@ -83,9 +83,9 @@ class Explanation(Struct, frozen=True):
     expected_tokens: int | None
     actual_tokens: int | None
     expected_usd: float | None
-    """What its prompt was to cost…"""
+    """What its prompt was expected to cost."""
     actual_usd: float | None
-    """…and what it did cost."""
+    """What its prompt did cost."""
     usd: float | None
     """What it cost with its answer."""
 

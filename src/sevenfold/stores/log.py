@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import TypeVar, cast
 
@@ -180,12 +181,10 @@ class BranchLog(LineLog):
 
 def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:
     """Write the lines of another session to the log of a new one, and close it; see `sevenfold.ports.Store.import_`."""
-    try:
+    with closing(log):
         if log.head(1):
             raise InputError(f"{session}: there is such a session already; import it under another name")
         log.append(list(lines), durable=True)
-    finally:
-        log.close()
 
 
 def positions(first: int, lines: Sequence[bytes]) -> list[int]:

@@ -209,6 +209,26 @@ def test_how_a_command_ended_is_in_the_list(tmp_path):
         assert (task.state, task.progress) == ("failed", "exit code 3")
 
 
+@pytest.mark.spec("S7.11")
+def test_commands_stay_on_the_list_when_a_session_is_continued(tmp_path):
+    steps = [
+        [
+            use("Shell", command="echo done", background=True),
+            use("Shell", command="sleep 60", background=True),
+        ],
+        "They run.",
+    ]
+    with agent(steps, tmp_path, name="again", mode="autonomous") as made:
+        made.run("Start them.")
+        made.session.tasks.wait("task-1", 10)
+    with agent([], tmp_path, name="again") as again:
+        first, second = again.session.tasks
+        assert (first.state, first.progress) == ("completed", "exit code 0")
+        assert Path(first.output).read_text() == "done\n"
+        assert second.state in ("failed", "cancelled")
+        assert second.progress
+
+
 # -- another terminal --------------------------------------------------------------------------------
 
 

@@ -88,6 +88,8 @@ class Presence:
                 if not self._watching:
                     return
                 file.update(conversation.tasks, conversation.events.tell)
+            if team is not None:
+                team.write_progress()
             if team is not None and team.post is not None:
                 team.mail.bring_held()
                 if team.post.waiting:

@@ -34,7 +34,7 @@ from sevenfold.agent.team.roster import (
     output_of,
     result_parts,
 )
-from sevenfold.agent.team.summary import progress_line
+from sevenfold.agent.team.summary import ProgressLines
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
 from sevenfold.conversation.request import ToolCall
@@ -83,6 +83,7 @@ class Team:
         self._warm: dict[str, Signal] = {}
         """For each place forks begin at: a signal for the moment the first one's answer has begun."""
         self._news = Signal()
+        self._lines = ProgressLines(parent.clock)
         self._closing = self._resumed = False
         self._lock = RLock()
         self.address = self.owner or f"session:{parent.store.name}"
@@ -109,7 +110,19 @@ class Team:
         if entry.ended is not None:
             return entry.ended.detail
         live = self._live.get(entry.id)
-        return progress_line(live.conversation.transcript.view) if live is not None else ""
+        return self._lines.line(entry.id, live.conversation.transcript.view) if live is not None else ""
+
+    def write_progress(self) -> None:
+        """Have lines written about the agents in the background, if that is switched on and may be paid for."""
+        conversation = self.root._parent.conversation
+        if not conversation.settings.progress_lines or not conversation.may_spend():
+            return
+        for agent, live in tuple(self._live.items()):
+            entry = self.roster.get(agent)
+            if entry is not None and entry.started.background:
+                self._lines.look(agent, live.conversation, conversation.run_aside)
+        for team in self.below():
+            team.write_progress()
 
     def usd(self, entry: AgentEntry) -> float | None:
         """What an agent has cost in its whole life, its own agents included."""
@@ -307,6 +320,7 @@ class Team:
             except Exception as error:  # noqa: BLE001 (whatever ends an agent is its result)
                 known = isinstance(error, SevenfoldError)
                 detail = str(error) if known else f"{type(error).__name__}: {error}"
+                yield from self._lines.settle(entry.id)
                 usd = self._cost(child, entry) if child is not None else 0.0
                 result = AgentEnd(agent=entry.id, state="failed", detail=detail, usd=usd)
             return entry if self._closing else self._ended(entry, result)
@@ -332,6 +346,7 @@ class Team:
             child.reporter.sink = ProgressSink(progress)
         with self._lock:
             self._live[entry.id] = child
+            self._lines.begin(entry.id)
             if self._closing or entry.id in self._stopped:
                 child.loop.interrupt()
         return child
@@ -350,6 +365,7 @@ class Team:
             finished = yield from with_client(flow, child, warm, Warming(warm))
         finally:
             warm.happen()
+        yield from self._lines.settle(entry.id)
         return self._judged(finished, child, entry)
 
     def _go_ahead(self, child: Assembly) -> Flow[Signal]:

@@ -33,7 +33,7 @@ from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.status import Spending, StatusLine
 from sevenfold.cli.text import clean, one_line, plural
-from sevenfold.conversation.edits import compaction_undone
+from sevenfold.conversation.edits import compaction_undone, is_compaction
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Sending
@@ -66,6 +66,8 @@ ENDS = {
     "cut": "the answer was cut off at the token limit",
 }
 MOST_FOLDED = 500
+AWAY_SECONDS = 15.0
+"""A user who has not typed or answered for longer may be looking elsewhere."""
 
 
 class FoldedLines:
@@ -111,6 +113,10 @@ class Chat:
         self._thought = ""
         self._waited: dict[str, float] = {}
         """Seconds the user took to decide, by call."""
+        self._deeds: dict[str, str] = {}
+        """What the layers did in this run, by decision."""
+        self._acted_at = time.monotonic()
+        """When the user last sent something or answered."""
         self._paused = 0.0
         self._asked_at: float | None = None
         self.agent = open_agent(options, self)
@@ -120,10 +126,13 @@ class Chat:
 
     def turn(self, prompt: str) -> Finished | None:
         """Send a message and show the answer; returns how it ended, or None after an error."""
+        self._acted_at = time.monotonic()
         finished = self._run(prompt)
         while finished is not None and finished.end == "interrupted" and self.agent.waiting:
             # A user who interrupts with a message queued wants that message to be read now.
             finished = self._run("")
+        if finished is None or finished.end != "interrupted":
+            self._notify("done")
         if finished is not None and finished.end == "done":
             self.suggestion.begin()
         if left := len(self.agent.waiting):
@@ -253,6 +262,8 @@ class Chat:
     def _show_event(self, event: Event) -> None:
         """Take in an event of the engine, and show it if it concerns the user."""
         self.spent = self.spent.add(event)
+        if isinstance(event, Acted) and event.reference:
+            self._deeds[event.reference] = event.what
         if isinstance(event, Sending) and event.source == "main":
             self._show_queued()
         if isinstance(event, Answered) and event.source == "main":
@@ -271,6 +282,16 @@ class Chat:
         self._flush()
         details = [(name, clean(value), "") for name, value in line.detail]
         self.say(line.level, line.line, self.folded.add(lambda: pairs(details)) if details else 0)
+
+    def deed(self, decision: str) -> str:
+        """What a decision did, in words."""
+        if decision in self._deeds:
+            return self._deeds[decision]
+        return (
+            "a compaction"
+            if is_compaction(self.agent.session.conversation, decision)
+            else f"decision {decision}"
+        )
 
     def say(self, level: Level, words: str, number: int = 0) -> None:
         """Show a line of the app's own; its sign says what its colour says."""
@@ -330,13 +351,21 @@ class Chat:
 
     def _ask(self, menu: Menu) -> MenuAnswer | None:
         """Ask for the agent, whose clock stops meanwhile; a user who cancels interrupts the turn."""
+        self._notify("waiting for your answer")
         self._asked_at = time.monotonic()
-        answer = self.screen.ask(menu)
+        answer = self.screen.ask(replace(menu, escape="Esc interrupts") if self._in_turn else menu)
+        self._acted_at = time.monotonic()
         self._paused += time.monotonic() - self._asked_at
         self._asked_at = None
         if answer is None and self._in_turn:
             self.interrupt()
         return answer
+
+    def _notify(self, what: str) -> None:
+        """Call a user who has not done anything for a while."""
+        how = self.agent.session.conversation.settings.notify
+        if how != "off" and time.monotonic() - self._acted_at > AWAY_SECONDS:
+            self.screen.notify(f"{what}: {self.options.folder.name}", how)
 
     def clock(self) -> float:
         """Seconds, not counting those in which the agent waits for the user."""

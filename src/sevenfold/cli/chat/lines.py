@@ -45,7 +45,7 @@ FIRST_LINES = 3
 """Lines of a result shown with its call."""
 ERROR_LINES = 30
 """Lines of an error shown with its call."""
-MANY_LINES = 2_000
+MANY_LINES = 20_000
 """Lines shown when a call is opened."""
 _LEAST_SECONDS = 0.5
 """Shorter times are not shown."""
@@ -259,7 +259,10 @@ def event_line(event: Event) -> EventLine | None:
             return _went_wrong(event)
         case events.Vetoed():
             return EventLine("note", f"{event.layer} was vetoed: {event.what} ({event.reason})")
-        case events.SteppedAside(layer="breaker" | "rules"):
+        case events.SteppedAside(layer="breaker"):
+            short, _, more = event.reason.partition(" (")
+            return EventLine("warning", short, (("why", event.reason),) if more else ())
+        case events.SteppedAside(layer="rules"):
             return EventLine("warning", event.reason)
         case events.SteppedAside(layer="notes" | "remember", error=""):
             # There will be another time, and the user need not do anything.
@@ -276,7 +279,7 @@ def event_line(event: Event) -> EventLine | None:
         case events.EpochOpened() if event.drops_thinking and event.reason != COMPACTED:
             return EventLine(
                 "note",
-                f"earlier reasoning is dropped from here on: {event.reason}",
+                f"the model's earlier reasoning is no longer sent ({event.reason}); its words are",
                 _pairs(epoch=event.epoch, cost=money(event.usd)),
             )
         case events.Repaired():

@@ -24,6 +24,7 @@ from sevenfold.cli.text import (
     plural,
     share,
     short_count,
+    source,
     times,
 )
 from sevenfold.conversation.status import Reading
@@ -71,7 +72,7 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
     rows = [
         ("cost", money(gauge.usd), money(run.usd), unpriced),
         *(
-            (f"of it {name}", money(whole.by_source[name]), money(run.by_source.get(name, 0.0)), "")
+            (f"of it {source(name)}", money(whole.by_source[name]), money(run.by_source.get(name, 0.0)), "")
             for name in sources
         ),
         ("without cache", money(whole.uncached_usd), money(run.uncached_usd), more),
@@ -316,8 +317,11 @@ def _draw_window(parts: list[tuple[str, str, int]], gauge: Reading, signs: Signs
     """Rows of cells, each worth the same number of tokens; the mark is where compaction begins."""
     cells, each = room * _ROWS, max(1.0, gauge.effective / (room * _ROWS))
     drawn: list[tuple[str, str]] = []
+    filled = 0
     for letter, style, size in parts:
-        drawn += [(letter, style)] * max(1, round(size / each))
+        # Rounded sums, not summed roundings: many small parts must not look like a full window.
+        filled += size
+        drawn += [(letter, style)] * (round(filled / each) - len(drawn))
     drawn = drawn[:cells] + [(signs.free, "dim")] * max(0, cells - len(drawn))
     drawn[min(cells - 1, int(gauge.threshold / each))] = (signs.mark, "bold yellow")
     rows = (Text.assemble(*drawn[start : start + room]) for start in range(0, cells, room))

@@ -18,13 +18,14 @@ from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.cli.chat.history import new_name, sessions, title
+from sevenfold.cli.chat.history import find_session, new_name, sessions, talks, title
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
+from sevenfold.cli.chat.model_list import full_name
 from sevenfold.cli.text import one_line, size
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.providers.models import is_local
+from sevenfold.providers.listing import is_local
 from sevenfold.providers.registry import OFFLINE, address_for, client_for, is_offline, provider_for
 from sevenfold.providers.sdk import SdkProvider
 from sevenfold.session.factory import OFFLINE_JOBS
@@ -49,7 +50,6 @@ HOOKS_FILE = "hooks.json"
 PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE
 MCP_SECONDS = 0.5
 """How long a chat waits for MCP servers; slower ones are announced when they are ready."""
-MOST_LISTED = 20
 
 
 class ChatOptions(Struct, frozen=True, kw_only=True):
@@ -87,10 +87,10 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
     ``screen`` asks the user which session to continue; without one, the session must be named.
     """
     kept = _chosen(given, folder, screen)
-    model = given.model or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
+    model = full_name(given.model) or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
     return ChatOptions(
         folder=folder,
-        name=kept.name if kept else new_name(),
+        name=kept.name if kept else new_name(printed=given.printed is not None),
         model=model,
         mode=given.mode,
         max_turns=given.max_turns,
@@ -107,17 +107,19 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
         return None
     kept = sessions(user_home().project(folder))
     if given.resume:
-        found = next((one for one in kept if one.name == given.resume), None)
+        found = find_session(kept, given.resume)
         if found is None:
             raise Refused(f"no session {given.resume} in {folder}; 'sevenfold sessions' lists them")
         return found
     if not kept:
         raise Refused(f"there is no session in {folder} to continue")
+    # A user who comes back means a conversation, a script any session.
+    kept = talks(kept) or kept if screen is not None else kept
     if given.newest:
         return kept[0]
     if screen is None:
         raise Refused("say which session: --resume NAME, or --continue for the newest")
-    answer = screen.ask(session_menu(kept[:MOST_LISTED]))
+    answer = screen.ask(session_menu(kept))
     if answer is None:
         raise Refused("no session was chosen")
     return kept[answer.place]
@@ -127,10 +129,9 @@ def session_menu(kept: list[KeptSession]) -> Menu:
     """Ask which session to continue."""
     now = time.time()
     items = tuple(
-        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}, {one.name}")
-        for one in kept
+        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}") for one in kept
     )
-    return Menu("Continue which session?", items)
+    return Menu("Continue which session?", items, filtered=True)
 
 
 def _last_model(transcript: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.events import Acted, Answered
-from sevenfold.lab.demo.harbour import INCIDENT
+from sevenfold.lab.demo.harbour import GATES, INCIDENT
 from sevenfold.lab.simulator.prompt import read_prompt
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import find
@@ -64,7 +64,24 @@ class FactsJudged(Struct, frozen=True, tag_field="event"):
     lost: tuple[str, ...]
 
 
-Report = AgentStarted | UserSpoke | Answered | Acted | ToolUsed | TaskEnded | FactsJudged
+class HandedOver(Struct, frozen=True, tag_field="event"):
+    """Work was handed to other agents, and all of them have ended."""
+
+    text: str
+    """The last words of the agent that handed it over."""
+    agents: list[str]
+    """The names of those that were started."""
+    once: int
+    """How many of them got work once, and ended well."""
+    delivered: int
+    """How many results have arrived."""
+    at_work: int = 0
+    """How many were at work when the process was killed."""
+    findings: tuple[str, ...] = ()
+    """What they wrote down: a line for each piece of work, each time it was done."""
+
+
+Report = AgentStarted | UserSpoke | Answered | Acted | ToolUsed | TaskEnded | FactsJudged | HandedOver
 
 
 class Figures(Struct, frozen=True):
@@ -104,6 +121,7 @@ class DemoOutcome(Struct, frozen=True):
     next_day: str = ""
     """What a new session answers the day after, from memory alone."""
     lost: tuple[str, ...] = ()
+    handed: HandedOver | None = None
 
 
 def bars(outcome: DemoOutcome) -> dict[str, bool]:
@@ -124,7 +142,18 @@ def bars(outcome: DemoOutcome) -> dict[str, bool]:
         f"the next day, in a new session, it knew from memory: {outcome.next_day}": NEXT_DAY
         in outcome.next_day,
         f"the work is done: {outcome.tests}": " 0 failed" in outcome.tests,
+        **(_handed_bar(outcome.handed) if outcome.handed else {}),
     }
+
+
+def _handed_bar(handed: HandedOver) -> dict[str, bool]:
+    agents, lines = len(handed.agents), len(handed.findings)
+    says = (
+        f"killed with {handed.at_work} agents at work: {agents} started, {handed.once} ran once, {handed.delivered} "
+        f"results delivered, {lines} findings for {len(GATES)} gates"
+    )
+    met = agents == handed.once == handed.delivered == len(GATES) + 1 and handed.at_work > 0
+    return {says: met and sorted(one.partition(":")[0] for one in handed.findings) == sorted(GATES)}
 
 
 def prompt_tokens(answer: Answered) -> int:

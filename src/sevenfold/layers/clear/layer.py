@@ -14,7 +14,7 @@ from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.request import Considered
 from sevenfold.conversation.room import edits_trigger, overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
-from sevenfold.events import Acted, Proposed
+from sevenfold.events import Proposed
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.clear import policy as clear
 from sevenfold.layers.clear.ledger import CostLedger
@@ -130,18 +130,18 @@ class Clearer:
         self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
 
     def _plan(self, size: Size, forced: int) -> Plan:
-        self._c.stock.follow(self._c.transcript.view)
+        c = self._c
+        c.stock.follow(c.transcript.view)
         moment = self._kept_up(self._moment(size))
         if forced:
-            moment = replace(moment, most=max(moment.most, self._c.window.threshold + forced))
-        results_tokens = self._c.gauge.estimator.tokens(self._c.stock.weight)
-        if not clear.could_matter(moment, results_tokens):
+            moment = replace(moment, most=max(moment.most, c.window.threshold + forced))
+        if not clear.could_matter(moment, c.gauge.estimator.tokens(c.stock.weight)):
             return Plan("everything fits")
-        moment = replace(moment, compacts=self._c.ladder.dearer(self._c))
-        rests = self._progress.rests("clear", self._c.window, size.tokens)
+        moment = replace(moment, compacts=c.ladder.dearer(c))
+        rests = self._progress.rests("clear", c.window, size.tokens)
         if moment.cold or moment.overdue or (clear.cannot_be_sent(moment) and not moment.compacts):
             rests = ""
-        self._c.events.rests("clear", rests)
+        c.events.rests("clear", rests)
         if rests:
             return Plan(f"clearing rests: {rests}")
         moment = replace(moment, results=self._results())
@@ -150,9 +150,7 @@ class Clearer:
     def force(self, tokens: int) -> bool:
         """A request was refused as too long by so many tokens: let something go, if anything can."""
         plan = self.plan(self._c.size(), forced=max(1, tokens))
-        if plan.chosen != "clear":
-            return False
-        return self._act(plan).chosen == "clear"
+        return plan.chosen == "clear" and self._act(plan).chosen == "clear"
 
     # -- clearing -------------------------------------------------------------------------------
 
@@ -174,20 +172,7 @@ class Clearer:
             requests = self._c.account.requests
             self._progress = self._progress.after(Pass("clear", requests, before - after, after))
         self._ledger = plan.ledger
-        self._c.events.tell(
-            Acted(
-                layer="clear",
-                mechanism=proposed.mechanism,
-                what=proposed.what,
-                why=plan.rule,
-                items=proposed.items,
-                tokens_before=before,
-                tokens_after=after,
-                usd=plan.usd,
-                reference=reference,
-                undoable=not by_provider,
-            )
-        )
+        self._c.events.acted(proposed, before, after, reference, undoable=not by_provider)
         return plan
 
     def _write_clearing(self, plan: Plan, before: int) -> str:
@@ -321,7 +306,10 @@ class Clearer:
     def _results(self) -> list[OldResult]:
         count = self._c.gauge.estimator.tokens
         kept = self._c.transcript.pinned()
-        exempt = self._exempt()
+        view = self._c.transcript.view
+        undone = (one for one in view.decisions() if isinstance(one, Clearing) and one.uuid in view.undone)
+        # Results the user put back stay until that is redone.
+        exempt = {call for one in undone for call in one.about.compacted_tool_ids}
         left = round(count(measure(CLEARED_RESULT)))
         return [
             OldResult(
@@ -335,16 +323,6 @@ class Clearer:
             )
             for held in self._c.stock.results
         ]
-
-    def _exempt(self) -> set[str]:
-        """Results the user put back: they stay until that is redone."""
-        view = self._c.transcript.view
-        return {
-            call
-            for made in view.decisions()
-            if isinstance(made, Clearing) and made.uuid in view.undone
-            for call in made.about.compacted_tool_ids
-        }
 
 
 def _proposal(plan: Plan) -> Proposed:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Call
 from sevenfold.profiles import Betas, Profile, ThinkingRules
-from sevenfold.providers.models import is_local, read
+from sevenfold.providers.listing import is_local, read
 from sevenfold.providers.openai.chat import ChatReader, chat_request
 from sevenfold.providers.openai.local_servers import running_window
 from sevenfold.providers.openai.responses import (

@@ -8,12 +8,13 @@ loaded with. So the servers are asked at their own addresses: `/api/ps` and `/ap
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
-from sevenfold.providers.sdk import Fetch
+if TYPE_CHECKING:
+    from sevenfold.providers.sdk import Fetch
 
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.M)
 

@@ -53,13 +53,6 @@ def whole_text(item: Item) -> str:
     return "\n".join(filter(None, parts))
 
 
-def messages(items: Iterable[Item]) -> Iterator[Words]:
-    """Every message of the user, as it was said."""
-    for item in items:
-        if words := users_words(item):
-            yield Words(item.said.uuid, words)
-
-
 def sentences(text: str) -> list[str]:
     """The sentences and lines of a text, without the space around them."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]

@@ -159,17 +159,23 @@ def compose(
     facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str] = TITLES
 ) -> Summary:
     """The summary these lists make, never larger than the budget."""
-    frame = count(_text(facts, FittedText(()), lists, [[] for _ in lists], titles)) + 12 * len(lists)
+    draft, nothing = _Composition(facts, lists, titles), [list[str]() for _ in lists]
+    frame = count(draft.text(FittedText(()), nothing)) + 12 * len(lists)
     room = int(_FILLED * budget) - frame
     for _ in range(_TRIES):
         if room <= 0:
             break
-        told, chosen = _choose(facts, lists, room, count)
-        text = _text(facts, told, lists, chosen, titles)
+        told, chosen = draft.choose(room, count)
+        text = draft.text(told, chosen)
         if count(text) <= budget:
-            return Summary(text, tuple(_missing(facts, told, lists, chosen)))
+            return Summary(text, tuple(draft.missing(told, chosen)))
         room = int(room * _TIGHTER)
-    return _bare(facts, lists, budget, count, titles)
+    # There is no room at all: that there is more is said, cut to what fits.
+    told = FittedText((), len(facts.messages))
+    text = draft.text(told, nothing)
+    while text and count(text) > budget:
+        text = text[: len(text) * 3 // 4]
+    return Summary(text, tuple(draft.missing(told, nothing)))
 
 
 def paragraphs(text: str) -> tuple[str, ...]:
@@ -187,78 +193,56 @@ def paragraphs(text: str) -> tuple[str, ...]:
     return tuple(chain.from_iterable(lines))
 
 
-def _choose(
-    facts: Facts, lists: Sequence[Entries], room: int, count: Count
-) -> tuple[FittedText, list[list[str]]]:
-    """Messages first, then everything else; what that leaves goes back to the messages."""
-    wanted = sum(count(entry) + 1 for one in lists for entry in one.entries[: one.most])
-    told = fit_messages(facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
-    chosen = share_out(lists, max(0, room - _used(told, facts, count)), count)
-    if told.words != facts.messages:
-        spent = sum(count(entry) + 1 for entries in chosen for entry in entries)
-        told = fit_messages(facts, max(0, room - spent), count)
-    return told, chosen
+class _Composition(Struct, frozen=True):
+    """What a summary is made of; its room is filled with messages as they fit, and with entries of each list."""
 
+    facts: Facts
+    lists: Sequence[Entries]
+    titles: Mapping[int, str]
 
-def _used(told: FittedText, facts: Facts, count: Count) -> int:
-    return sum(count(notation.said(words, facts)) + 1 for words in told.words)
+    def choose(self, room: int, count: Count) -> tuple[FittedText, list[list[str]]]:
+        """Messages first, then everything else; what that leaves goes back to the messages."""
+        wanted = sum(count(entry) + 1 for one in self.lists for entry in one.entries[: one.most])
+        told = fit_messages(self.facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
+        used = sum(_size(words, self.facts, count) for words in told.words)
+        chosen = share_out(self.lists, max(0, room - used), count)
+        if told.words != self.facts.messages:
+            spent = sum(count(entry) + 1 for entries in chosen for entry in entries)
+            told = fit_messages(self.facts, max(0, room - spent), count)
+        return told, chosen
 
+    def text(self, told: FittedText, chosen: Sequence[Sequence[str]]) -> str:
+        """The summary."""
+        said = [notation.said(words, self.facts) for words in told.words]
+        messages = notation.framed("messages", said, told.left_out + self._lost("messages"))
+        parts: list[str] = []
+        for number in self.titles:
+            both = zip(self.lists, chosen, strict=True)
+            here = [self._shown(one, entries) for one, entries in both if one.section == number]
+            here = [part for part in ([*here, messages] if number == 6 else here) if part]
+            here.sort(key=lambda part: part.startswith("<recorded"))
+            parts.append("\n".join([heading(number, self.titles), *(here or [notation.NOTHING])]))
+        return "\n\n".join(parts)
 
-def _text(
-    facts: Facts,
-    told: FittedText,
-    lists: Sequence[Entries],
-    chosen: Sequence[Sequence[str]],
-    titles: Mapping[int, str],
-) -> str:
-    said = [notation.said(words, facts) for words in told.words]
-    messages = notation.framed("messages", said, told.left_out + facts.left_out.get("messages", 0))
-    parts: list[str] = []
-    for number in titles:
-        here = [
-            _shown(one, entries, facts)
-            for one, entries in zip(lists, chosen, strict=True)
-            if one.section == number
-        ]
-        here = [part for part in ([*here, messages] if number == 6 else here) if part]
-        here.sort(key=lambda part: part.startswith("<recorded"))
-        parts.append("\n".join([heading(number, titles), *(here or [notation.NOTHING])]))
-    return "\n\n".join(parts)
+    def missing(self, told: FittedText, chosen: Sequence[Sequence[str]]) -> Iterable[str]:
+        """What is not in the summary, in words."""
+        if gone := told.left_out + self._lost("messages"):
+            yield f"{gone} {'message' if gone == 1 else 'messages'} of the user"
+        for words in told.words:
+            if words.lost:
+                yield f"{words.lost} characters of the user's message {self.facts.name(words.record)}"
+        for one, entries in zip(self.lists, chosen, strict=True):
+            if gone := len(one.entries) - len(entries) + self._lost(one.kind):
+                name = one.kind or f"the prose of “{TITLES[one.section]}”"
+                yield f"{gone} {'entry' if gone == 1 else 'entries'} of {name}"
 
+    def _shown(self, one: Entries, entries: Sequence[str]) -> str:
+        missing = len(one.entries) - len(entries)
+        if one.kind:
+            return notation.framed(one.kind, entries, missing + self._lost(one.kind))
+        prose = "".join([f"{one.label}\n" if one.label and entries else "", *entries])
+        return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
 
-def _shown(one: Entries, entries: Sequence[str], facts: Facts) -> str:
-    missing = len(one.entries) - len(entries)
-    if one.kind:
-        return notation.framed(one.kind, entries, missing + facts.left_out.get(one.kind, 0))
-    prose = "".join([f"{one.label}\n" if one.label and entries else "", *entries])
-    return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
-
-
-def _missing(
-    facts: Facts, told: FittedText, lists: Sequence[Entries], chosen: Sequence[Sequence[str]]
-) -> Iterable[str]:
-    """What is not in the summary, in words."""
-    if gone := told.left_out + facts.left_out.get("messages", 0):
-        yield f"{gone} {'message' if gone == 1 else 'messages'} of the user"
-    for words in told.words:
-        if words.lost:
-            yield f"{words.lost} characters of the user's message {facts.name(words.record)}"
-    for one, entries in zip(lists, chosen, strict=True):
-        if gone := len(one.entries) - len(entries) + facts.left_out.get(one.kind, 0):
-            yield f"{gone} {'entry' if gone == 1 else 'entries'} of {one.kind or _prose_of(one)}"
-
-
-def _prose_of(one: Entries) -> str:
-    return f"the prose of “{TITLES[one.section]}”"
-
-
-def _bare(
-    facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str]
-) -> Summary:
-    """What can be said where there is no room at all: that there is more, cut to what fits."""
-    nothing: list[list[str]] = [[] for _ in lists]
-    told = FittedText((), len(facts.messages))
-    text = _text(facts, told, lists, nothing, titles)
-    while text and count(text) > budget:
-        text = text[: len(text) * 3 // 4]
-    return Summary(text, tuple(_missing(facts, told, lists, nothing)))
+    def _lost(self, kind: str) -> int:
+        """Entries that earlier summaries had no room for."""
+        return self.facts.left_out.get(kind, 0)

@@ -49,9 +49,12 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
         block.kind in ("tool_use", "server_tool_use") for block in answer
     ):
         return Failure("no_summary", "the model called a tool instead of writing a summary")
-    whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(_words, answer)))
+    whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(words_of, answer)))
     if len(whole) < _SHORT and pattern("error_text").match(whole):
-        return _error(whole)
+        line = " ".join(whole.split())[:200]
+        if pattern("too_long").search(whole):
+            return Failure("prompt_too_long", f"the answer says the request was too long: {line}")
+        return Failure("api_error", f"the answer is an error text: {line}")
     if stop_reason in _CUT and "</summary>" not in whole.lower():
         reason: Reason = (
             "no_summary" if stop_reason != "model_context_window_exceeded" else "prompt_too_long"
@@ -59,7 +62,10 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
         return Failure(reason, f"the answer was cut off ({stop_reason}) before the summary was complete")
     text = _clean(whole)
     if not text:
-        return Failure("no_summary", _why_empty(whole, stop_reason))
+        empty = f"the answer is empty (stop reason {stop_reason or 'unknown'})"
+        return Failure(
+            "no_summary", "the answer holds an analysis and no summary" if whole.strip() else empty
+        )
     sections = _sections(text)
     refused = stop_reason == "refusal" or (sections.keys() <= {1} and pattern("refusal").match(text))
     if refused and not _SUMMARY.search(whole):
@@ -67,7 +73,8 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
     return Draft(f"{_HEADING}\n{text}", sections)
 
 
-def _words(block: Block) -> str:
+def words_of(block: Block) -> str:
+    """What the model, or the provider's own summary, says in a block."""
     match block.body():
         case Text(text=words):
             return words
@@ -91,16 +98,3 @@ def _sections(text: str) -> Mapping[int, str]:
     if opening and opening.rstrip(":# ").lower() != "summary":
         found[1] = "\n\n".join(filter(None, (opening, found.get(1, ""))))
     return found
-
-
-def _error(text: str) -> Failure:
-    line = " ".join(text.split())[:200]
-    if pattern("too_long").search(text):
-        return Failure("prompt_too_long", f"the answer says the request was too long: {line}")
-    return Failure("api_error", f"the answer is an error text: {line}")
-
-
-def _why_empty(whole: str, stop_reason: str | None) -> str:
-    if whole.strip():
-        return "the answer holds an analysis and no summary"
-    return f"the answer is empty (stop reason {stop_reason or 'unknown'})"
