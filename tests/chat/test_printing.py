@@ -236,17 +236,26 @@ def test_the_offline_model_answers_by_name_even_if_there_is_a_key(capsys, monkey
     assert "You said: hello" in capsys.readouterr().out
 
 
-@pytest.mark.spec("S14.5")
+@pytest.mark.spec("S15.5")
 def test_stream_json_has_the_lines_that_scripts_for_claude_code_read():
     _, out = ran("stream-json", [[{"type": "text", "text": "Look."}, CALL], "Then not."])
     lines = [msgspec.json.decode(line) for line in out.splitlines()]
     shaped = [line for line in lines if line["type"] in ("system", "assistant", "user", "result")]
-    assert [line["type"] for line in shaped] == ["system", "assistant", "user", "assistant", "result"]
+    assert [line["type"] for line in shaped] == [
+        "system",
+        "assistant",
+        "assistant",
+        "user",
+        "assistant",
+        "result",
+    ]
     assert {line["session_id"] for line in shaped} == {"s"}
-    init, first, denied, last, result = shaped
+    init, first, called, denied, last, result = shaped
     assert lines[0] == init
     assert (init["subtype"], "Shell" in init["tools"], init["permissionMode"]) == ("init", True, "ask")
-    assert [block["type"] for block in first["message"]["content"]] == ["text", "tool_use"]
+    assert first["message"]["content"] == [{"type": "text", "text": "Look."}]
+    assert called["message"]["content"] == [CALL]
+    assert called["message"]["id"] == first["message"]["id"] != last["message"]["id"]
     assert first["message"]["usage"]["output_tokens"] > 0
     [answer] = denied["message"]["content"]
     assert (answer["type"], answer["tool_use_id"], answer["is_error"]) == ("tool_result", CALL["id"], True)
@@ -260,7 +269,7 @@ def test_stream_json_has_the_lines_that_scripts_for_claude_code_read():
     )
 
 
-@pytest.mark.spec("S14.5")
+@pytest.mark.spec("S15.5")
 def test_prompts_come_as_lines_and_each_is_answered_in_the_same_session(monkeypatch, capsys):
     said = [
         {"role": "user", "content": "one"},
@@ -275,7 +284,7 @@ def test_prompts_come_as_lines_and_each_is_answered_in_the_same_session(monkeypa
     assert results[0]["session_id"] == results[1]["session_id"]
 
 
-@pytest.mark.spec("S14.5")
+@pytest.mark.spec("S15.5")
 @pytest.mark.parametrize(
     "line", ["hello", '{"type": "assistant"}', '{"type": "user", "message": {"content": " "}}']
 )
@@ -286,7 +295,7 @@ def test_a_line_that_is_no_message_is_refused_in_one_line(line, monkeypatch, cap
     assert ("line 1 of the input" in shown, shown.count("\n")) == (True, 1)
 
 
-@pytest.mark.spec("S14.5")
+@pytest.mark.spec("S15.5")
 def test_a_prompt_and_lines_of_input_are_not_taken_together(capsys):
     assert chat("-p", "hi", "--input-format", "stream-json") == 2
     assert "leave -p without one" in capsys.readouterr().err

@@ -28,7 +28,7 @@ from sevenfold.agent.events import (
 from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.lines import event_line, text_of
 from sevenfold.cli.chat.status import Spending
-from sevenfold.cli.chat.stream_lines import SUBTYPES, init_line, message_line, usage_fields
+from sevenfold.cli.chat.stream_lines import SUBTYPES, MessageLines, init_line, usage_fields
 from sevenfold.cli.options import complain
 from sevenfold.cli.text import clean, one_line
 from sevenfold.errors import ModelError, Refused, UserError
@@ -208,8 +208,10 @@ def _write(line: str, out: TextIO) -> None:
 def _printer(how: Format, out: TextIO, agent: Agent, session: str) -> Callable[[AgentEvent], None]:
     """The function that prints each event as it happens."""
 
+    messages = MessageLines(session)
+
     def stream(event: AgentEvent) -> None:
-        for shown in (as_json(event), message_line(agent, session, event)):
+        for shown in (as_json(event), *messages.lines(event)):
             if shown is not None:
                 _write(msgspec.json.encode(shown).decode(), out)
 

@@ -9,10 +9,11 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.events import Happened, ToolEnded
+from sevenfold.agent.events import Happened, ToolBegan, ToolEnded
 from sevenfold.cli.chat.lines import text_of
 from sevenfold.errors import Refused
-from sevenfold.events import Answered
+from sevenfold.events import Answered, Failed
+from sevenfold.ports import Piece
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
@@ -37,36 +38,58 @@ def init_line(agent: Agent, session: str) -> dict[str, Any]:
     }
 
 
-def message_line(agent: Agent, session: str, event: AgentEvent) -> dict[str, Any] | None:
-    """The line of a message of the conversation: an answer of the model, or a tool's result; None for other events."""
-    frame = {"session_id": session, "parent_tool_use_id": None, "uuid": str(uuid4())}
-    if isinstance(event, ToolEnded):
-        result = {"type": "tool_result", "tool_use_id": event.call.id, "content": text_of(event.output)}
-        content = [{**result, "is_error": event.output.is_error}]
-        return {"type": "user", "message": {"role": "user", "content": content}, **frame}
-    if not (isinstance(event, Happened) and isinstance(answered := event.event, Answered)):
-        return None
-    said = next(
-        (one for one in agent.assembly.store.log.answers() if one.message_id == answered.response), None
-    )
-    if said is None or said.sidechain:
-        return None
-    message = {
-        "id": answered.response,
-        "type": "message",
-        "role": "assistant",
-        "model": answered.model,
-        "content": [msgspec.json.decode(block.raw) for block in said.blocks],
-        "stop_reason": answered.stop_reason or None,
-        "stop_sequence": None,
-        "usage": usage_fields(
-            answered.input_tokens,
-            answered.cache_write_tokens,
-            answered.cache_read_tokens,
-            answered.output_tokens,
-        ),
-    }
-    return {"type": "assistant", "message": message, **frame}
+class MessageLines:
+    """The lines of a run's messages: a block of an answer or a result each, as Claude Code writes them."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._blocks: list[tuple[str, str]] = []
+        """The text and thinking of the answer that is coming: their kinds and words."""
+        self._answered: Answered | None = None
+
+    def lines(self, event: AgentEvent) -> Iterator[dict[str, Any]]:
+        """The lines an event completes."""
+        match event:
+            case Piece(kind=("text" | "thinking") as kind, words=words):
+                if self._blocks and self._blocks[-1][0] == kind:
+                    words = self._blocks.pop()[1] + words
+                self._blocks.append((kind, words))
+            case Happened(event=Failed(source="main")):
+                self._blocks = []  # it is asked for again from its beginning
+            case Happened(event=Answered(source="main") as answered):
+                self._answered = answered
+                for name, whole in self._blocks:
+                    yield self._answer({"type": name, name: whole})
+                self._blocks = []
+            case ToolBegan(call=call):
+                yield self._answer(
+                    {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
+                )
+            case ToolEnded(call=call, output=output):
+                result = {"type": "tool_result", "tool_use_id": call.id, "content": text_of(output)}
+                content = [{**result, "is_error": output.is_error}]
+                yield {"type": "user", "message": {"role": "user", "content": content}, **self._frame()}
+
+    def _answer(self, block: dict[str, Any]) -> dict[str, Any]:
+        message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [block]}
+        if answered := self._answered:
+            usage = usage_fields(
+                answered.input_tokens,
+                answered.cache_write_tokens,
+                answered.cache_read_tokens,
+                answered.output_tokens,
+            )
+            stop = answered.stop_reason or None
+            message |= {
+                "id": answered.response,
+                "model": answered.model,
+                "stop_reason": stop,
+                "usage": usage,
+            }
+        return {"type": "assistant", "message": message, **self._frame()}
+
+    def _frame(self) -> dict[str, Any]:
+        return {"session_id": self._session, "parent_tool_use_id": None, "uuid": str(uuid4())}
 
 
 def usage_fields(fresh: int, written: int, read: int, output: int) -> dict[str, int]:
