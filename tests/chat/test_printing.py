@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from typing import Any
 
 import msgspec
@@ -194,13 +195,20 @@ def test_input_that_is_too_long_or_cannot_be_read_is_refused(capsys, monkeypatch
 
 
 @pytest.mark.spec("S8.7")
-def test_a_pipe_that_stays_open_is_announced(capsys, monkeypatch):
+def test_a_pipe_that_stays_open_is_announced(monkeypatch):
+    announced = threading.Event()
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            if "waiting for standard input" in text:
+                announced.set()
+            return super().write(text)
+
     class Slow(io.StringIO):
         def read(self, size: int | None = -1) -> str:
-            while "waiting for standard input" not in capsys.readouterr().err:
-                pass
-            return "late"
+            return "late" if announced.wait(30) else "not announced"
 
+    monkeypatch.setattr("sys.stderr", Screen())
     monkeypatch.setattr(printing, "PATIENCE", 0.01)
     assert printing.read_prompt("-", Slow()) == "late"
 
