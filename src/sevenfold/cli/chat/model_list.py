@@ -12,7 +12,7 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import short_count
 from sevenfold.profiles import Profile, find, names
 from sevenfold.providers.models import Lister
-from sevenfold.providers.registry import is_offline, providers
+from sevenfold.providers.registry import OFFLINE, is_offline, providers
 
 ALIASES = ("sonnet", "opus", "haiku", "fable")
 """Words that mean the newest model of their family."""
@@ -52,13 +52,15 @@ def model_menu(current: str, served: tuple[str, ...]) -> tuple[Menu, list[str]]:
 
 
 def _about(name: str, alias: str, served: bool) -> str:
+    if name == OFFLINE.name:
+        return "repeats what you say; no network, no key, no cost"
     profile = find(name)
     parts = [alias, "listed by your server" if served else "", f"window {short_count(profile.window)}"]
     if not profile.known:
         parts[-1] += " (assumed)"
     parts.append(_price(profile))
     if not served and is_offline(name):
-        parts.append("no key")
+        parts.append("no key set")
     return ", ".join(filter(None, parts))
 
 
