@@ -80,9 +80,12 @@ class HandoverBrain:
 
     def _fork(self, gate: str, results: Mapping[str, Json]) -> ModelReply:
         counted, added = results.get(f"toolu_{gate}_count"), results.get(f"toolu_{gate}_add")
+        count = f"toolu_{gate}_count"
+        if counted is not None and counted.get("is_error"):  # cut off, and harmless to do again
+            count, counted = f"toolu_{gate}_recount", results.get(f"toolu_{gate}_recount")
         if counted is None:
             command = f"grep -c ERROR logs/{gate}-gate.log"
-            return _uses(("Shell", {"command": command}, f"toolu_{gate}_count"))
+            return _uses(("Shell", {"command": command}, count))
         finding = f"{gate}: {re.findall(r'[0-9]+', _words(counted))[0]} errors"
         if added is None:
             return _uses(("Shell", {"command": f"echo '{finding}' >> {FINDINGS}"}, f"toolu_{gate}_add"))
