@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def tape(session: str = "s-1", cwd: str = "/work/harbour", **more: Any) -> Tape:
+def tape(session: str = "s-1", cwd: str = "/projects/harbour", **more: Any) -> Tape:
     return Tape(sessionId=session, cwd=cwd, **more)
 
 
@@ -55,7 +55,9 @@ def three_tools(home: Path) -> None:
         tape("c-1").user("light the pier").answer("m1", usage(100, output=10), text("ok")),
     )
     rollout = (
-        Rollout().record("session_meta", id="r-1", cwd="/work/quay").record("turn_context", model="gpt-5.4")
+        Rollout()
+        .record("session_meta", id="r-1", cwd="/projects/quay")
+        .record("turn_context", model="gpt-5.4")
     )
     rollout.item("message", role="user", content=[{"type": "input_text", "text": "paint the quay"}])
     put(
@@ -88,7 +90,7 @@ def test_without_an_argument_the_sessions_of_all_three_tools_are_profiled(
         "paint the quay",
         "dredge the basin",
     }
-    assert {one["project"] for one in found["sessions"]} == {"/work/harbour", "/work/quay"}
+    assert {one["project"] for one in found["sessions"]} == {"/projects/harbour", "/projects/quay"}
     assert (found["total"]["api_calls"], found["errors"]) == (3, [])
 
 
@@ -145,7 +147,7 @@ def test_calls_of_sub_agents_and_repeated_reports_of_an_answer_count_once(
     found = figures(capsys, "--by", "project")
     assert found["total"]["usage"]["input_tokens"] == 1_500
     assert [(one["group"], one["sessions"], one["api_calls"]) for one in found["groups"]] == [
-        ("/work/harbour", 1, 2)
+        ("/projects/harbour", 1, 2)
     ]
     _, report, _ = run(capsys, "profile")
     assert "1 session, with 2 files of sub-agents" in report
@@ -195,7 +197,7 @@ def spread(home: Path) -> None:
         ("week", {"2026-02-02": 100, "2026-02-23": 200, "2026-03-02": 400}),
         ("month", {"2026-02": 100, "2026-03": 600}),
         ("model", {"claude-opus-4-5-20251101": 300, "claude-haiku-4-5": 400}),
-        ("project", {"/work/harbour": 700}),
+        ("project", {"/projects/harbour": 700}),
     ],
 )
 def test_sums_are_by_what_each_call_was(

@@ -45,7 +45,7 @@ examples:
   sevenfold profile --since 7d --by project  the last seven days
   sevenfold profile last                     the newest session of this folder, in full
   sevenfold profile "flaky login test"       a session by its title, by its id, or by its path
-  sevenfold profile ~/work/logs --html p.html  a folder, as a page with charts
+  sevenfold profile ~/logs --html p.html     a folder, as a page with charts
   sevenfold profile --json | jq .total       for scripts
   sevenfold profile --example                a small session that comes with Sevenfold
 

@@ -152,9 +152,9 @@ def find(name: str) -> Path:
         if not name.strip() or path.is_dir():
             what = f"{name}: this is a directory" if name.strip() else "the name of the session is empty"
             raise TranscriptForeign(f"{what}; give the path of a transcript, or a session's id or title")
-        beside = Path(f"{name}.jsonl")
-        if beside.is_file():
-            return beside
+        transcript = Path(f"{name}.jsonl")
+        if transcript.is_file():
+            return transcript
         looks_like_path = path.suffix == ".jsonl" or path.exists()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

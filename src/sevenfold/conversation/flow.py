@@ -178,6 +178,22 @@ def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]]) -> Flow[R]:
         flow.close()
 
 
+def locked(flow: Flow[R], lock: AbstractContextManager[object]) -> Flow[R]:
+    """A flow whose steps hold a lock, and whose waiting does not."""
+    send: Callable[[], Effect] = partial(next, flow)
+    try:
+        while True:
+            with lock:
+                effect = send()
+            try:
+                send = partial(flow.send, (yield effect))
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                send = partial(flow.throw, error)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+
+
 def drive(
     flow: Flow[R],
     client: Client | None,

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +17,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sevenfold.conversation.flow import Effect, Flow, Gather, Signal, Wait
+from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, locked
 from sevenfold.conversation.fork import fork
 from sevenfold.layers.compact.engines import billed
 from sevenfold.ports import Call
@@ -157,22 +155,6 @@ def _recent(c: Conversation) -> str:
             if words:
                 parts.append(f"{item.said.role}: {words[:LONGEST_PIECE]}")
     return "\n".join(parts)
-
-
-def locked(flow: Flow[R], lock: AbstractContextManager[object]) -> Flow[R]:
-    """A flow whose steps hold a lock, and whose waiting does not."""
-    send: Callable[[], Effect] = partial(next, flow)
-    try:
-        while True:
-            with lock:
-                effect = send()
-            try:
-                send = partial(flow.send, (yield effect))
-            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                send = partial(flow.throw, error)
-    except StopIteration as end:
-        result: R = end.value
-        return result
 
 
 def progress_line(view: View) -> str:

@@ -42,7 +42,7 @@ def _ollama(model: str, fetch: Fetch) -> int | None:
 
 
 def _llama_cpp(model: str, fetch: Fetch) -> int | None:
-    # A router loads any model that a request names, unless it is told not to.
+    # A router loads any model that a request names, unless the request says not to.
     props = _decoded(fetch(f"/props?model={quote(model, safe='')}&autoload=false", None))
     size = (props.get("default_generation_settings") or {}).get("n_ctx")
     return size if type(size) is int and size > 0 else None
