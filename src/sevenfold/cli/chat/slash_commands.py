@@ -40,7 +40,6 @@ from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count
 from sevenfold.conversation.history import requests
-from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
 from sevenfold.profiles import find as find_profile
@@ -306,20 +305,14 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
-def _tasks_after(chat: Chat, rest: str, command: str) -> TaskRegistry:
-    """What runs in the background, after what the command asks for: a list, or to stop one."""
+def _agents(chat: Chat, rest: str) -> None:
+    """List the agents that are defined here and those at work; with ``kill``, stop one."""
     action, _, name = rest.partition(" ")
     tasks = chat.agent.session.tasks
     if action == "kill" and name:
         tasks.kill(name.strip())
     elif action not in ("", "list"):
-        raise InputError(f"use {command} or {command} kill ID")
-    return tasks
-
-
-def _agents(chat: Chat, rest: str) -> None:
-    """List the agents that are defined here and those at work; with ``kill``, stop one."""
-    tasks = _tasks_after(chat, rest, "/agents")
+        raise InputError("use /agents or /agents kill ID")
     lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
     running = [task_line(one, time.time()) for one in tasks if one.kind == "agent"]
     for line in (*lines, *(running or ["No agent is at work."])):
@@ -330,7 +323,13 @@ def _agents(chat: Chat, rest: str) -> None:
 
 def _tasks(chat: Chat, rest: str) -> None:
     """List what runs in the background, or stop one of it."""
-    lines = [task_line(one, time.time()) for one in _tasks_after(chat, rest, "/tasks")]
+    action, _, name = rest.partition(" ")
+    tasks = chat.agent.session.tasks
+    if action == "kill" and name:
+        tasks.kill(name.strip())
+    elif action not in ("", "list"):
+        raise InputError("use /tasks or /tasks kill ID")
+    lines = [task_line(one, time.time()) for one in tasks]
     chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
 
 
