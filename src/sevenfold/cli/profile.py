@@ -31,26 +31,6 @@ from sevenfold.stores.home import user_home
 FAILED = 2
 """The exit code if there is nothing to show."""
 
-HELP = """\
-Show where the context and the money of recorded agent sessions went: tokens by category, the size of the context from
-call to call, compactions and clearings, where the prompt cache was lost and why, what it cost and could have cost, the
-largest items, and reads that were repeated for nothing.
-
-Reads Claude Code transcripts, Sevenfold's own, and Codex rollouts. Nothing leaves this machine."""
-
-EXAMPLES = """\
-examples:
-  sevenfold profile                          every session of Claude Code, Codex and Sevenfold on this machine
-  sevenfold profile --by month               what each month cost; also by day, week, model, project
-  sevenfold profile --since 7d --by project  the last seven days
-  sevenfold profile last                     the newest session of this folder, in full
-  sevenfold profile "flaky login test"       a session by its title, by its id, or by its path
-  sevenfold profile ~/logs --html p.html     a folder, as a page with charts
-  sevenfold profile --json | jq .total       for scripts
-  sevenfold profile --example                a small session that comes with Sevenfold
-
-exit code: 0 if at least one file was profiled, otherwise 2"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
