@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from sevenfold import __version__
 from sevenfold.cli import transcripts
 from sevenfold.cli.options import complain, positive, print_json
-from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural
+from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural, wording
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
 from sevenfold.lab.profile import cache, files, sums
@@ -153,13 +153,6 @@ COMPACTION = "compaction"
 CLEARING = "clearing"
 UNRECORDED = "shrank unrecorded"
 LOST = "cache lost"
-_REPAIRS = {
-    "unanswered_call": ("tool call has", "tool calls have", "no result"),
-    "orphan_result": ("tool result answers", "tool results answer", "a call that does not exist"),
-    "second_call": ("tool call reuses", "tool calls reuse", "the id of another"),
-    "second_result": ("tool result repeats", "tool results repeat", "the answer to a call"),
-    "cut_start": ("conversation starts", "conversations start", "in the middle"),
-}
 
 
 class ChartMark(Struct, frozen=True):
@@ -242,7 +235,7 @@ def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
         copies = plural(of.copied_calls, "call is", "calls are")
         yield f"{copies} in more than one file (resumed or forked sessions) and counted once."
     for kind, number in of.repairs.items():
-        one, many, rest = _REPAIRS.get(kind, (kind, kind, ""))
+        one, many, rest = wording("repairs").get(kind, (kind, kind, ""))
         yield f"{plural(number, one, many)} {rest}; a server refuses this unless it is repaired."
     if of.damaged_lines:
         yield f"{plural(of.damaged_lines, 'damaged line')} could not be read."

@@ -32,7 +32,7 @@ from sevenfold.cli.chat.lines import STYLES, Activity
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.status import Spending, StatusLine
-from sevenfold.cli.text import clean, one_line, plural
+from sevenfold.cli.text import clean, one_line, plural, wording
 from sevenfold.conversation.edits import compaction_undone, is_compaction
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted, Refused, SevenfoldError
@@ -57,14 +57,6 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.start import ChatOptions
     from sevenfold.events import Event, Veto
 
-ENDS = {
-    "interrupted": "interrupted; say what it should do instead",
-    "max_turns": "stopped: it reached the limit of turns (--max-turns)",
-    "budget": "stopped: the budget is spent (--max-usd)",
-    "refused": "the model refused to answer",
-    "blocked": "a hook blocked this message",
-    "cut": "the answer was cut off at the token limit",
-}
 MOST_FOLDED = 500
 AWAY_SECONDS = 15.0
 """A user who has not typed or answered for longer may be looking elsewhere."""
@@ -247,7 +239,7 @@ class Chat:
                 self.say("note", text)
             case Ended(finished=finished):
                 self._flush()
-                if why := ENDS.get(finished.end):
+                if why := wording("ends").get(finished.end):
                     self.say("warning", f"{why}: {finished.detail}" if finished.detail else why)
             case _:
                 return
