@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.events import ToolBegan
+from sevenfold.agent.events import AgentEvent, ToolBegan
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.team.messages import SendMessageTool
 from sevenfold.agent.team.roster import GENERAL, output_of
@@ -16,7 +16,6 @@ from sevenfold.agent.tools.tool import Input, StandardTool, Tool
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
-    from sevenfold.agent.events import AgentEvent
     from sevenfold.agent.team.team import Team
     from sevenfold.agent.tools.context import Context
     from sevenfold.conversation.flow import Flow, Signal

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from sevenfold.agent.tools import files
-from sevenfold.agent.tools.context import (
-    Abort,
-    Context,
-    PlanVerdict,
-    Question,
-    RecallService,
-    Todo,
-)
+from sevenfold.agent.tools.context import Abort, Context, PlanVerdict, Question, RecallService, Todo
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.conversation.gate import Gate

@@ -17,7 +17,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.agent.events import (
+    AgentEvent,
     Ended,
+    Finished,
     Happened,
     Mentioned,
     Notice,
@@ -28,7 +30,7 @@ from sevenfold.agent.events import (
 from sevenfold.agent.suggestion import Suggestion
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.kept_rules import keep_rules
-from sevenfold.cli.chat.lines import STYLES, Activity
+from sevenfold.cli.chat.lines import STYLES, Activity, Level
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.status import Spending, StatusLine
@@ -36,26 +38,20 @@ from sevenfold.cli.text import clean, one_line, plural, wording
 from sevenfold.conversation.edits import compaction_undone, is_compaction
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted, Refused, SevenfoldError
-from sevenfold.events import Acted, Answered, Compacting, Sending
+from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
 from sevenfold.ports import Piece
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
-    from sevenfold.agent.events import (
-        AgentEvent,
-        Finished,
-    )
     from sevenfold.agent.executor import Asked, Consented
     from sevenfold.agent.tools import context
     from sevenfold.agent.tools.context import Abort
     from sevenfold.agent.tools.output import ToolOutput
-    from sevenfold.cli.chat.lines import Level
     from sevenfold.cli.chat.menu import Menu, MenuAnswer
     from sevenfold.cli.chat.screen import Screen
     from sevenfold.cli.chat.start import ChatOptions
-    from sevenfold.events import Event, Veto
 
 MOST_FOLDED = 500
 AWAY_SECONDS = 15.0

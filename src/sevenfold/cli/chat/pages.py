@@ -29,7 +29,7 @@ from sevenfold.cli.text import (
     wording,
 )
 from sevenfold.conversation.status import Reading
-from sevenfold.lab.profile.labels import label_of_block, piece_of
+from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.status import Spending
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.lab.profile.figures import CacheBreak
-    from sevenfold.lab.profile.labels import CallLabel
     from sevenfold.recall.search import Hit
     from sevenfold.session.session import Explanation
 
