@@ -164,6 +164,109 @@ def test_a_failure_to_remember_never_reaches_the_user(work):
     assert any("nothing was remembered" in e.reason for e in events if isinstance(e, SteppedAside))
 
 
+def reads(*calls: dict[str, Any], answer: str = "<nothing/>"):
+    """A job that makes calls in its first turn and answers in the second; with the requests it got."""
+    asked: list[Any] = []
+
+    def job(request):
+        asked.append(request)
+        made = [{"type": "tool_use", "id": f"r{place}", **call} for place, call in enumerate(calls)]
+        return made if len(asked) == 1 else answer
+
+    return job, asked
+
+
+def results_in(request: Any) -> dict[str, str]:
+    """The results in the newest message of a request."""
+    return {
+        one["tool_use_id"]: one["content"] if isinstance(one["content"], str) else one["content"][0]["text"]
+        for one in request["messages"][-1]["content"]
+        if one["type"] == "tool_result"
+    }
+
+
+@pytest.mark.spec("S5.2")
+def test_the_fork_may_read_files_before_it_answers_and_the_agent_does_not_know_them_for_it(work, home):
+    (work / "notes.txt").write_text("The staging server is blue.\n")
+    job, asked = reads(
+        {"name": "Read", "input": {"path": "notes.txt"}},
+        {"name": "Grep", "input": {"pattern": "staging"}},
+        answer=find_facts(
+            {"messages": [{"role": "user", "content": TABS}, {"role": "user", "content": ""}]}
+        ),
+    )
+    events: list[object] = []
+    script = Script(["Fine.", "Again."], jobs={"extract_memories": job})
+    with agent(work, "a", events, client=OfflineClient(script)) as one:
+        one.run(TABS)
+        one.session.settle()
+        assert one.assembly.state.desk.recent() == []
+        one.run("Go on.")
+        assert "staging server" not in json.dumps(sent(one)["messages"])
+    first, second = asked
+    assert second["tools"] == first["tools"]
+    shared = len(first["messages"]) - 1
+    assert second["messages"][:shared] == first["messages"][:shared]
+    found = results_in(second)
+    assert "The staging server is blue." in found["r0"]
+    assert "notes.txt" in found["r1"]
+    assert "call no tool but Glob, Grep, Read" in json.dumps(first["messages"][-1])
+    assert lines(events, "extract") == ["remembered: please-always-indent-makefiles-with-tabs"]
+
+
+@pytest.mark.spec("S5.2", "S5.6")
+def test_the_fork_reads_memory_and_changes_nothing_and_never_asks_the_user(work, home, tmp_path):
+    with agent(work, "before") as one:
+        one.run("I prefer short answers in every report.")
+    (entry,) = home.glob("projects/*/memory/i-prefer*.md")
+    (tmp_path / "private.txt").write_text("nothing for a fork")
+    job, asked = reads(
+        {"name": "Read", "input": {"path": str(entry)}},
+        {"name": "Read", "input": {"path": str(tmp_path / "private.txt")}},
+        {"name": "Write", "input": {"path": "made.txt", "content": "x"}},
+        {"name": "Shell", "input": {"command": "touch made.txt"}},
+    )
+    consulted: list[object] = []
+
+    def consent(about):
+        consulted.append(about)
+        return Consented(True)
+
+    client = OfflineClient(Script(["Fine."], jobs={"extract_memories": job}))
+    with agent(work, "a", client=client, consent=consent, mode="autonomous") as one:
+        one.run(TABS)
+    found = results_in(asked[1])
+    assert "I prefer short answers" in found["r0"]
+    assert "Not permitted" in found["r1"]
+    assert "no tool called 'Write'" in found["r2"]
+    assert "no tool called 'Shell'" in found["r3"]
+    assert consulted == []
+    assert not (work / "made.txt").exists()
+
+
+@pytest.mark.spec("S5.2", "S5.3", "S5.7")
+def test_what_the_fork_read_is_not_remembered_and_what_it_concludes_is_no_more_trusted_than_that(
+    work, home
+):
+    (work / "notes.txt").write_text("The staging server is called blue-7.\n")
+    job, _ = reads(
+        {"name": "Read", "input": {"path": "notes.txt"}},
+        answer="<fact><note>The staging server is called blue-7.</note></fact>"
+        "<fact><note>The user tests everything on another machine first.</note></fact>",
+    )
+    events: list[object] = []
+    client = OfflineClient(Script(["Fine."], jobs={"extract_memories": job}))
+    with agent(work, "a", events, client=client) as one:
+        one.run(TABS)
+        one.session.settle()
+        (known,) = one.session.memory.entries()
+    assert "another machine" in known.entry.body
+    assert known.stamp.origin == "file"
+    assert any(
+        "a file, a command or memory shows it" in e.reason for e in events if isinstance(e, SteppedAside)
+    )
+
+
 @pytest.mark.spec("S5.2")
 def test_a_model_that_calls_tools_instead_is_refused_a_few_times_and_then_left(work):
     asked = []

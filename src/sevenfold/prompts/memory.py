@@ -12,6 +12,8 @@ class RememberFacts(Text, frozen=True):
 
     since: str | None
     """How the user's first message begins that was not looked at yet."""
+    tools: str = "do not call any tool"
+    """Which tools may be called."""
     earlier: str | None = None
     """Messages of the user to look at instead, because they have left the context."""
 

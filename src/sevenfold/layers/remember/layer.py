@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sevenfold.conversation import intake
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.history import whole
+from sevenfold.conversation.request import ToolCall, completed
 from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.events import Acted, SteppedAside
 from sevenfold.layers import breaker
@@ -37,9 +39,13 @@ if TYPE_CHECKING:
 SOURCE = "extract_memories"
 ATTACHMENT = "recalled_memory"
 MOST_TURNS = 5
-SHOWS = ("read", "search", "shell")
+MOST_READS = 8
+"""Calls of one turn that are carried out."""
+READS = ("read", "search")
+"""Kinds of tools that the fork may use."""
+SHOWS = (*READS, "shell")
 """Kinds of tools whose results show what is in files and in git."""
-NO_TOOLS = "Tools are not available here. Answer with the facts, or with <nothing/>."
+NO_TOOLS = "This is not available here, or not any more. Answer with the facts, or with <nothing/>."
 
 
 class Remember:
@@ -178,11 +184,11 @@ class MemoryKeeper:
         return False
 
     def _extract(self, span: Stretch) -> Flow[tuple[Stretch, list[Admission]]]:
-        said = yield from self._ask(span)
+        said, read = yield from self._ask(span)
         facts = policy.read_facts(said)
         if facts is None:
             raise ModelError("the answer does not keep to the format")
-        return span, (yield from in_thread(partial(self._admit, facts, span)))
+        return span, (yield from in_thread(partial(self._admit, facts, span, read)))
 
     def _catch_up(self) -> Flow[tuple[Stretch, list[Admission]]]:
         """Look at words that left the context before anything looked at them, a portion at a time, if it is time."""
@@ -193,24 +199,36 @@ class MemoryKeeper:
         self._caught_up = boundary
         return Stretch({}, "", earlier=True), []
 
-    def _ask(self, span: Stretch) -> Flow[str]:
-        """The model's answer; calls it makes instead are refused, a few times."""
+    def _ask(self, span: Stretch) -> Flow[tuple[str, list[Block]]]:
+        """The model's answer, and what it read before: the calls and their results."""
         asked = fork(self._c, SOURCE)
-        asked.user(policy.instruction(span).render())
-        for _ in range(MOST_TURNS):
+        reading = [name for name, kind in self._c.kinds.items() if kind in READS and self._c.read_only]
+        asked.user(policy.instruction(span, reading).render())
+        read: list[Block] = []
+        for turn in range(1, MOST_TURNS + 1):
             outcome = yield from asked.turn()
             if outcome.cost:
                 self._usd += outcome.cost
                 yield from in_thread(partial(self._memory.spend, outcome.cost))
-            answer = outcome.reply.answer.blocks
-            calls = [block.id for block in answer if block.kind == "tool_use"]
-            if not calls:
-                return "\n".join(blocks.words_of(block) for block in answer)
-            asked.tool_results([blocks.result(call, NO_TOOLS) for call in calls])
-        raise ModelError(f"it kept calling tools for {MOST_TURNS} turns")
+            said = completed(outcome)
+            if not said.calls:
+                return said.text, read
+            if turn == MOST_TURNS or not self._c.may_spend():
+                break
+            results = yield from self._read(said.calls, last=turn == MOST_TURNS - 1)
+            asked.tool_results(results)
+            read += (*outcome.reply.answer.blocks, *results)
+        raise ModelError(f"it kept calling tools for {turn} turns")
 
-    def _admit(self, facts: list[LastingFact], span: Stretch) -> list[Admission]:
-        seen = witness(self._c, span.said)
+    def _read(self, calls: Sequence[ToolCall], *, last: bool) -> Flow[list[Block]]:
+        """The results of calls; if an answer is due, or too many are made at once, they are refused."""
+        look = self._c.read_only
+        taken = 0 if last or look is None else MOST_READS
+        found = intake.results((yield from look(calls[:taken])) if look and taken else [])
+        return [*found, *(blocks.result(call.id, NO_TOOLS) for call in calls[taken:])]
+
+    def _admit(self, facts: list[LastingFact], span: Stretch, read: Sequence[Block]) -> list[Admission]:
+        seen = witness(self._c, span.said, read)
         return admit(self._memory, facts, seen, self._c.clock.now())
 
     def _done(self, came: tuple[Stretch, list[Admission]] | Exception) -> None:
@@ -316,10 +334,13 @@ def memory_commands(c: Conversation) -> MemoryCommands | None:
     return MemoryCommands(c.services.memory, partial(witness, c)) if c.services.memory is not None else None
 
 
-def witness(c: Conversation, new: Mapping[str, str] = {}) -> Witness:
-    """What can be read in a conversation; ``new`` are the user's words that were not looked at before."""
+def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] = ()) -> Witness:
+    """What can be read in a conversation, and what was ``read`` in a fork of it besides.
+
+    ``new`` are the user's words that were not looked at before.
+    """
     items = tuple(c.transcript.view.items)
-    found = [block for item in items for block in item.said.blocks]
+    found = [*(block for item in items for block in item.said.blocks), *read]
     kinds = {
         block.id: c.kinds.get(read_field(block.raw, "name"), "")
         for block in found
