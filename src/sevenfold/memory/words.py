@@ -38,6 +38,10 @@ SAME_FRAME = 0.6
 _WISHING = frozenset(
     "always each every like made make must need needs please prefer remember sure time use used using want wants".split()
 )
+_QUALIFIERS = frozenset(
+    """after before could down except from if inside less may maybe might more only outside over perhaps possibly
+    probably since some sometimes than unless until up while""".split()
+)
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
 
 
@@ -123,7 +127,7 @@ def covers(one: str, other: str) -> bool:
 def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
     """Do two texts say the same?
 
-    Figures, names and negations must agree. By words, one text may say a little more than the other; where each has a
+    Figures, names, negations, hedges and conditions must agree. By words, one text may say a little more than the other; where each has a
     word that the other lacks, that word may be the point ("with tabs", "with spaces"), and so may the order of the
     same words ("Ada asks Ben"). By meaning, if ``alike`` is given, a few words may differ on both sides, unless the
     sentences are built alike: then what differs is what was meant.
@@ -133,7 +137,7 @@ def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
     left, right = _carrying(one), _carrying(other)
     both = shared(left, right)
     gone, new = left - both, right - shared(right, left)
-    if any(map(names_something, gone | new)) or _denies(one) != _denies(other):
+    if any(map(names_something, gone | new)) or _qualified(one) != _qualified(other):
         return False
     order, other_order = (_WORD.findall(text.casefold()) for text in (one, other))
     if sorted(order) == sorted(other_order):
@@ -146,8 +150,10 @@ def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
     return built_alike < SAME_FRAME and alike(one, other)
 
 
-def _denies(text: str) -> bool:
-    return bool(_NEGATION.search(text))
+def _qualified(text: str) -> tuple[int, frozenset[str]]:
+    """How often a text denies, and the words in it that say how far it holds."""
+    words = frozenset(_WORD.findall(text.casefold()))
+    return len(_NEGATION.findall(text)), words & _QUALIFIERS
 
 
 @lru_cache(maxsize=4096)
