@@ -36,11 +36,17 @@ MOST_APART = 2
 SAME_FRAME = 0.6
 """From this share of common words in common order on, two sentences are built alike."""
 _WISHING = frozenset(
-    "always each every like made make must need needs please prefer remember sure time use used using want wants".split()
+    _WORD.findall(
+        """always each every like made make must need needs please prefer remember sure time use used using want
+        wants"""
+    )
 )
+"""Words that say that something is wished, or holds always, and not what."""
 _QUALIFIERS = frozenset(
-    """after before could down except from if inside less may maybe might more only outside over perhaps possibly
-    probably since some sometimes than unless until up while""".split()
+    _WORD.findall(
+        """after against avoid before could dislike down drop except from hate if inside instead less may maybe might
+        more only outside over perhaps possibly probably since some sometimes stop than unless until up while"""
+    )
 )
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
 
@@ -127,10 +133,10 @@ def covers(one: str, other: str) -> bool:
 def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
     """Do two texts say the same?
 
-    Figures, names, negations, hedges and conditions must agree. By words, one text may say a little more than the other; where each has a
-    word that the other lacks, that word may be the point ("with tabs", "with spaces"), and so may the order of the
-    same words ("Ada asks Ben"). By meaning, if ``alike`` is given, a few words may differ on both sides, unless the
-    sentences are built alike: then what differs is what was meant.
+    Figures, names, negations, hedges and conditions must agree. By words, one text may say a little more than the
+    other; where each has a word that the other lacks, that word may be the point ("with tabs", "with spaces"), and so
+    may the order of the same words ("Ada asks Ben"). By meaning, if ``alike`` is given, a few words may differ on both
+    sides, unless the sentences are built alike: then what differs is what was meant.
     """
     if folded(one) == folded(other):
         return True
