@@ -16,13 +16,7 @@ from msgspec.structs import replace
 from sevenfold.agent import slots
 from sevenfold.agent.checkpoints import Checkpoints
 from sevenfold.agent.events import Notice, Reporter
-from sevenfold.agent.executor import (
-    AgentHooks,
-    Callbacks,
-    ConsentFunction,
-    Executor,
-    refuse,
-)
+from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions

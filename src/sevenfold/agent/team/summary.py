@@ -20,7 +20,7 @@ from msgspec import Struct
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, locked
 from sevenfold.conversation.fork import fork
 from sevenfold.layers.compact.engines import billed
-from sevenfold.ports import Call
+from sevenfold.ports import Call, Clock
 from sevenfold.prompts.context import AskProgress
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields, words_of
@@ -29,7 +29,6 @@ from sevenfold.request.frame import Frame, assemble
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.ports import Clock
     from sevenfold.record.layout import Item
     from sevenfold.record.view import View
 
