@@ -21,8 +21,17 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused, TranscriptDenied, TranscriptTooNew
 from sevenfold.memory import index
-from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
-from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
+from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, quoted, read_entry
+from sevenfold.memory.front_matter import Page
+from sevenfold.memory.generation import (
+    Author,
+    Generation,
+    MemoryChange,
+    Provenance,
+    digest,
+    encode,
+    least_trusted,
+)
 from sevenfold.ports import Clock, DreamLock, Folder
 from sevenfold.record.redact import mask_text
 
@@ -62,12 +71,36 @@ class KnownEntry(Struct, frozen=True):
     stamp: Provenance
     usage: EntryUse = EntryUse()
 
+    @property
+    def when(self) -> float:
+        """When the user last said so; when it was first kept, if they did not."""
+        return self.stamp.verified or self.stamp.created
+
 
 class EntryEdit(Struct, frozen=True):
     """A new content of an entry, and where it comes from."""
 
     content: bytes
     stamp: Provenance
+
+
+def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
+    """The first of these entries with everything they all hold, and no more trusted than any."""
+    said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
+    rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
+    body = "\n\n".join(filter(None, (quoted(said), *rest)))
+    entry = MemoryEntry(
+        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
+    )
+    content = entry.render()
+    stamp = msgspec.structs.replace(
+        first.stamp,
+        sha256=digest(content),
+        origin=least_trusted(*(part.stamp.origin for part in parts)),
+        evidence=tuple(dict.fromkeys(one for part in parts for one in part.stamp.evidence)),
+        verified=max(part.stamp.verified for part in parts),
+    )
+    return EntryEdit(content, stamp)
 
 
 class Memory:
