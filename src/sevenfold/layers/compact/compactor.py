@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation import edits, events
@@ -20,10 +19,9 @@ from sevenfold.conversation.hooks import HookInput, HookOutcome, PostCompact, Pr
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
 from sevenfold.errors import Aborted, Refused, SevenfoldError
-from sevenfold.events import Compacting, Proposed, SteppedAside
+from sevenfold.events import Compacting, Proposed
 from sevenfold.layers.breaker import Pass, Progress
-from sevenfold.layers.compact import forecast, scope, writer
-from sevenfold.layers.compact.check import Checker
+from sevenfold.layers.compact import check, scope, writer
 from sevenfold.layers.compact.engines import SOURCE, EngineChooser, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
@@ -46,12 +44,8 @@ KEEP_ALIVE_SECONDS = 30.0
 R = TypeVar("R")
 
 
-class Stamp(Struct, frozen=True):
-    """What a summary was made from; if that has changed, the summary is of no use."""
-
-    tip: str | None
-    boundary: str | None
-    epoch: str
+Stamp: TypeAlias = tuple[str | None, str | None, str]
+"""The tip, the boundary and the epoch a summary was made from; if one has changed, the summary is of no use."""
 
 
 class Compactor:
@@ -60,7 +54,6 @@ class Compactor:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self.chooser = EngineChooser(c)
-        self._checker = Checker(c)
         self.status = ""
         self.last: Compacted | None = None
         self._made: int | None = None
@@ -130,8 +123,7 @@ class Compactor:
         except Aborted:
             raise
         except SevenfoldError as error:
-            reason, kind = str(error), type(error).__name__
-            self._c.events.tell(SteppedAside(layer="compact", reason=reason, error=kind))
+            self._c.events.aside("compact", str(error), error=error)
             return None
 
     def last_resort(self) -> Flow[None]:
@@ -228,16 +220,17 @@ class Compactor:
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
         """Ask the PreCompact hooks; None if one of them refuses."""
-        instructions, trigger = request.instructions, _trigger(request)
         hooks = yield from self._fire(
-            PreCompact(**self._common(), trigger=trigger, custom_instructions=instructions)
+            PreCompact(
+                **self._common(), trigger=request.started_by, custom_instructions=request.instructions
+            )
         )
-        if hooks.blocked is not None:
-            if trigger == "auto":
-                self._refused = self._newest_words(), self._c.passes
-            self._c.events.tell(SteppedAside(layer="compact", reason=f"a hook refused: {hooks.blocked}"))
-            return None
-        return hooks
+        if hooks.blocked is None:
+            return hooks
+        if request.started_by == "auto":
+            self._refused = self._newest_words(), self._c.passes
+        self._c.events.aside("compact", f"a hook refused: {hooks.blocked}")
+        return None
 
     def may(self, request: CompactionRequest, divided: Scope) -> bool:
         """Ask the listeners, who see what it would cost."""
@@ -275,26 +268,35 @@ class Compactor:
         got: Got,
         most: int | None = None,
     ) -> Flow[Compacted | str]:
-        c = self._c
-        yield from self._checker.catch_up()
-        check = partial(self._checker.checked, got, divided, self._budget(divided, got))
+        """Check the summary, and write everything down at once."""
+        c, room = self._c, writer.room(self._c, divided)
+        if got.engine == "notes" and isinstance(got.found, Draft):
+            # Notes have limits of their own, and are not cut any further.
+            room += c.count(got.found.text)
+        reaches = yield from check.catch_up(c)
         folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
-        verdict = yield from in_thread(partial(check, folds))
+        verdict = yield from in_thread(partial(check.check, c, got, divided, room, folds, reaches=reaches))
         if most is not None:
-            left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
+            left = writer.at_most(c, divided, writer.said(c, request, divided, verdict.text))
             if left >= most:
                 return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
         context: tuple[str, ...] = ()
         if divided.span != "range":
-            started = yield from self._fire(SessionStart(**self._common(), source="compact"))
-            context = started.context
+            context = (yield from self._fire(SessionStart(**self._common(), source="compact"))).context
         failures = self.chooser.failures
-        done = self._finish(Result(request, divided, got, verdict, context, failures), stamp)
+        with c.lock:
+            if self.stamp() != stamp:
+                raise Refused("the conversation went on while it was being compacted; compact again")
+            done = writer.write(c, Result(request, divided, got, verdict, context, failures))
+            done = replace(done, fires_again=self._fires_again(c.size()))
+        writer.report(c, done, failures)
+        self.last, self._refused = done, None
+        self._made = None if self._made is None else self._made + 1
         # Stopped now, it is done all the same.
         with suppress(Aborted):
-            trigger = _trigger(request)
-            after = PostCompact(**self._common(), trigger=trigger, compact_summary=done.summary)
-            yield from self._fire(after)
+            yield from self._fire(
+                PostCompact(**self._common(), trigger=request.started_by, compact_summary=done.summary)
+            )
         return done
 
     @contextmanager
@@ -323,14 +325,12 @@ class Compactor:
         for text in outcome.messages:
             self._progressed("hook_message", name, text)
         for failure in outcome.failures:
-            reason = f"{name}, {failure.hook}: {failure.problem}"
-            self._c.events.tell(SteppedAside(layer="hooks", reason=reason))
+            self._c.events.aside("hooks", f"{name}, {failure.hook}: {failure.problem}")
         return outcome
 
     def _common(self) -> dict[str, str]:
         """What every hook receives."""
-        place = self._c.transcript.place
-        path = self._c.services.path
+        place, path = self._c.transcript.place, self._c.services.path
         return {"session_id": place.session, "transcript_path": path, "cwd": place.cwd}
 
     # -- before ---------------------------------------------------------------------------------
@@ -352,38 +352,13 @@ class Compactor:
     def stamp(self) -> Stamp:
         """What the conversation is now."""
         view = self._c.transcript.view
-        return Stamp(view.tip, view.boundary, view.epoch.id if view.epoch else "")
+        return view.tip, view.boundary, view.epoch.id if view.epoch else ""
+
+    def basis(self, divided: Scope) -> tuple[object, ...]:
+        """What a summary of this part is made from, however the conversation goes on behind it."""
+        return (*self.stamp()[1:], *(item.said.uuid for item in divided.hidden))
 
     def _preview(self, request: CompactionRequest, divided: Scope) -> Preview:
-        c, chooser = self._c, self.chooser
+        chooser = self.chooser
         fit = (engine for engine in chooser.order(request) if not chooser.unfit(engine, divided, request))
-        budget = forecast.room(c, divided)
-        around, warm = c.count(writer.said(c, request, divided, "")), chooser.warm()
-        return forecast.preview(c, divided, next(fit, "extractive"), budget, around=around, warm=warm)
-
-    # -- after ----------------------------------------------------------------------------------
-
-    def _finish(self, result: Result, stamp: Stamp) -> Compacted:
-        """Restore what is needed, and write it all down at once."""
-        c = self._c
-        with c.lock:
-            if self.stamp() != stamp:
-                raise Refused("the conversation went on while it was being compacted; compact again")
-            done = writer.write(c, result)
-            done = replace(done, fires_again=self._fires_again(c.size()))
-        writer.report(c, done, self.chooser.failures)
-        self.last, self._refused = done, None
-        self._made = None if self._made is None else self._made + 1
-        return done
-
-    def _budget(self, divided: Scope, got: Got) -> int:
-        """The most the drafted summary may have."""
-        budget = forecast.room(self._c, divided)
-        if got.engine == "notes" and isinstance(got.found, Draft):
-            # Notes have limits of their own, and are not cut any further.
-            return budget + self._c.count(got.found.text)
-        return budget
-
-
-def _trigger(request: CompactionRequest) -> Literal["manual", "auto"]:
-    return "manual" if request.trigger == "manual" else "auto"
+        return writer.preview(self._c, request, divided, next(fit, "extractive"), warm=chooser.warm())
