@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Compacting, Proposed
-from sevenfold.layers.breaker import Pass, Progress
+from sevenfold.layers.breaker import Progress
 from sevenfold.layers.compact import check, scope, writer
 from sevenfold.layers.compact.engines import SOURCE, EngineChooser, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 AUTO = CompactionRequest(trigger="auto")
-LAST = CompactionRequest(trigger="auto", engine="extractive")
-REACTIVE = CompactionRequest(trigger="reactive")
 ROUNDS_KEPT = 2
 """The newest rounds that stay when a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
@@ -86,7 +84,7 @@ class Compactor:
         if edits.compaction_undone(c):
             # A user who took a compaction back wants the conversation as it is, as long as it fits.
             return False
-        rests = self._progress.rests("compact", c.window, size.tokens)
+        rests = self._progress.rests(c.window, size.tokens)
         c.events.rests("compact", rests)
         return not rests
 
@@ -97,14 +95,11 @@ class Compactor:
 
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
-        c = self._c
-        full = c.seen.high >= c.window.threshold or self.presses(c.seen) or overloaded(c, c.seen)
-        return (full or c.considered.chosen == "compact") and self.allowed
+        return (self._full(self._c.seen) or self._c.considered.chosen == "compact") and self.allowed
 
-    def _fires_again(self, after: Size) -> bool:
-        """Is a compaction due again at the size that one left?"""
-        heavy = self._c.limits.passed(after.wire, after.images)
-        return heavy or after.high >= self._c.window.threshold or self.presses(after)
+    def _full(self, size: Size) -> bool:
+        """Is a compaction due at this size? Bytes and pictures that no request has held yet do not count."""
+        return size.high >= self._c.window.threshold or self.presses(size) or overloaded(self._c, size)
 
     @property
     def next_begins(self) -> int:
@@ -130,32 +125,30 @@ class Compactor:
         """If what was kept with the summary is too much by itself, code makes a smaller one."""
         refused = self._refused is not None and self._refused[1] == self._c.passes
         if not refused and self._c.size().high >= self._c.window.blocking:
-            yield from self.attempt(self.run(LAST))
+            yield from self.attempt(self.run(replace(AUTO, engine="extractive")))
 
     def react(self) -> Flow[bool]:
         """A request was refused as too long: compact, once for each answer."""
         if self._reacted_after == self._c.answers:
             return False
         self._reacted_after = self._c.answers
-        return (yield from self.attempt(self.run(REACTIVE))) is not None
+        return (yield from self.attempt(self.run(CompactionRequest(trigger="reactive")))) is not None
 
     def passed(self, done: Compacted | None) -> Compacted | None:
         """Remember what a compaction achieved."""
         if done is not None:
             by_seen = done.tokens_before >= self._c.window.threshold
             freed = (done.tokens_before if by_seen else done.sent_before) - done.tokens_after
-            made = Pass("compact", self._c.account.requests, freed, done.tokens_after)
-            self._progress = self._progress.after(made)
+            self._progress = self._progress.after(self._c.account.requests, freed, done.tokens_after)
             events.epochs(self._c)
         return done
 
     @property
     def health(self) -> Health:
         """How the conversation is doing with its window."""
-        c = self._c
+        c, last = self._c, self.last
         with c.lock:
-            chain = writer.chain(c.transcript.view, "", c.window.threshold, c.source.name)
-            last, turns = self.last, chain.turns_since
+            turns = writer.chain(c.transcript.view, "", c.window.threshold, c.source.name).turns_since
             grown = c.size().tokens - last.tokens_after if last else 0
             return Health(
                 status=self.status,
@@ -200,30 +193,30 @@ class Compactor:
             return done if isinstance(done, Compacted) else None
 
     def served(
-        self, request: CompactionRequest, divided: Scope, draft: Draft, most: int
+        self,
+        request: CompactionRequest,
+        divided: Scope,
+        got: Got,
+        most: int | None = None,
+        *,
+        agreed: bool = False,
     ) -> Flow[Compacted | str | None]:
         """Compact with a summary that is there already; no model is asked, and no hook steers it.
 
-        Returns why not, where ``most`` tokens or more would be left of the conversation.
+        Returns why not, where ``most`` tokens or more would be left. ``agreed``: listeners were asked before.
         """
         self.must_be_on()
         with self._working():
-            if not self.may(request, divided):
-                return None
-            self._progressed("compact_start")
-            return (yield from self._end(request, divided, self.stamp(), Got(draft, "notes"), most))
-
-    def prepared(self, request: CompactionRequest, divided: Scope, got: Got) -> Flow[Compacted | str]:
-        """Compact with a summary that was made beforehand."""
-        with self._working():
-            return (yield from self._end(request, divided, self.stamp(), got))
+            if not agreed:
+                if not self.may(request, divided):
+                    return None
+                self._progressed("compact_start")
+            return (yield from self._end(request, divided, self.stamp(), got, most))
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
         """Ask the PreCompact hooks; None if one of them refuses."""
         hooks = yield from self._fire(
-            PreCompact(
-                **self._common(), trigger=request.started_by, custom_instructions=request.instructions
-            )
+            PreCompact, trigger=request.started_by, custom_instructions=request.instructions
         )
         if hooks.blocked is None:
             return hooks
@@ -282,21 +275,19 @@ class Compactor:
                 return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
         context: tuple[str, ...] = ()
         if divided.span != "range":
-            context = (yield from self._fire(SessionStart(**self._common(), source="compact"))).context
+            context = (yield from self._fire(SessionStart, source="compact")).context
         failures = self.chooser.failures
         with c.lock:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
             done = writer.write(c, Result(request, divided, got, verdict, context, failures))
-            done = replace(done, fires_again=self._fires_again(c.size()))
+            done = replace(done, fires_again=self._full(c.size()))
         writer.report(c, done, failures)
         self.last, self._refused = done, None
         self._made = None if self._made is None else self._made + 1
         # Stopped now, it is done all the same.
         with suppress(Aborted):
-            yield from self._fire(
-                PostCompact(**self._common(), trigger=request.started_by, compact_summary=done.summary)
-            )
+            yield from self._fire(PostCompact, trigger=request.started_by, compact_summary=done.summary)
         return done
 
     @contextmanager
@@ -317,23 +308,18 @@ class Compactor:
     def _progressed(self, stage: str, hook: str = "", text: str = "") -> None:
         self._c.events.tell(Compacting(source=SOURCE, stage=stage, hook=hook, text=text))
 
-    def _fire(self, event: HookInput) -> Flow[HookOutcome]:
+    def _fire(self, event: type[HookInput], **fields: Any) -> Flow[HookOutcome]:
         """Run hooks, and report what they have to say and which of them failed."""
-        name = type(event).__name__
+        name, place, path = event.__name__, self._c.transcript.place, self._c.services.path
         self._progressed("hooks_start", name)
-        outcome = yield from Fire(event)
+        outcome = yield from Fire(
+            event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
+        )
         for text in outcome.messages:
             self._progressed("hook_message", name, text)
         for failure in outcome.failures:
             self._c.events.aside("hooks", f"{name}, {failure.hook}: {failure.problem}")
         return outcome
-
-    def _common(self) -> dict[str, str]:
-        """What every hook receives."""
-        place, path = self._c.transcript.place, self._c.services.path
-        return {"session_id": place.session, "transcript_path": path, "cwd": place.cwd}
-
-    # -- before ---------------------------------------------------------------------------------
 
     def scope(self, request: CompactionRequest) -> Scope:
         """What is summarised and what is kept."""

@@ -210,7 +210,7 @@ class AheadSummary:
             self._aside(CHANGED)
             return
         try:
-            yield from self._compactor.prepared(AHEAD, divided, ready)
+            yield from self._compactor.served(AHEAD, divided, ready, agreed=True)
         except Refused as error:
             self._aside(str(error))
 

@@ -18,6 +18,7 @@ from sevenfold.errors import ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.compact.compactor import AUTO, Compactor
+from sevenfold.layers.compact.engines import Got
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
@@ -308,14 +309,14 @@ class NotesKeeper:
         divided = self._divided(self._c.transcript.view.tip or "")
         return divided if isinstance(divided, str) else ""
 
-    def serve(self, most: int) -> tuple[Scope, Draft] | str:
+    def serve(self, most: int) -> tuple[Scope, Got] | str:
         """The notes as a summary of what they cover, with what is to be kept; or why they cannot serve.
 
         The conversation must have fewer tokens then than ``most``.
         """
         return drive(self.serving(most), None)
 
-    def serving(self, most: int) -> Flow[tuple[Scope, Draft] | str]:
+    def serving(self, most: int) -> Flow[tuple[Scope, Got] | str]:
         """The same for those who must not be kept waiting while the record is searched."""
         while True:
             found = self._candidate(most)
@@ -327,7 +328,7 @@ class NotesKeeper:
             elif drift:
                 return f"the notes do not agree with the record: {drift}"
             else:
-                return found.scope, found.draft
+                return found.scope, Got(found.draft, "notes")
 
     def would_serve(self, most: int) -> bool:
         """Would they serve, as far as is known? What is not known yet is looked up in the background."""
