@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary, SummaryRequest, text
 from sevenfold.lab.simulator.cache import Billing, CachePlan, fingerprint
 from sevenfold.lab.simulator.compaction import signed_block, threshold, trigger_of
-from sevenfold.lab.simulator.errors import invalid, too_long
-from sevenfold.lab.simulator.output import Output, Room, limit
+from sevenfold.lab.simulator.errors import invalid
+from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.parameters import BINDING, THRESHOLD
 from sevenfold.lab.simulator.preparation import PreparedRequest
 from sevenfold.lab.simulator.prompt import PromptPart
@@ -68,7 +68,7 @@ def _check_fits(ready: PreparedRequest) -> None:
     """Raise when the prompt, or on older models the prompt with the answer, exceeds the window."""
     window, asked = ready.window, ready.body["max_tokens"]
     if ready.tokens > window:
-        raise too_long(ready.tokens, window)
+        raise invalid(f"prompt is too long: {ready.tokens} tokens > {window} maximum")
     if not ready.profile.output_may_overrun and ready.tokens + asked > window:
         raise invalid(
             f"input length and `max_tokens` exceed context limit: {ready.tokens} + {asked} > {window}, "
@@ -101,9 +101,8 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
     if (body.get("thinking") or {}).get("type") == "disabled":
         spoken = [block for block in reply.blocks if block["type"] not in ("thinking", "redacted_thinking")]
         reply = replace(reply, blocks=spoken)
-    room = Room(most, ready.window - ready.tokens)
-    stops = body.get("stop_sequences") or ()
-    output = limit(reply, stops, room, sim.scales.counter, ready.profile.tokenizer)
+    stops, room = body.get("stop_sequences") or (), ready.window - ready.tokens
+    output = limit(reply, stops, most, room, sim.scales.counter, ready.profile.tokenizer)
     if (told := reply.usage) is not None:
         found = plan.billing
         billing = Billing(

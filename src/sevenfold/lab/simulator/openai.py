@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.lab.simulator.errors import bad, unknown_model
-from sevenfold.lab.simulator.output import Output, Room, limit
+from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.tokens import WeighedBlock, digest
 from sevenfold.profiles import Profile
@@ -67,8 +67,8 @@ def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
     size, most = sum(block.tokens for block in blocks), request.max_tokens or profile.max_output
     prompt = ModelPrompt(body["model"], request.system, request.tools, request.spoken, most, body)
     reply = sim.think(prompt)
-    room = Room(min(most, profile.max_output), profile.window - size)
-    output = limit(reply, request.stops, room, sim.scales.counter, profile.tokenizer)
+    most, room = min(most, profile.max_output), profile.window - size
+    output = limit(reply, request.stops, most, room, sim.scales.counter, profile.tokenizer)
     read = read_cache(sim, request, blocks)
     if (told := reply.usage) is not None:
         fresh = size - read if told.input is None else told.input

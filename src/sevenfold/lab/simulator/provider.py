@@ -56,6 +56,10 @@ class RateLimits(Struct, frozen=True):
     output_tokens: int = 2_000_000
 
 
+UNLIMITED = RateLimits(requests=10**9, input_tokens=10**12, output_tokens=10**12)
+"""For runs whose clock does not follow the machine's, where limits per minute make no sense."""
+
+
 class Setup(Struct, frozen=True):
     """How a simulator behaves; the defaults are a new account at a healthy provider."""
 

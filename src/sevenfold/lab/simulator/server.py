@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from sevenfold.lab.simulator.brains import ScriptExhausted
 from sevenfold.lab.simulator.chat import chunks, complete
-from sevenfold.lab.simulator.errors import ApiError, internal, invalid, too_large
+from sevenfold.lab.simulator.errors import ApiError, internal, invalid
 from sevenfold.lab.simulator.faults import Fault, broken, refusal
 from sevenfold.lab.simulator.listing import model_info, model_list
 from sevenfold.lab.simulator.messages import answer, count
@@ -131,7 +131,7 @@ async def _exchange(
     try:
         _check_key(exchange)
         if len(raw) > sim.setup.body_bytes:
-            raise too_large()
+            raise ApiError(413, "request_too_large", "Request exceeds the maximum size")
         if asks:
             sim.meter.admit(sim.clock.now())
             exchange.fault = sim.faults.next()
