@@ -11,12 +11,12 @@ import pytest
 from bench import compaction, inventing, retention
 from bench.points import compaction as points
 from bench.points.recount import kind_of
+from bench.trials import bad_models as misleading
+from bench.trials import chain
+from bench.trials.bad_models import FAILURES, HABITS, PLANTED, Misleading
+from bench.trials.cut import cuts
+from bench.trials.trial import MODEL, made_up, run_trial, send
 from sevenfold.errors import Refused
-from sevenfold.lab.retention import bad_models as misleading
-from sevenfold.lab.retention import chain
-from sevenfold.lab.retention.bad_models import FAILURES, HABITS, PLANTED, Misleading
-from sevenfold.lab.retention.cut import cuts
-from sevenfold.lab.retention.trial import MODEL, made_up, run_trial, send
 from sevenfold.layers.compact.extract import facts, notation, outline
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.summary import combine, extractive

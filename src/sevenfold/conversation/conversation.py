@@ -52,6 +52,7 @@ from sevenfold.conversation.request import (
     Outcome,
     Pending,
     Prepared,
+    ToolCall,
     take_answer,
     write_request,
 )
@@ -150,6 +151,8 @@ class Conversation:
         """The compaction the view began with when the newest answer came; another one now was made since."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
+        self.read_only: Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]] | None = None
+        """Carries out the calls of a fork that only reads, and refuses all others; None: no tool is at hand."""
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.seen = self.size()
         """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""

@@ -20,6 +20,7 @@ from msgspec import Struct
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, locked
 from sevenfold.conversation.fork import fork
 from sevenfold.layers.compact.engines import billed, plain_call
+from sevenfold.ports import Clock
 from sevenfold.prompts.context import AskProgress
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields, words_of
@@ -27,7 +28,6 @@ from sevenfold.record.wire import Message, encoded_message
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.ports import Clock
     from sevenfold.record.layout import Item
     from sevenfold.record.view import View
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from sevenfold.cli.text import fit, money, short_count
 from sevenfold.conversation.resume import read
 from sevenfold.conversation.status import Reading
-from sevenfold.events import AgentChanged, Answered, CacheBroke, Failed
+from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed
 from sevenfold.profiles import find
 from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
 from sevenfold.record.entries import Decision, Said
@@ -21,7 +21,6 @@ from sevenfold.record.usage import Usage
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.screen import Signs
-    from sevenfold.events import Event
     from sevenfold.ports import Log
 
 

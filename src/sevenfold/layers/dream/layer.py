@@ -21,7 +21,7 @@ from sevenfold.errors import Aborted, ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted, Dreaming
 from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
 from sevenfold.layers.dream.task import DreamTask, DreamTurn
-from sevenfold.memory.consolidation import Consolidation, Proposal, dream, read_proposal, words_of
+from sevenfold.memory.consolidation import Consolidation, Proposal, dream, read_proposal
 from sevenfold.memory.entry import shortened
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.prompts.memory import DreamEntries
@@ -151,7 +151,7 @@ class Dreamer:
         asked = fork(self._c, SOURCE)
         lines = [
             f"- {one.entry.name} ({'the user' if one.stamp.trusted else 'unconfirmed'}): "
-            f"{shortened(words_of(one.entry), 300)}"
+            f"{shortened(one.entry.words, 300)}"
             for one in known
         ]
         shell = next((name for name, kind in self._c.kinds.items() if kind == "shell"), None)
