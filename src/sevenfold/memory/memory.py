@@ -218,6 +218,34 @@ class Memory:
             self._object(stamp.sha256).decode(errors="replace").splitlines(keepends=True) if stamp else []
         )
 
+    def corrected_share(self) -> float | None:
+        """The part of the entries that were remembered, and not written by the user, that turned out wrong.
+
+        These are the ones that the user, or another program, changed or removed, that were undone, or that a later one
+        contradicts. None if nothing was remembered.
+        """
+        made, wrong = set[str](), set[str]()
+        for change in reversed(list(self.changes())):
+            now = {after.sha256 for _, after in change.entries.values() if after}
+            for file, (before, after) in change.entries.items():
+                if before is None:
+                    made.update([file] if change.by in ("remember", "agent") else [])
+                elif before.sha256 in now:
+                    pass  # only its origin or its name changed: it was confirmed, or pinned
+                elif (
+                    change.by in ("user", "outside")
+                    or (change.by == "undo" and after is None)
+                    or self._closes(file, before, after)
+                ):
+                    wrong.add(file)
+        return len(made & wrong) / len(made) if made else None
+
+    def _closes(self, file: str, before: Provenance, after: Provenance | None) -> bool:
+        """Does a change end the validity of an entry?"""
+        contents = (self._content(file, stamp) for stamp in (before, after) if stamp)
+        untils = [read_entry(file, content).until if content else "" for content in contents]
+        return len(untils) == 2 and untils[0] != untils[1]
+
     def dream_lock(self) -> DreamLock:
         """Lets one process at a time consolidate this memory."""
         return self._folder.dream_lock()
