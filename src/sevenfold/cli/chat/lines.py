@@ -26,7 +26,6 @@ from sevenfold.agent.tools.output import (
     TaskChanged,
     TodosChanged,
 )
-from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
 from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
@@ -426,6 +425,8 @@ def draw_activity(
     live: Activity, signs: Signs, width: int, now: float, folder: str = ""
 ) -> RenderableType | None:
     """What is going on, for the place above the input; None if nothing is."""
+    from sevenfold.cli.chat.markdown import render_markdown  # a run for scripts does without Markdown
+
     parts: list[RenderableType] = [render_markdown(live.pending)] if live.pending.strip() else []
     parts += [
         running_line(one.call, now - one.began, one.last, signs=signs, width=width, folder=folder)
