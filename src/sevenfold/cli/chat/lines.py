@@ -25,6 +25,7 @@ from sevenfold.agent.tools.output import (
     FileRead,
     TaskChanged,
     TodosChanged,
+    ToolOutput,
 )
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
 from sevenfold.conversation.request import ToolCall
@@ -32,9 +33,6 @@ from sevenfold.lab.profile.labels import label_of
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import Mentioned
-    from sevenfold.agent.tools.output import (
-        ToolOutput,
-    )
     from sevenfold.cli.chat.screen import Signs
     from sevenfold.events import Event
 
