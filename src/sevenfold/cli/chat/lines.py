@@ -420,12 +420,10 @@ class Activity(Struct, frozen=True):
 
 
 def draw_activity(
-    live: Activity, signs: Signs, width: int, now: float, folder: str = ""
+    live: Activity, drawn: Sequence[RenderableType], signs: Signs, width: int, now: float, folder: str = ""
 ) -> RenderableType | None:
-    """What is going on, for the place above the input; None if nothing is."""
-    from sevenfold.cli.chat.markdown import render_markdown  # a run for scripts does without Markdown
-
-    parts: list[RenderableType] = [render_markdown(live.pending)] if live.pending.strip() else []
+    """What is going on, for the place above the input, below what is drawn of the answer; None if nothing is."""
+    parts = [*drawn]
     parts += [
         running_line(one.call, now - one.began, one.last, signs=signs, width=width, folder=folder)
         for one in live.running.values()
