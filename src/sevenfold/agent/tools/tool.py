@@ -15,7 +15,7 @@ from copy import deepcopy
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -105,7 +105,8 @@ Given = TypeVar("Given", bound=Struct)
 
 
 class StandardTool(ABC, Generic[Given]):
-    """A tool whose input has a type, described by ``texts/<name>.md``."""
+    """A tool whose input has a type, described by ``texts/<name>.md``; ``GrepTool(StandardTool[GrepInput])``
+    is ``Grep``."""
 
     name: ClassVar[str]
     kind: ClassVar[Kind] = ""
@@ -114,6 +115,11 @@ class StandardTool(ABC, Generic[Given]):
     """The class of its input; its fields are the properties the model fills."""
     action: ClassVar[Literal["", "read", "write"]] = ""
     """What it does to the file that the field ``path`` of its input names, if it has one."""
+
+    def __init_subclass__(cls) -> None:
+        if "__orig_bases__" in vars(cls):
+            (cls.input,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]  # of a generic class
+            cls.name = vars(cls).get("name") or cls.__name__.removesuffix("Tool")
 
     def __init__(self) -> None:
         from importlib import resources  # slow to load, and needed only where tools are made
