@@ -24,7 +24,7 @@ from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
-from sevenfold.errors import Aborted, InputError, ModelError
+from sevenfold.errors import Aborted, InputError, ModelError, Refused
 from sevenfold.events import SteppedAside
 from sevenfold.layers.breaker import pause_before_retry
 from sevenfold.layers.notes.layer import compact
@@ -180,9 +180,11 @@ class Loop:
 
     def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
         """Have tasks done by agents of a type; can be interrupted like a run."""
+        if (team := self._sources.team) is None:
+            raise Refused("this agent may start no others: make it with agents=True")
+        if isinstance(prompts, str):
+            raise InputError("give the tasks as a list of texts, even if there is only one")
         self._begin()
-        team = self._sources.team
-        assert team is not None
         return team.map(prompts, kind, progress)
 
     def compact(self, request: CompactionRequest) -> Flow[Compacted | None]:
