@@ -291,16 +291,7 @@ class McpUpdater:
             "servers",
             lambda: self.announced,
             lambda name, words: McpServer(name, words).render(),
-            _announcement,
-            lambda news: {
-                "addedNames": list(news),
-                "addedBlocks": [McpServer(name, words).render() for name, words in news.items()],
-                "removedNames": [],
-            },
+            McpInstructions.of,
+            lambda names, blocks, text: {"addedNames": names, "addedBlocks": blocks, "removedNames": []},
             kind="mcp_instructions_delta",
         )
-
-
-def _announcement(news: Mapping[str, str]) -> str:
-    made = McpInstructions.of(news)
-    return made.render() if made else ""
