@@ -139,6 +139,10 @@ class McpServers:
         with self._changed:
             return not self._connections or self._changed.wait_for(lambda: done(self.states()), seconds)
 
+    def toolbox(self, own: Sequence[Tool]) -> Toolbox:
+        """An agent's own tools and those of a new snapshot."""
+        return together(own, self.tools())
+
     def take(self) -> Snapshot:
         """Take a snapshot of what servers offer now."""
         states = self.states()
