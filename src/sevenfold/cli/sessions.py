@@ -13,7 +13,7 @@ from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.options import confirm, print_json, write
-from sevenfold.cli.output import ReportConsole, plain_table
+from sevenfold.cli.output import CUT, FOLDED, ReportConsole, plain_table
 from sevenfold.cli.text import duration, plural, size
 from sevenfold.cli.transcripts import project_name
 from sevenfold.clock import RandomIds, SystemClock
@@ -139,7 +139,7 @@ def _list_all(options: argparse.Namespace) -> int:
         write("No sessions on this machine yet; 'sevenfold chat' starts one.\n")
         return 0
     console, now = ReportConsole(), time.time()
-    table = _table("session", *(("tool",) if console.width >= 90 else ()), "last used")
+    table = _table(*(("tool",) if console.width >= 90 else ()), "last used")
     table.add_column("project", overflow="ellipsis", no_wrap=True, max_width=16)
     for one, about in listed:
         tool = (one.tool,) if console.width >= 90 else ()
@@ -152,21 +152,18 @@ def _list_all(options: argparse.Namespace) -> int:
 
 def _table(*names: str) -> Table:
     """A table that shows the names of sessions whole, because one needs them, and cuts their titles."""
-    table = plain_table()
-    for number, name in enumerate(names):
-        if number == 0:
-            table.add_column(name, overflow="fold", min_width=24)
-        else:
-            table.add_column(name, no_wrap=True)
-    table.add_column("title", overflow="ellipsis", no_wrap=True, ratio=1, min_width=10)
-    return table
+    return plain_table(
+        ("session", {**FOLDED, "min_width": 24}),
+        *((name, CUT) for name in names),
+        ("title", {**CUT, "ratio": 1, "min_width": 10}),
+    )
 
 
 def _print(kept: list[KeptSession]) -> None:
     if not kept:
         write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
         return
-    table, now = _table("session", "last used", "size"), time.time()
+    table, now = _table("last used", "size"), time.time()
     for one in kept:
         table.add_row(Text(one.name), one.age(now), size(one.size), Text(one.title))
     ReportConsole().print(table)
