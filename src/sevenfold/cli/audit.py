@@ -24,10 +24,8 @@ MOST_SHOWN = 30
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "session", metavar="SESSION", help="a transcript, or a session's id, title, or last"
-    )
-    command.add_argument("--json", action="store_true", help="print the figures as JSON")
+    command.add_argument("session", metavar="SESSION")
+    command.add_argument("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -70,19 +70,19 @@ _TOLD = (
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("file", metavar="SESSION", help="a transcript, or a session's id, title, or last")
+    add("file", metavar="SESSION")
     part = command.add_mutually_exclusive_group()
-    part.add_argument("--from", dest="start", metavar="ID", help="summarise this record and those after it")
-    part.add_argument("--up-to", metavar="ID", help="summarise the records before this one")
-    add("--instructions", default="", metavar="TEXT", help="what the summary should pay attention to")
-    add("--engine", choices=ENGINES, help="make the summary this way only")
-    add("--model", default="", metavar="NAME", help="continue with this model (default: the last one used)")
+    part.add_argument("--from", dest="start", metavar="ID")
+    part.add_argument("--up-to", metavar="ID")
+    add("--instructions", default="", metavar="TEXT")
+    add("--engine", choices=ENGINES)
+    add("--model", default="", metavar="NAME")
     where = command.add_mutually_exclusive_group().add_argument
-    where("--output", type=Path, metavar="FILE", help="the new file (default: FILE-compacted.jsonl)")
-    where("--in-place", action="store_true", help="append to FILE, unless another program is writing it")
-    where("--dry-run", action="store_true", help="show what would happen, and change nothing")
-    add("--show", action="store_true", help="show the summary too")
-    add("--json", action="store_true", help="print everything as JSON")
+    where("--output", type=Path, metavar="FILE")
+    where("--in-place", action="store_true")
+    where("--dry-run", action="store_true")
+    add("--show", action="store_true")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

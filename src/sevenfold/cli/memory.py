@@ -29,11 +29,9 @@ ALL_WELL = "nothing to look at"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "--user", action="store_true", help="what holds in every project, not in this folder"
-    )
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
-    command.add_argument("--json", action="store_true", help="for scripts")
+    command.add_argument("--user", action="store_true")
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    command.add_argument("--json", action="store_true")
     actions = command.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="what is remembered (default)")
     for name, does in (

@@ -30,18 +30,13 @@ DECLINED = 1
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("action", nargs="?", choices=("list", "delete", "import"), default="list", help="default: list")
-    add(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="the session to delete or import: its name, the beginning of it, or its title",
-    )
-    add("--all", action="store_true", help="list every session on this machine, of other tools too")
-    add("--folder", type=Path, default=Path(), metavar="FOLDER", help="the folder (default: this one)")
-    add("--yes", action="store_true", help="do not ask before deleting")
-    add("--dry-run", action="store_true", help="only show what would be deleted")
-    add("--json", action="store_true", help="print JSON instead of the list")
+    add("action", nargs="?", choices=("list", "delete", "import"), default="list")
+    add("name", nargs="?", metavar="NAME")
+    add("--all", action="store_true")
+    add("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add("--yes", action="store_true")
+    add("--dry-run", action="store_true")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -55,14 +55,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("action", choices=("run",))
     command.add_argument("file", type=Path, metavar="FILE.md")
-    command.add_argument("--model", default="", metavar="NAME", help="in place of the file's")
-    command.add_argument("--mode", choices=get_args(Mode), help="what the agents may do without asking")
-    command.add_argument(
-        "--max-usd", type=float, metavar="USD", help="limit the dollars of all agents together"
-    )
-    command.add_argument(
-        "--folder", type=Path, default=Path(), help="the folder to work in (default: this one)"
-    )
+    command.add_argument("--model", default="", metavar="NAME")
+    command.add_argument("--mode", choices=get_args(Mode))
+    command.add_argument("--max-usd", type=float, metavar="USD")
+    command.add_argument("--folder", type=Path, default=Path())
 
 
 def run(options: argparse.Namespace) -> int:
