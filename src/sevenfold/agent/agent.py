@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections import deque
 from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
@@ -255,13 +256,10 @@ class Agent(_BaseAgent):
 
         An interrupt from the keyboard stops it like `interrupt`, and is raised when the conversation is in order.
         """
-        finished: Finished | None = None
         with closing(self.stream(prompt)) as events:
-            for event in events:
-                if isinstance(event, Ended):
-                    finished = event.finished
-        assert finished is not None
-        return finished
+            (ended,) = deque(events, maxlen=1)
+        assert isinstance(ended, Ended)
+        return ended.finished
 
     def stream(self, prompt: str = "") -> Generator[AgentEvent, None, None]:
         """Work, and yield events meanwhile; closing the iterator interrupts."""

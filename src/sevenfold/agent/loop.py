@@ -256,7 +256,7 @@ class Loop:
             else:
                 self._turns += 1
                 self._tokens += outcome.usage.output_tokens
-                self._text = _text(outcome.reply.answer)
+                self._text = blocks.text_of(outcome.reply.answer.blocks)
                 return outcome
         raise AssertionError("unreachable")
 
@@ -376,11 +376,6 @@ def _input(raw: bytes) -> Any:
     except msgspec.DecodeError:
         # The answer was cut off in the middle; the toolbox reports that the input does not fit.
         return bytes(raw).decode(errors="replace")
-
-
-def _text(answer: Answer) -> str:
-    said = (blocks.words_of(block) for block in answer.blocks if block.kind == "text")
-    return "\n".join(filter(None, said))
 
 
 def _end_of(answer: Answer) -> End:

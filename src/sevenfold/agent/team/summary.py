@@ -124,8 +124,7 @@ def write_line(c: Conversation) -> Flow[str]:
         call = Call(assemble(frame, [message]).raw, frame.betas, SOURCE)
         reply, _, _ = yield from billed(c, call, model)
         answer = reply.answer
-    said = "\n".join(words_of(block) for block in answer.blocks if block.kind == "text").strip()
-    line = said.strip("\"'“”.")
+    line = blocks.text_of(answer.blocks).strip().strip("\"'“”.")
     return line if _LINE.fullmatch(line) else ""
 
 

@@ -547,6 +547,4 @@ def _last_words(child: Assembly) -> str | None:
     newest = view.newest
     if newest is None or newest.said.role != "assistant" or view.pending_calls:
         return None
-    return "\n".join(
-        filter(None, (blocks.words_of(one) for one in newest.said.blocks if one.kind == "text"))
-    )
+    return blocks.text_of(newest.said.blocks)
