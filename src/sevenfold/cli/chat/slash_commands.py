@@ -110,10 +110,9 @@ def _resume(chat: Chat, rest: str) -> None:
         kept = history.talks(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
-        place = chat.ask(session_menu(kept))
-        if place < 0:
+        chosen = chat.ask(session_menu(kept))
+        if chosen is None:
             return
-        chosen = kept[place]
     chat.switch(replace(chat.options, name=chosen.name, resumed=True))
     show_resumed(chat)
 
@@ -131,24 +130,19 @@ def _rename(chat: Chat, rest: str) -> None:
 def _model(chat: Chat, rest: str) -> None:
     now = chat.options.model
     if not rest:
-        menu, listed = model_menu(now, served_models(chat.agent.assembly.options.get("client"), now))
-        place = chat.ask(menu)
-        if place < 0 or listed[place] == now:
+        rest = chat.ask(model_menu(now, served_models(chat.agent.assembly.options.get("client"), now)))
+        if rest in (None, now):
             return
-        rest = listed[place]
     name = full_name(rest)
     if not find_profile(name).known and name not in served_models(
         chat.agent.assembly.options.get("client"), now
     ):
         near = similar(name)
-        as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed")
-        items = (MenuItem(near), as_typed) if near else (as_typed,)
-        place = chat.ask(
-            Menu(f"There is no known model {name}{f'; did you mean {near}?' if near else '.'}", items)
-        )
-        if place < 0:
+        as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed", value=name)
+        items = (MenuItem(near, value=near), as_typed) if near else (as_typed,)
+        title = f"There is no known model {name}{f'; did you mean {near}?' if near else '.'}"
+        if (name := chat.ask(Menu(title, items))) is None:
             return
-        name = near if near and place == 0 else name
     chat.switch(replace(chat.options, model=name, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
     if warning := chat.options.no_key() or assumed_window(chat.agent):
