@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from sevenfold.prompts.text import KB, Text
+from sevenfold.prompts.text import Text
 
 
 class RememberFacts(Text, frozen=True):
     """The instruction to find what is worth remembering."""
 
     file = "remember"
-    body = "earlier"
-    cap = 24 * KB
 
     since: str | None
     """How the user's first message begins that was not looked at yet."""
@@ -23,10 +21,6 @@ class RememberFacts(Text, frozen=True):
 class Recalled(Text, frozen=True):
     """Entries of memory that fit what the user just said."""
 
-    tag = "recalled-memory"
-    body = "entries"
-    cap = 12 * KB
-
     entries: str
 
 
@@ -34,8 +28,6 @@ class DreamEntries(Text, frozen=True):
     """The instruction to find entries of memory that say the same, or no longer hold."""
 
     file = "dream"
-    body = "entries"
-    cap = 60 * KB
 
     entries: str
     shell: str | None = None

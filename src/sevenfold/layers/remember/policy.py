@@ -156,7 +156,7 @@ def reason(fit: FittingEntry) -> str:
     """Which entry was recalled, from where and why."""
     stamp = fit.known.stamp
     source = "your words" if stamp.trusted else f"unconfirmed, {stamp.source or stamp.origin}"
-    why = f"shares {', '.join(fit.words[:4])}"
+    why = f"shares {', '.join(fit.words[:4])}" if fit.words else "alike in meaning"
     return f"{fit.known.entry.name} ({source} of {_day(fit.known)}; {why})"
 
 
