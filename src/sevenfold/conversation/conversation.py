@@ -61,7 +61,6 @@ from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.events import SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls
@@ -166,7 +165,7 @@ class Conversation:
     def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
         if against := against_lifetime(options, self.profile, self._current):
-            self.events.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
+            self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         transcript, log = self.transcript, self.transcript.log

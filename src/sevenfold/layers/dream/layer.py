@@ -18,7 +18,7 @@ from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.tasks import STATES, Task
 from sevenfold.errors import Aborted, ModelError, Refused, SevenfoldError
-from sevenfold.events import Acted, Dreaming, SteppedAside
+from sevenfold.events import Acted, Dreaming
 from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
 from sevenfold.layers.dream.task import DreamTask, DreamTurn
 from sevenfold.memory.consolidation import Consolidation, Proposal, dream, read_proposal
@@ -222,9 +222,7 @@ class Dreamer:
             reason = str(came) if isinstance(came, ModelError) else f"{type(came).__name__}: {came}"
             if self.task is not None and self.task.state == "running":
                 self._show(replace(self.task, state="failed", reason=reason))
-            self._c.events.tell(
-                SteppedAside(source=SOURCE, layer="dream", reason=f"memory was not tidied: {reason}")
-            )
+            self._c.events.aside("dream", f"memory was not tidied: {reason}", source=SOURCE)
             return
         if self.task is None or came is None:
             return

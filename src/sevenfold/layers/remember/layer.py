@@ -16,7 +16,7 @@ from sevenfold.conversation.fork import fork
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.request import ToolCall, completed
 from sevenfold.errors import ModelError, SevenfoldError
-from sevenfold.events import Acted, SteppedAside
+from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.policy import Stretch
@@ -191,9 +191,7 @@ class MemoryKeeper:
             reason = (
                 f"looking for lasting facts waits until tomorrow: ${spent:.2f} of ${most:.2f} are spent"
             )
-            self._c.events.tell(
-                SteppedAside(source=SOURCE, layer="memory", reason=f"{reason} (memory_daily_budget)")
-            )
+            self._c.events.aside("memory", f"{reason} (memory_daily_budget)", source=SOURCE)
         return False
 
     def _extract(self, span: Stretch) -> Flow[tuple[Stretch, list[Admission]]]:
@@ -345,7 +343,7 @@ class MemoryKeeper:
         )
 
     def _aside(self, reason: str) -> None:
-        self._c.events.tell(SteppedAside(source=SOURCE, layer="remember", reason=reason))
+        self._c.events.aside("remember", reason, source=SOURCE)
 
 
 def memory_commands(c: Conversation) -> MemoryCommands | None:
