@@ -45,7 +45,10 @@ TESTS = (
 RECORDED = re.compile(r"tests/recorded/.*_recorded\[")
 """In the names of tests that hold a scenario or a part against its recording."""
 QUICK_CORE = ("src/sevenfold/request", "src/sevenfold/layers/clear", "src/sevenfold/layers/offload")
-QUICK_TESTS = ("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py")
+QUICK_TESTS = (
+    *("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py"),
+    "tests/recorded/test_recorded_parts.py",
+)
 """A part of the core and its tests, which can be mapped in a minute."""
 SEED, NUMBER, FEW = 7, 40, 10
 BAR = 0.8

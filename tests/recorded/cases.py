@@ -15,6 +15,12 @@ WORDS = """
 please move the parser to src/fold/view.py and keep old name HTTPServer don't touch config/prod.yaml again ENT-109
 v1.2.3 port 8080 https://example.org/a?b=c deadbeef01 tests fail with ValueError: user_id = { } -> Straße 文字 🙂 42%
 """.split()  # noqa: SIM905 - a list would take a line for each word
+NAMES = """
+src/app.py /etc/hosts ~/notes/todo.md C:\\work\\a.txt https://example.org/a?b=c#d someone@example.com ENT-109 #4711
+deadbeef01 3f786850e387550fdab836ed7e6dc881de23001b 00000000-0000-4000-8000-000000000000 v1.2.3 2.0.1-rc.1
+localhost:8080 --dry-run --level=3 `parse_line` `HTTPServer` `plain` user_id MAX_SIZE 42% 8080
+toolu_01ABCDEFGHIJKLMNOP word and
+""".split()  # noqa: SIM905 - a list would take a line for each name
 REQUESTS = (
     "No, use tabs instead, and never push without asking.",
     "yes",

@@ -19,6 +19,8 @@ from sevenfold.layers.clear.ledger import CostLedger
 from sevenfold.layers.clear.policy import OldResult, ProviderCut
 from sevenfold.layers.compact import scope, shorten
 from sevenfold.layers.compact.extract import facts
+from sevenfold.layers.compact.extract.identifiers import IdentifierSource
+from sevenfold.layers.compact.extract.identifiers import identifiers as names_in
 from sevenfold.layers.compact.summary import extractive
 from sevenfold.layers.idle import Pause
 from sevenfold.layers.notes import policy as notes
@@ -35,9 +37,9 @@ from sevenfold.record.window import Window
 from sevenfold.request.frame import Lifetimes
 from sevenfold.request.watch import Watched, changed_parts, sent_of
 from sevenfold.settings import Settings
-from tests.compaction.histories import count, picture
+from tests.compaction.histories import continued, count, picture, worked
 from tests.layers.test_planning import moment
-from tests.recorded.cases import REQUESTS, conversation, eventful, items, prose
+from tests.recorded.cases import NAMES, REQUESTS, conversation, eventful, items, prose
 from tests.support import Story, call, result, usage
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {}
@@ -447,3 +449,36 @@ def authors() -> Iterator[str]:
         users = authorship.from_user(said), authorship.is_users(said)
         yield f"{said.uuid}: {found} {authorship.users_words(said)!r} {users}"
     yield from (f"{record}: {words!r}" for record, words in authorship.spoken(records))
+
+
+@part
+def chained_summaries() -> Iterator[str]:
+    """What a summary hands on of the one before it, with room and without."""
+    for seed, budget in product(range(4), (20_000, 700)):
+        summary = extractive(facts(items(seed)), budget, count).text
+        for number in range(2):
+            story = continued(summary)
+            worked(story, number)
+            story.user(prose(Random(seed + number), 30))
+            summary = extractive(facts(story.view().items), budget, count).text
+        yield f"--- {seed}, {budget} tokens"
+        yield summary
+
+
+@part
+def identifiers() -> Iterator[str]:
+    """Which names count in what was typed, pasted and called, and which are known from before."""
+    for seed in range(20):
+        chance = Random(seed)
+        sources = [
+            IdentifierSource(
+                " ".join(chance.choices(NAMES, k=chance.choice((3, 12, 90)))),
+                f"r{place}",
+                by_user=chance.random() < 0.4,
+                from_tool=chance.random() < 0.3,
+            )
+            for place in range(chance.randint(1, 9))
+        ]
+        known = names_in(sources[:2]) if seed % 2 else []
+        found = names_in(sources[2:], known, frozenset(chance.sample(NAMES, 3)))
+        yield f"{seed}: {[(one.text, one.kind, one.record, one.count, one.by_user) for one in found]}"

@@ -1,6 +1,6 @@
 """Single parts of the engine, held against what they decided when they were recorded.
 
-With SEVENFOLD_RECORD=1 the recordings are written anew; read the difference before you keep it.
+With SEVENFOLD_RECORD=1 the recordings are written again; read the difference before you keep it.
 """
 
 from __future__ import annotations
