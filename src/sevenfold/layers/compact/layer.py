@@ -52,24 +52,6 @@ GROWTH = 1.1
 CHANGED = "the conversation has changed since: the summary made in the background is of no use"
 
 
-class Ahead:
-    """A summary prepared in the background is used as soon as it is ready."""
-
-    name = "ahead"
-
-    def on(self, settings: Settings) -> bool:
-        """A switch of its own."""
-        return settings.background_compaction
-
-    def settle(self, c: Conversation) -> Flow[None]:
-        """Use a summary that is ready; after offloading, or the kept tail would weigh too much."""
-        ahead = c.state(AheadSummary)
-        if ahead.busy and c.background is not None:
-            # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
-            _ = c.state(Compactor).allowed
-            yield from ahead.swap()
-
-
 class Compact:
     """The conversation is summarised, and working state restored."""
 
@@ -78,6 +60,13 @@ class Compact:
     def on(self, settings: Settings) -> bool:
         """Each trigger has a switch of its own."""
         return True
+
+    def settle(self, c: Conversation) -> Flow[None]:
+        """Use a summary made ahead that is ready; after offloading, or the kept tail would weigh too much."""
+        if c.settings.background_compaction and c.background is not None and c.state(AheadSummary).busy:
+            # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
+            _ = c.state(Compactor).allowed
+            yield from c.state(AheadSummary).swap()
 
     def offer(self, c: Conversation) -> Offer | None:
         """A full compaction if one is due; with collapse on, the fold of a span."""
