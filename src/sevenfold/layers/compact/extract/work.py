@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.facts import Command, File, FoundError, Kind, Quote
+from sevenfold.layers.compact.extract.facts import WAYS, Command, File, FoundError, Kind, Quote
 from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.record import authorship, blocks
@@ -199,14 +199,8 @@ def _same(one: str, other: str) -> bool:
 
 
 def _together(before: File, after: File) -> File:
-    return replace(
-        before,
-        last=after.last,
-        read=before.read + after.read,
-        edited=before.edited + after.edited,
-        written=before.written + after.written,
-        mentioned=before.mentioned + after.mentioned,
-    )
+    counts = {way: getattr(before, way) + getattr(after, way) for way in WAYS}
+    return replace(before, last=after.last, **counts)
 
 
 def _touch(found: dict[str, File], path: str, how: str, record: str) -> None:
@@ -276,13 +270,8 @@ def telling_lines(result: str) -> str:
     raised = [line for line in lines if pattern("raised").match(line)]
     telling = raised[-1:] + [line for line in lines if pattern("telling").search(line)]
     chosen = list(dict.fromkeys(telling or lines[:1]))[:_MOST_LINES]
-    follows = _after_colon(lines, chosen)
-    return " ⏎ ".join(one_line(line, LONGEST_LINE) for line in [*chosen, *follows])
-
-
-def _after_colon(lines: list[str], chosen: list[str]) -> list[str]:
-    """The line behind one that ends in a colon is what that line announces."""
-    if not chosen or not chosen[-1].endswith(":"):
-        return []
-    place = lines.index(chosen[-1]) + 1
-    return lines[place : place + 1]
+    if chosen and chosen[-1].endswith(":"):
+        # The line behind one that ends in a colon is what that line announces.
+        place = lines.index(chosen[-1]) + 1
+        chosen += lines[place : place + 1]
+    return " ⏎ ".join(one_line(line, LONGEST_LINE) for line in chosen)
