@@ -31,7 +31,7 @@ from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.request import Compacted, EngineName, Left
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
-from sevenfold.providers.registry import client_for
+from sevenfold.providers.registry import quick_client_for
 from sevenfold.record.weight import measure
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.session import Session, Wishes
@@ -91,7 +91,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
-    with closing(client_for(recorded.model, jobs=OFFLINE_JOBS)) as client:
+    with closing(quick_client_for(recorded.model, OFFLINE_JOBS)) as client:
         if options.dry_run:
             with recorded_sessions.open_draft(recorded, client, recorded.path) as (session, _):
                 report = _Run(session, recorded, client, options).plan()
