@@ -102,7 +102,8 @@ class Clearer:
             self._delete()
             plan = self.plan(self._c.size())
         if plan.chosen in ("clear", "provider"):
-            self._consider(self._act(plan))
+            plan = self._act(plan)
+            self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do, without doing it."""
@@ -113,11 +114,8 @@ class Clearer:
     def plan(self, size: Size, *, forced: int = 0) -> Plan:
         """What clearing would do at this size; ``forced`` tokens must go whatever it is."""
         plan = self._plan(size, forced)
-        self._consider(plan)
-        return plan
-
-    def _consider(self, plan: Plan) -> None:
         self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
+        return plan
 
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c
