@@ -22,7 +22,7 @@ from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
-from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, index_section
+from sevenfold.agent.prompt import AgentPrompt
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
 from sevenfold.agent.team.permissions import one_at_a_time
@@ -58,7 +58,7 @@ from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.recall.index import SessionRecall
-from sevenfold.request.sections import SectionSource, SystemPrompt
+from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts, known_secrets
 from sevenfold.settings import Source
@@ -235,7 +235,7 @@ class Assembly:
         self.skills = find_skills(self.workspace, self.user_folder, trusted=self.trusted)
         self.box = self._toolbox()
         self._loop: Loop | None = None
-        self.prompt = self._prompt(limits)
+        self.prompt = AgentPrompt(self, lambda: (limits, self._loop.left if self._loop else limits))
         self.conversation: Conversation = self._conversation()
         self.team = Team(self, self.types.known) if self.types else None
         self.inherited_usd = self.descent.inherited_usd(self.store) if self.descent else 0.0
@@ -323,45 +323,10 @@ class Assembly:
         prompt = self.prompt.compute if self.options.get("system") is None else None
         return McpUpdater(self.servers, self._own_tools, self.conversation, self.executor, prompt)
 
-    def _prompt(self, limits: RunLimits) -> AgentPrompt:
-        settings = self.store.settings.current()
-        # A project's styles count if its folder is trusted.
-        styles = [self.user_folder, *([self.workspace / ".sevenfold"] if self.trusted else [])]
-        options = PromptOptions(
-            workspace=self.workspace,
-            user=self.user_folder,
-            scratch=self.home.scratch,
-            trusted=self.trusted,
-            model=self.model,
-            environ=os.environ,
-            kept_results=min(settings.gap_keep, settings.size_keep) if settings.layers else None,
-            guidance=self.options.get("guidance"),
-            language=settings.language,
-            style=None if (style := settings.output_style) is None else find_style(style, styles),
-        )
-        return AgentPrompt(
-            options,
-            fit=self.fit,
-            skills=self.skills,
-            clock=self.clock,
-            limits=lambda: (limits, self._loop.left if self._loop else limits),
-            others=[
-                *self._memory_index(),
-                *([self.servers.section()] if self.servers else []),
-                *([self.types.section()] if self.types else []),
-            ],
-        )
-
     @property
-    def _remembers(self) -> bool:
+    def remembers(self) -> bool:
+        """Whether it remembers lasting facts across sessions."""
         return bool(self.options.get("memory", self.options.get("name") is not None))
-
-    def _memory_index(self) -> list[SectionSource]:
-        """What earlier sessions left, as a section of the prompt."""
-        if not self._remembers or self.store.memory is None:
-            return []
-        both = [one for one in (self.store.memory, self.store.user_memory) if one is not None]
-        return [index_section([factory.lasting(one, self.clock) for one in both], self.store.log)]
 
     def _conversation(self) -> Conversation:
         options, own, kinds = self.options, self.options.get("system"), self.box.kinds()
@@ -371,7 +336,7 @@ class Assembly:
             "listen": options.get("listen", ()),
             "clock": self.clock,
             "source": options.get("source", "main"),
-            "memory": self._remembers,
+            "memory": self.remembers,
         }
         if (answer := options.get("max_tokens", self.fit.answer)) is not None:
             chosen["max_tokens"] = answer
