@@ -18,7 +18,7 @@ from sevenfold.agent.checkpoints import Checkpoints
 from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
-from sevenfold.agent.loop import Loop, LoopSources, RunLimits
+from sevenfold.agent.loop import Loop, RunLimits
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
@@ -46,7 +46,6 @@ from sevenfold.conversation.hooks import (
     InstructionsLoaded,
     SessionEnd,
     SessionStart,
-    Stop,
 )
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
@@ -242,22 +241,14 @@ class Assembly:
         """What the conversation it begins with had cost; None if a price is unknown."""
         self.checkpoints: Checkpoints | None = self._checkpoints()
         """The files as they were before the agent changed them; None if they are not kept."""
-        hooks = self._hooks = AgentHooks(self.common, self._report_hooks)
-        self.executor = self._executor(hooks)
+        self.hooks = AgentHooks(self.common, self._report_hooks)
+        self.executor = self._executor()
         self._follow = self._server_follower()
         models = (self.model, self.store.settings.current().summary_model or self.model)
         limits.check_usd(models, self.conversation.account.usd)
-        sources = LoopSources(
-            news=self._news,
-            background_tasks=self._background_tasks,
-            mentions=self._mentions(),
-            stop=self.descent.stop if self.descent else Stop,
-            team=self.team,
-            spent=self.team.root.spent if self.team else None,
-        )
-        self.loop = self._loop = Loop(
-            self.conversation, self.executor, hooks, limits=limits, sources=sources
-        )
+        self.mentions = self._mentions()
+        """Reads the files that a message mentions; None: mentions are words like any other."""
+        self.loop = self._loop = Loop(self, limits)
         self.presence = Presence(self)
         self._resumed = len(self.conversation.transcript.view) > 0
         self.started = False
@@ -364,7 +355,7 @@ class Assembly:
             lambda text: gate is not None and gate.text(text) != text,
         )
 
-    def _executor(self, hooks: AgentHooks) -> Executor:
+    def _executor(self) -> Executor:
         state = self.state
         context = Context(
             workspace=self.workspace,
@@ -388,7 +379,7 @@ class Assembly:
             checkpoints=self.checkpoints,
             save=state.save,
         )
-        return Executor(self.box, context, state.grants, hooks, callbacks)
+        return Executor(self.box, context, state.grants, self.hooks, callbacks)
 
     def _reader(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
         """Carry out what a fork reads: no other tool is there, the user is not asked, and nothing is noted."""
@@ -404,7 +395,7 @@ class Assembly:
         now, memory = self.state.grants.now, self.conversation.services.memory
         grants = Grants(replace(now, readable=(*now.readable, *([memory.path] if memory else []))))
         box = Toolbox(tool for tool in self.box if tool.kind in READS)
-        return Executor(box, given, grants, self._hooks, Callbacks()).run(calls)
+        return Executor(box, given, grants, self.hooks, Callbacks()).run(calls)
 
     def _mentions(self) -> Callable[[str], Any] | None:
         """Reads the files a prompt mentions, as the tools would."""
@@ -469,7 +460,7 @@ class Assembly:
         """The event for the hooks when the agent is closed."""
         return SessionEnd(**self.common(), reason="other")
 
-    def _news(self) -> list[HookInput]:
+    def news(self) -> list[HookInput]:
         """What hooks have not received: that the session began, and which instruction files were read."""
         if self._follow is not None:
             self._follow()
@@ -517,7 +508,7 @@ class Assembly:
             parent_file_path=file.parent or UNSET,
         )
 
-    def _background_tasks(self) -> list[dict[str, str]]:
+    def background_tasks(self) -> list[dict[str, str]]:
         """Running background commands, as Stop hooks receive them."""
         return [
             {
