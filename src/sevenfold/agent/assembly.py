@@ -39,7 +39,6 @@ from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.hooks import (
     HookInput,
     HookOutcome,
@@ -49,7 +48,6 @@ from sevenfold.conversation.hooks import (
 )
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
-from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
 from sevenfold.layers.remember.layer import READS, memory_commands
@@ -59,7 +57,7 @@ from sevenfold.prompts.context import TasksGone
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
-from sevenfold.session.factory import Options, SessionParts, known_secrets
+from sevenfold.session.factory import Options, SessionParts
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
@@ -218,13 +216,7 @@ class Assembly:
         options = self.options
         private_folder(self.home.scratch)
         new = self.home.saved is None or self.home.saved.read() is None
-        self.state = AgentState(
-            self.workspace,
-            self.home,
-            grants=self._grants,
-            consent=self.consent,
-            gate=Gate.of(self.store.settings.current(), known=known_secrets(self.store)),
-        )
+        self.state = AgentState(self)
         if self.descent is not None and self.descent.fork and new:
             self.state.inherit(self.descent.parent.state)
         limits = RunLimits(
@@ -243,7 +235,7 @@ class Assembly:
         """The files as they were before the agent changed them; None if they are not kept."""
         self.hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor()
-        self._follow = self._server_follower()
+        self.follow = self._server_follower()
         models = (self.model, self.store.settings.current().summary_model or self.model)
         limits.check_usd(models, self.conversation.account.usd)
         self.mentions = self._mentions()
@@ -257,10 +249,13 @@ class Assembly:
         for file in self.state.recent.files.values():
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
-        self._fill_slots()
+        slots.fill(self)
+        self.conversation.autonomous = lambda: self.state.grants.mode == "autonomous"
+        self.conversation.read_only = self._reader
         self.conversation.events.listen(self.reporter.listen)
 
-    def _grants(self, permissions: Permissions, saved: Mode | None) -> Grants:
+    def grants_within(self, permissions: Permissions, saved: Mode | None) -> Grants:
+        """Its permissions, from those without rules and the mode that was saved."""
         if self.descent is not None:
             return self.descent.grants(permissions)
         mode, rules = self.options.get("mode") or saved or "ask", self.options.get("rules") or {}
@@ -291,19 +286,19 @@ class Assembly:
     def _toolbox(self) -> Toolbox:
         given = self.options.get("tools")
         if given is not None:
-            self._own_tools = as_tools(given)
+            self.own_tools = as_tools(given)
         else:
-            self._own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
+            self.own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
         if self.options.get("memory") == "tool":
-            self._own_tools.append(MemoryTool())
+            self.own_tools.append(MemoryTool())
         if self.types is not None:
-            self._own_tools += team_tools(
+            self.own_tools += team_tools(
                 lambda: cast(Team, self.team), "" if self._lists_types else self.types.text()
             )
         if (descent := self.descent) is not None and not descent.fork:
             # Only for the model to know: what it may use is decided when it is called.
-            self._own_tools = [one for one in self._own_tools if descent.definition.allows(one.name)]
-        return self.servers.toolbox(self._own_tools) if self.servers else Toolbox(self._own_tools)
+            self.own_tools = [one for one in self.own_tools if descent.definition.allows(one.name)]
+        return self.servers.toolbox(self.own_tools) if self.servers else Toolbox(self.own_tools)
 
     def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
@@ -311,8 +306,13 @@ class Assembly:
             return None
         from sevenfold.agent.mcp.servers import McpUpdater
 
-        prompt = self.prompt.compute if self.options.get("system") is None else None
-        return McpUpdater(self.servers, self._own_tools, self.conversation, self.executor, prompt)
+        prompt = self.prompt.compute if self.has_standard_prompt else None
+        return McpUpdater(self.servers, self.own_tools, self.conversation, self.executor, prompt)
+
+    @property
+    def has_standard_prompt(self) -> bool:
+        """Whether the system prompt is the standard one, and not one of the caller's."""
+        return self.options.get("system") is None
 
     @property
     def remembers(self) -> bool:
@@ -406,27 +406,6 @@ class Assembly:
             executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.put
         ).read
 
-    def _fill_slots(self) -> None:
-        state, conversation = self.state, self.conversation
-        files = slots.OpenFilesSlot(state, self._is_own_file)
-        before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
-        announced: list[Slot] = [self._follow.slot()] if self._follow is not None else []
-        agents = self.team.states if self.team else None
-        if self.options.get("system") is None:
-            before.insert(0, slots.SectionsSlot(self.prompt, self._want_prompt))
-            announced.append(slots.skill_listing_slot(self.skills))
-            if self.types is not None:
-                announced.append(slots.agent_types_slot(self.types.listing))
-        conversation.slots[:] = [
-            *before,
-            *slots.state_slots(state, self.skill_text, agents),
-            *announced,
-            files,
-        ]
-        conversation.cleanups += [files.forget, state.save]
-        conversation.autonomous = lambda: state.grants.mode == "autonomous"
-        conversation.read_only = self._reader
-
     # -- while it works -------------------------------------------------------------------------
 
     def common(self) -> dict[str, Any]:
@@ -462,11 +441,11 @@ class Assembly:
 
     def news(self) -> list[HookInput]:
         """What hooks have not received: that the session began, and which instruction files were read."""
-        if self._follow is not None:
-            self._follow()
+        if self.follow is not None:
+            self.follow()
         self._note_lost_tasks()
-        if self.options.get("system") is None and (prompt := self.prompt.news()):
-            self._want_prompt(prompt)
+        if self.has_standard_prompt and (prompt := self.prompt.news()):
+            self.want_prompt(prompt)
         events: list[HookInput] = []
         if not self.started and self.descent is not None:
             events += self.descent.started(self.store, self.common())
@@ -481,7 +460,7 @@ class Assembly:
         self.started, self._announced_files = True, self.prompt.loaded
         return events
 
-    def _want_prompt(self, prompt: SystemPrompt) -> None:
+    def want_prompt(self, prompt: SystemPrompt) -> None:
         """Set the system prompt of the next epoch; until then, its changes are announced."""
         self.conversation.want(self.conversation.wanted.saying(prompt))
 
@@ -537,7 +516,7 @@ class Assembly:
         # Without an id, as no call of the model shows the file.
         self.state.learn(replace(call, id=""), output, lambda *_: None)
 
-    def _is_own_file(self, path: str) -> bool:
+    def is_own_file(self, path: str) -> bool:
         """Whether this is one of the session's own files."""
         own = {self.store.path, self.store.notes.path}
         return path in own or Path(path).is_relative_to(self.home.folder)
