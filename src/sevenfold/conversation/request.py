@@ -158,7 +158,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     newest = view.layout.items[-1] if view.layout.items else None
     return Prepared(
         body,
-        Call(body.raw, frame.betas, c.source.name),
+        Call(body.raw, frame.betas, c.source.name, c.cache_key),
         messages,
         size,
         forecast,
