@@ -46,7 +46,7 @@ class Clear:
     name = "clear"
 
     def on(self, settings: Settings) -> bool:
-        """Each way of clearing has a switch of its own, which the planner minds."""
+        """Always: each way of clearing has a switch of its own, which the planner checks."""
         return True
 
     def offer(self, c: Conversation) -> Offer | None:
