@@ -172,7 +172,7 @@ def sizes() -> Iterator[str]:
             Gauge.of(profile, b"system" * 300, b"tools" * 500),
         )
         view = View()
-        for line in conversation(seed, 5).lines:
+        for line in conversation(seed, 5, (model, BOUND, OLD)).lines:
             if measured := view.add(entries.read(line)):
                 gauge = gauge.observe(measured)
             size = gauge.size(view)
@@ -208,6 +208,23 @@ def bills() -> Iterator[str]:
             calls.append(BilledCall(used.prompt, used.output_tokens, chance.choice((300, 3_600))))
             costs = used.cost(profile), used.uncached_cost(profile), ideal_cost(calls, profile)
             yield f"{name}: {short(used)} {used.total} {short(costs)}"
+    plain = usage(9_000, 80, read=5_000, written=1_000)
+    rounds: list[dict[str, Any]] = [
+        {"type": kind, **plain} for kind in ("message", "compaction", "message")
+    ]
+    for reported in (
+        plain,
+        {**plain, "iterations": rounds[:1]},
+        {**plain, "iterations": rounds[1:2]},
+        {**plain, "iterations": [{**rounds[0], "model": BOUND}]},
+        {**plain, "iterations": rounds},
+        {**plain, "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 700}},
+        {**plain, "cache_creation": {"ephemeral_1h_input_tokens": 2_000}},
+        {"input_tokens": 10**15, "output_tokens": -4, "cache_read_input_tokens": "many"},
+    ):
+        used = Usage.read(msgspec.json.encode(reported))
+        both = short(used + used), short(used.first_round), short(used.last_round), short(used.billed)
+        yield f"{short(used)} {used.prompt} {used.total} {both} {short(used.cost(find(OLD)))}"
 
 
 @part
