@@ -31,7 +31,7 @@ ADDED = {
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$|agent\.tools\.memory$"
         r"|providers\.anthropic_memory$",
         22,
-        2_430,
+        2_445,
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 810),
     "team": (

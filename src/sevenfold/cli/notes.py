@@ -35,12 +35,10 @@ NO_NOTES = 1
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("file", metavar="SESSION", help="a transcript, or a session's id, title, or last")
-    add("--update", action="store_true", help="bring the notes up to date first")
-    add(
-        "--model", default="", metavar="NAME", help="the model to ask (default: the one that answered last)"
-    )
-    add("--json", action="store_true", help="print the notes as JSON")
+    add("file", metavar="SESSION")
+    add("--update", action="store_true")
+    add("--model", default="", metavar="NAME")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -131,7 +131,8 @@ def session_menu(kept: list[KeptSession]) -> Menu:
     """Ask which session to continue."""
     now = time.time()
     items = tuple(
-        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}") for one in kept
+        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}", value=one)
+        for one in kept
     )
     return Menu("Continue which session?", items, filtered=True)
 

@@ -44,6 +44,7 @@ ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-
 """Variables that say who pays, and the headers they go into."""
 CUSTOM_HEADERS = "OPENAI_CUSTOM_HEADERS"
 OFFICIAL = "api.openai.com"
+OFFICIAL_ROOM = "max_completion_tokens"
 UNUSED_KEY = "unused"
 """The key sent to a server that has none: the SDK insists on one."""
 
@@ -128,14 +129,16 @@ class ChatCompletions(OpenAIProvider):
         url = str(getattr(client, "base_url", "")) if self.recognises(client) else self.address(os.environ)
         # Local servers know the older name only, and OpenAI's newer models refuse it.
         official = urlsplit(url).hostname == OFFICIAL
-        return type(self)("max_completion_tokens" if official else "max_tokens", self.reasoning)
+        return type(self)(OFFICIAL_ROOM if official else "max_tokens", self.reasoning)
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
         """The same request as Chat Completions."""
-        return Put(
-            "/chat/completions",
-            chat_request(call.body, stream=stream, room=self.room, reasoning=self.reasoning),
+        # A server of one's own has one cache, and may refuse a field it does not know.
+        key = call.cache_key if self.room == OFFICIAL_ROOM else ""
+        made = chat_request(
+            call.body, stream=stream, room=self.room, reasoning=self.reasoning, cache_key=key
         )
+        return Put("/chat/completions", made)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a chat completion, named so or not, or a chunk of one."""
@@ -156,11 +159,11 @@ class Responses(OpenAIProvider):
         """The same request as one of the Responses API, or as one for its own summary."""
         if bytes(_asking.decode(call.body).compaction) != b"null":
             return self.summarise(call)
-        return Put("/responses", responses_request(call.body, stream=stream))
+        return Put("/responses", responses_request(call.body, stream=stream, cache_key=call.cache_key))
 
     def summarise(self, call: Call) -> Put:
         """The request that has the provider summarise the conversation; its answer never comes as a stream."""
-        return Put("/responses/compact", compact_request(call.body), summary=True)
+        return Put("/responses/compact", compact_request(call.body, call.cache_key), summary=True)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response, or an event of one."""
