@@ -79,6 +79,11 @@ def conversation(seed: int, rounds: int = 8, models: Sequence[str] = ("claude-so
                             for state in ("completed", "in_progress", "pending")
                         ],
                     ),
+                    call(
+                        name, "TodoWrite", todos=["plain", {"content": "no state"}, {"status": "pending"}]
+                    ),
+                    call(name, "TaskCreate", subject=prose(chance, 90), status="in_progress"),
+                    call(name, "Bash", command="echo " + prose(chance, 200)),
                     call(name, "WebFetch", url="https://example.org/page", prompt=prose(chance, 5)),
                 ]
             )

@@ -124,6 +124,19 @@ def clearings() -> Iterator[str]:
             images_limit=chance.choice((None, None, 4)),
         )
         yield f"{seed}: {short(clear.plan(now))}"
+    for seed in range(60):
+        chance = Random(seed)
+        now = moment(
+            *(chance.randrange(4_000, 8_000) for _ in range(chance.randint(12, 24))),
+            idle=chance.choice((10.0, 400.0)),
+            spent=chance.choice((0.5, 5.0, 2_000.0)),
+            ledger=CostLedger(owed=chance.choice((0.0, 0.05, 0.3))),
+            expected=chance.randrange(2, 80),
+            growth=chance.choice((0, 600, 4_000)),
+            compacts=chance.random() < 0.5,
+            spared=chance.random() < 0.5,
+        )
+        yield f"large {seed}: {short(clear.plan(now))}"
 
 
 @part
@@ -271,10 +284,10 @@ def shortened() -> Iterator[str]:
         yield f"--- {seed}: {len(whole)} records"
         for message in shorten.messages(whole[:6], "Summarise this.", dropped=seed):
             yield message.decode()
-        for gap in (None, 50, 900, 90_000):
-            left = shorten.drop_oldest(whole, tokens, gap=gap)
-            yield f"{gap}: {left and (left.dropped, len(left.items))}"
-        for budget in (200, 800, 4_000):
+        for gap, rounds in product((None, 50, 900, 90_000), (1, 2, 5)):
+            left = shorten.drop_oldest(items(seed, rounds), tokens, gap=gap)
+            yield f"{gap} of {rounds}: {left and (left.dropped, len(left.items))}"
+        for budget in (1, 40, 200, 800, 4_000):
             parts = shorten.chunks(whole, budget, tokens)
             yield f"{budget}: {[[len(block.raw) for item in one for block in item.shown] for one in parts]}"
 
