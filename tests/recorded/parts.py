@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from sevenfold import profiles
 from sevenfold.conversation import intake as entering
+from sevenfold.conversation.room import Limits
 from sevenfold.errors import InputError, Refused
 from sevenfold.layers import idle
 from sevenfold.layers.clear import policy as clear
@@ -119,9 +120,8 @@ def clearings() -> Iterator[str]:
             spared=chance.random() < 0.2,
             compacts=chance.random() < 0.6,
             wire=sum(one.wire for one in held),
-            wire_limit=chance.choice((None, None, 200_000)),
             images=sum(one.images for one in held),
-            images_limit=chance.choice((None, None, 4)),
+            limits=Limits(chance.choice((None, None, 200_000)), chance.choice((None, None, 4))),
         )
         yield f"{seed}: {short(clear.plan(now))}"
     for seed in range(60):

@@ -233,12 +233,10 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
             return ()
         write = price.write(lifetime) / 1e6
         c.seen = size
-        found = [Choice("go on", size.tokens * write, size.tokens)]
         plan = c.state(Clearer).plan(size)
-        if plan.chosen == "clear":
-            # It is cleared before the next request anyway: that is what going on costs.
-            left = size.tokens - plan.tokens
-            found = [Choice("go on", left * write, left)]
+        # What is cleared before the next request anyway need not be paid for.
+        left = size.tokens - (plan.tokens if plan.chosen == "clear" else 0)
+        found = [Choice("go on", left * write, left)]
         try:
             seen = c.state(Compactor).preview(AUTO)
         except Refused:
