@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.room import Check
 from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
 from sevenfold.record.blocks import Block
-from sevenfold.record.gauge import Check
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
