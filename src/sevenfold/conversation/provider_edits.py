@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from sevenfold.conversation.room import REPRODUCIBLE, edits_trigger
+from sevenfold.conversation.room import REPRODUCIBLE
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Profile
 from sevenfold.record.blocks import encode_json
 from sevenfold.record.decisions import Epoch
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 BULKY_INPUTS = frozenset({"edit", "write"})
 """Kinds of tools whose calls hold as much as their results."""
+
+
+def edits_trigger(window: Window, settings: Settings) -> int:
+    """The size at which the provider clears by itself, if it was asked to."""
+    return max(1, int(window.threshold * settings.edits_trigger_share))
 
 
 def requested_edits(

@@ -255,11 +255,6 @@ def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:
             return c.tokens(weight)
 
 
-def edits_trigger(window: Window, settings: Settings) -> int:
-    """The size at which the provider clears by itself, if it was asked to."""
-    return max(1, int(window.threshold * settings.edits_trigger_share))
-
-
 # -- results that can be cleared --------------------------------------------------------------------
 # Looking at every result before every request would cost more the longer a session gets. This list is only ever
 # extended by what is new, and made again when the view itself is laid out again.

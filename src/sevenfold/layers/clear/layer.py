@@ -12,7 +12,7 @@ from sevenfold.conversation import provider_edits
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.request import Considered
-from sevenfold.conversation.room import edits_trigger, overloaded
+from sevenfold.conversation.room import overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Proposed
 from sevenfold.layers.breaker import Pass, Progress
@@ -234,7 +234,7 @@ class Clearer:
             mid_turn=mid_turn,
             compacts=False,
             provider=asked or (c.profile.pinned_edits and self.edits.used()),
-            near=may_ask and size.tokens >= edits_trigger(self._c.window, settings),
+            near=may_ask and size.tokens >= provider_edits.edits_trigger(self._c.window, settings),
             edited=c.edited,
             wire=size.wire,
             wire_limit=limits.wire,
