@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from sevenfold.cli import purge as purge_command
 from sevenfold.clock import ManualClock, RandomIds
-from sevenfold.conversation.results import Finder
+from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.resume import fold, resume
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptLocked, TranscriptTooNew, UserError

@@ -45,6 +45,7 @@ from sevenfold.conversation.options import (
     window_for,
 )
 from sevenfold.conversation.provider_edits import asking
+from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import (
     Considered,
     Outcome,
@@ -54,7 +55,7 @@ from sevenfold.conversation.request import (
     take_answer,
     write_request,
 )
-from sevenfold.conversation.results import Finder, Read, shown_whole
+from sevenfold.conversation.results import Read, shown_whole
 from sevenfold.conversation.room import Check, Limits, Stock
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.room import Check
 from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
 from sevenfold.record.blocks import Block
@@ -21,6 +20,7 @@ from sevenfold.settings import Settings
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.restore import Slot
+    from sevenfold.conversation.room import Check
 
 
 class Offer(Struct, frozen=True):

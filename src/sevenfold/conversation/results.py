@@ -1,4 +1,4 @@
-"""Tool results: the content of one, which files the model still sees in them, and finding one again.
+"""Tool results: the content of one, and which files the model still sees in them.
 
 A file that is unchanged need not be shown twice: a second reading may be a short note that names the first, but only
 while that one is in view, whole. Cleared, offloaded or compacted away, the next reading is a full one again.
@@ -14,15 +14,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.conversation import history
-from sevenfold.conversation.transcript import Transcript
-from sevenfold.errors import Refused, ResultMissing
-from sevenfold.ports import Results
 from sevenfold.prompts.context import EmptyResult
 from sevenfold.record import blocks
 from sevenfold.record.blocks import NOT_TEXT, Block, Text, ToolResult, ToolUse, read_field
-from sevenfold.record.decisions import Offloaded, Purged
-from sevenfold.record.entries import Clearing, Stored
+from sevenfold.record.entries import Stored
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 
@@ -169,108 +164,3 @@ def shown_whole(call: str, items: Sequence[Item]) -> bool:
             }
             return call in whole and call not in item.said.stored
     return False
-
-
-# -- finding again ----------------------------------------------------------------------------------
-
-
-class Finder:
-    """Looks up what was said in a session: in view first, and in the whole log if need be."""
-
-    def __init__(self, transcript: Transcript, results: Results) -> None:
-        self._transcript = transcript
-        self._results = results
-
-    def keyed(self, key: str) -> str:
-        """The record that was said under this key and led to the present; empty if there is none."""
-        for item in reversed(self._transcript.view.items):
-            if item.said.key == key:
-                return item.said.uuid
-        if self._transcript.view.boundary is None or not self._transcript.log.keyed(key):
-            return ""
-        said = (item.said for item in reversed(history.whole(self._transcript.log).items))
-        return next((one.uuid for one in said if one.key == key), "")
-
-    def answered(self, call: str) -> bool:
-        """Has this call a result, be it before a compaction?"""
-        if any(call in item.said.answers for item in self._transcript.view.items):
-            return True
-        compacted = self._transcript.view.boundary is not None
-        return compacted and self._transcript.log.result(call) is not None
-
-    def in_view(self, record: str) -> Item:
-        """A record in view."""
-        item = self._transcript.view.item(record)
-        if item is None:
-            raise Refused(f"{record} is not a record in view")
-        return item
-
-    def result(self, call: str) -> Block | None:
-        """The result of a call as it was recorded."""
-        for item in self._transcript.view.items:
-            if call in item.said.answers:
-                return next(block for block in item.said.blocks if block.id == call)
-        return self._transcript.log.result(call)
-
-    def same_result(self, given: Block) -> bool:
-        """Is this what the session has as the result of that call, if it has one?"""
-        known = self.result(given.id)
-        place = self._transcript.log.stored(given.id) if known is not None else None
-        return known is None or same(known, given, place)
-
-    def fetch(self, reference: str) -> bytes:
-        """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
-        stored = self._stored(reference)
-        if isinstance(stored, Stored) and stored.path:
-            return self.whole(stored)
-        block = self.result(stored if isinstance(stored, str) else reference)
-        if block is None:
-            raise ResultMissing(f"there is no result for {reference!r} in this session")
-        body = block.body()
-        content = body.content if isinstance(body, ToolResult) else None
-        if isinstance(content, list):
-            words = all(blocks.read(bytes(part)).kind == "text" for part in content)
-            return blocks.words_of(block).encode() if words else _list(content)
-        return (content or "").encode()
-
-    def whole(self, stored: Stored) -> bytes:
-        """A stored result; raises `sevenfold.errors.ResultMissing` if it is not what was stored."""
-        content = self._results.fetch(stored.path)
-        found = hashlib.sha256(content).hexdigest()
-        if found != stored.sha256 and not self._purged(found):
-            raise ResultMissing(
-                f"{stored.path!r}: it was changed since it was stored, so it is not what the tool returned; "
-                "make the call again"
-            )
-        return content
-
-    def _purged(self, sha256: str) -> bool:
-        """Is this what a purge made of a stored result?"""
-        return any(sha256 in made.results.values() for _, made in self._transcript.log.decisions(Purged))
-
-    def _stored(self, reference: str) -> Stored | str | None:
-        """Where the whole of a result is: on disk, or under the call it answers."""
-        for made in self._transcript.view.decisions():
-            match made:
-                case Offloaded() if reference in (made.id, made.path, made.tool_use_id):
-                    return Stored(made.path, made.size, made.sha256) if made.path else made.tool_use_id
-                case Clearing(uuid=uuid, about=about) if uuid == reference:
-                    return self._cleared(uuid, about.compacted_tool_ids)
-                case _:
-                    continue
-        for item in self._transcript.view.items:
-            for call, place in item.said.stored.items():
-                if reference in (call, place.path):
-                    return place
-        return self._transcript.log.stored(reference)
-
-    def _cleared(self, clearing: str, calls: Sequence[str]) -> Stored | str | None:
-        if len(calls) == 1:
-            return self._stored(calls[0]) or calls[0]
-        raise ResultMissing(
-            f"{clearing} cleared {len(calls)} results: fetch one of them by its call ({', '.join(calls)})"
-        )
-
-
-def _list(parts: Sequence[Any]) -> bytes:
-    return b"[" + b",".join(bytes(part) for part in parts) + b"]"
