@@ -27,11 +27,6 @@ BULKY_INPUTS = frozenset({"edit", "write"})
 """Kinds of tools whose calls hold as much as their results."""
 
 
-def edits_trigger(window: Window, settings: Settings) -> int:
-    """The size at which the provider clears by itself, if it was asked to."""
-    return max(1, int(window.threshold * settings.edits_trigger_share))
-
-
 def requested_edits(
     profile: Profile, window: Window, settings: Settings, kinds: Mapping[str, str]
 ) -> dict[str, Any] | None:
@@ -40,7 +35,7 @@ def requested_edits(
     offered = settings.provider_edits and profile.thinking.bound and CLEAR_TOOL_USES in profile.edits
     if not (offered and may_go):
         return None
-    value = edits_trigger(window, settings)
+    value = settings.edits_trigger(window.threshold)
     target = min(window.budget(settings.edits_target_tokens), value - 1)
     clearing: dict[str, Any] = {
         "type": CLEAR_TOOL_USES,

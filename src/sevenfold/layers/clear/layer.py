@@ -234,7 +234,7 @@ class Clearer:
             mid_turn=mid_turn,
             compacts=False,
             provider=asked or (c.profile.pinned_edits and self.edits.used()),
-            near=may_ask and size.tokens >= provider_edits.edits_trigger(self._c.window, settings),
+            near=may_ask and size.tokens >= settings.edits_trigger(self._c.window.threshold),
             edited=c.edited,
             wire=size.wire,
             wire_limit=limits.wire,
