@@ -1,8 +1,9 @@
 """Would the tests notice? Small faults in the engine's core, each run against the tests that cover its line.
 
 A copy of the tree is tested once, with coverage, for a map from lines to tests. Then each fault is put into a copy
-and up to `MOST_TESTS` of the tests that run its line are run, those that run the fewest lines first: they are about
-it. The map is kept in `.dev/` until the sources or the tests change.
+and up to `MOST_TESTS` of the tests that run its line are run: those that run the fewest lines, because they are about
+it; those that hold a recording, because it has every byte that is logged and sent; and some of the rest. The map is
+kept in `.dev/` until the sources or the tests change.
 """
 
 from __future__ import annotations
@@ -38,10 +39,16 @@ TESTS = (
     *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios")),
     *(f"tests/{name}/test_rollouts.py" for name in ("commands", "profile")),
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
+    *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
 )
 """The tests that are about the core."""
+RECORDED = re.compile(r"tests/recorded/.*_recorded\[")
+"""In the names of tests that hold a scenario or a part against its recording."""
 QUICK_CORE = ("src/sevenfold/request", "src/sevenfold/layers/clear", "src/sevenfold/layers/offload")
-QUICK_TESTS = ("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py")
+QUICK_TESTS = (
+    *("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py"),
+    "tests/recorded/test_recorded_parts.py",
+)
 """A part of the core and its tests, which can be mapped in a minute."""
 SEED, NUMBER, FEW = 7, 40, 10
 BAR = 0.8
@@ -151,8 +158,11 @@ def tests_for(fault: Fault, mapped: LineTests) -> list[str]:
     """The tests to run against a fault: the most particular, and some of the rest."""
     lines = mapped.get(fault.path, {})
     tests = lines.get(fault.line) or lines.get(AT_IMPORT, [])
-    near, far = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
-    return [*near, *random.Random(fault.line).sample(far, min(len(far), MOST_TESTS - len(near)))]
+    near, rest = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
+    recorded = [test for test in rest if RECORDED.search(test)][: MOST_TESTS // 4]
+    far = [test for test in rest if test not in recorded]
+    room = MOST_TESTS - len(near) - len(recorded)
+    return [*near, *recorded, *random.Random(fault.line).sample(far, min(len(far), room))]
 
 
 def is_noticed(tree: Path, fault: Fault, tests: Sequence[str]) -> bool:

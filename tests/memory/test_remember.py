@@ -21,6 +21,7 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.layers.remember.policy import FREE_USD, MOST_SHARE, Stretch, due
+from sevenfold.memory.entry import write_entry
 from sevenfold.memory.memory import Memory
 from sevenfold.stores.folder import FileFolder
 
@@ -532,7 +533,7 @@ def test_words_that_left_the_context_before_they_were_looked_at_are_covered(work
     assert sum("which have left the conversation" in one for one in requests) > 1
 
 
-@pytest.mark.spec("S5.8")
+@pytest.mark.spec("S4.14", "S5.8")
 def test_an_entry_is_put_behind_the_words_once_and_again_after_a_compaction(work):
     with agent(work, "a") as one:
         one.run(TABS)
@@ -586,7 +587,7 @@ def test_a_long_session_pays_little_for_memory_and_never_waits_for_it(work, paid
     assert waited == []
 
 
-@pytest.mark.spec("S8.4")
+@pytest.mark.spec("S4.14", "S8.4")
 def test_a_session_that_is_continued_keeps_the_index_it_began_with_until_it_is_compacted(work):
     with agent(work, "a") as one:
         one.run(TABS)
@@ -601,3 +602,50 @@ def test_a_session_that_is_continued_keeps_the_index_it_began_with_until_it_is_c
         assert "short reports" in json.dumps(sent(two)["system"])
     assert TABS in json.dumps(began)
     assert "short reports" not in json.dumps(began)
+
+
+@pytest.mark.spec("S4.14")
+def test_what_another_program_writes_into_memory_is_in_the_prompt_after_a_compaction(work, home):
+    with agent(work, "a") as one:
+        one.run(TABS)
+        one.session.settle()
+        (entry,) = home.glob("projects/*/memory/please*.md")
+        one.session.memory.write(
+            write_entry("units", "feedback", "Use metric units.", "Use metric units."), "user", ""
+        )
+        entry.unlink()
+        one.run("Go on.")
+        assert "metric units" not in json.dumps(sent(one)["system"])
+        one.session.compact()
+        one.run("Go on.")
+        prompt = json.dumps(sent(one)["system"])
+    assert "metric units" in prompt
+    assert TABS not in prompt
+
+
+@pytest.mark.spec("S4.18")
+def test_health_has_the_share_of_what_was_remembered_that_was_corrected_later(work, home):
+    with agent(work, "none", memory=False) as one:
+        assert one.session.health.corrected_share is None
+    with agent(work, "a") as one:
+        for words in (
+            TABS,
+            "I prefer short reports.",
+            "We decided to ship on Fridays.",
+            "I prefer metric units.",
+        ):
+            one.run(words)
+            one.session.settle()
+        memory = one.session.memory
+        names = [known.entry.name for known in memory.entries()]
+        assert len(names) == 4
+        memory.confirm(names[0])
+        memory.pin(names[1])
+        assert one.session.health.corrected_share == 0.0
+        memory.forget(names[2])
+        memory.write(write_entry("own", "user", "x", "x"), "user", "")
+        memory.forget("own")
+        assert one.session.health.corrected_share == 0.25
+        edited = next(home.glob(f"projects/*/memory/{names[3]}.md"))
+        edited.write_text("We ship on Mondays.")
+        assert one.session.health.corrected_share == 0.5

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
-from sevenfold.events import SteppedAside
 from sevenfold.prompts.context import SuggestPrompt
 from sevenfold.record import blocks
 
@@ -50,14 +49,12 @@ class Suggestion:
         answer = outcome.reply.answer.blocks
         if any(block.kind == "tool_use" for block in answer):
             return ""
-        said = "\n".join(blocks.words_of(block) for block in answer if block.kind == "text").strip()
+        said = blocks.text_of(answer).strip()
         line = said.strip("\"'“”")
         return line if line and len(line) <= LONGEST and "\n" not in line and "<" not in line else ""
 
     def _done(self, asked: int, came: str | Exception) -> None:
         if isinstance(came, Exception):
-            self._c.events.tell(
-                SteppedAside(source=SOURCE, layer="suggestion", reason=str(came), error=type(came).__name__)
-            )
+            self._c.events.aside("suggestion", str(came), source=SOURCE, error=came)
         elif asked == self._asked:
             self.text = came

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from hashlib import sha256
 from math import inf
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,7 +62,6 @@ from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.events import SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls
@@ -125,9 +125,10 @@ class Conversation:
         self.limits = Limits.of(profile, self.settings)
         """The most bytes and pictures a request may have."""
         self.window = window_for(profile, self._current, options.betas)
-        self.events = Events(
-            transcript.place.session, self.clock, services.listeners, source=options.source
-        )
+        session = transcript.place.session
+        self.cache_key = sha256(session.encode()).hexdigest()[:32]
+        """Names the session to a provider that has many caches, without giving its name away."""
+        self.events = Events(session, self.clock, services.listeners, source=options.source)
         self.gate = transcript.gate = Gate.of(self._current, self.events.tell, services.secrets)
         self.services = self.gate.services(services) if self.gate else services
         self.asked_at: dict[str, float] = {}
@@ -166,7 +167,7 @@ class Conversation:
     def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
         if against := against_lifetime(options, self.profile, self._current):
-            self.events.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
+            self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         transcript, log = self.transcript, self.transcript.log

@@ -119,10 +119,7 @@ def _answered(usage: Usage, model: str, source: str) -> Answered:
         model=model,
         provider=profile.provider,
         response="",
-        input_tokens=usage.input_tokens,
-        cache_read_tokens=usage.cache_read_input_tokens,
-        cache_write_tokens=usage.cache_creation_input_tokens,
-        output_tokens=usage.output_tokens,
+        **usage.counts,
         usd=usage.cost(profile),
         uncached_usd=usage.uncached_cost(profile),
     )

@@ -16,14 +16,13 @@ from sevenfold.conversation.fork import fork
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.request import ToolCall, completed
 from sevenfold.errors import ModelError, SevenfoldError
-from sevenfold.events import Acted, SteppedAside
+from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.policy import Stretch
 from sevenfold.memory.admission import Admission, LastingFact, Witness, admit
 from sevenfold.memory.commands import MemoryCommands
-from sevenfold.memory.memory import KnownEntry
-from sevenfold.memory.search import fitting
+from sevenfold.memory.search import FittingEntry, StatementVectors, fitting
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
@@ -89,6 +88,9 @@ class MemoryKeeper:
         """When memory was last looked after here."""
         self._usd = 0.0
         """What looking for facts has cost in this session."""
+        self._compares: StatementVectors | None = None
+        self._texts: list[str] = []
+        """What the entries say that were looked at last; some may have no vector yet."""
         self._paused = ""
         """The day on which the budget was reported as spent."""
 
@@ -109,17 +111,13 @@ class MemoryKeeper:
             return
         self._looked = items[-1].said.uuid
         try:
-            known = yield from in_thread(self._known)
+            fits = yield from in_thread(partial(self._fitting, words))
         except SevenfoldError as error:
             self._aside(str(error))
             return
         in_view = "\n".join(_recalled(self._c))
         there = self._c.services.there
-        fits = [
-            fit
-            for fit in fitting(words, known, self._memory.today())
-            if policy.shown([fit], there) not in in_view
-        ]
+        fits = [fit for fit in fits if policy.shown([fit], there) not in in_view]
         if not fits:
             return
         files = [fit.known.entry.file for fit in fits]
@@ -128,10 +126,25 @@ class MemoryKeeper:
         self._memory.count_use(files)
         self._tell("recall", f"recalled from memory: {', '.join(map(policy.reason, fits))}", record)
 
-    def _known(self) -> list[KnownEntry]:
-        """The entries of the project, and of the user."""
+    def _fitting(self, words: str) -> list[FittingEntry]:
+        """The entries of the project, and of the user, that fit."""
         other = self._c.services.user_memory
-        return [*self._memory.entries(), *(other.entries() if other is not None else ())]
+        known = [*self._memory.entries(), *(other.entries() if other is not None else ())]
+        likeness = self._likeness() if known else None
+        if likeness is not None:
+            self._texts = [one.entry.words for one in known]
+            likeness.prepare(self._texts)
+        return fitting(words, known, self._memory.today(), likeness)
+
+    def _likeness(self) -> StatementVectors | None:
+        """Compares by meaning, where that is installed and switched on; loaded when it is first needed."""
+        given, switched_on = self._c.services.meaning, self._c.settings.recall_meaning
+        embedder = given.embedder(switched_on=switched_on) if given is not None else None
+        if embedder is None:
+            return None
+        if self._compares is None:
+            self._compares = StatementVectors(embedder)
+        return self._compares
 
     # -- remembering ----------------------------------------------------------------------------
 
@@ -178,9 +191,7 @@ class MemoryKeeper:
             reason = (
                 f"looking for lasting facts waits until tomorrow: ${spent:.2f} of ${most:.2f} are spent"
             )
-            self._c.events.tell(
-                SteppedAside(source=SOURCE, layer="memory", reason=f"{reason} (memory_daily_budget)")
-            )
+            self._c.events.aside("memory", f"{reason} (memory_daily_budget)", source=SOURCE)
         return False
 
     def _extract(self, span: Stretch) -> Flow[tuple[Stretch, list[Admission]]]:
@@ -229,7 +240,9 @@ class MemoryKeeper:
 
     def _admit(self, facts: list[LastingFact], span: Stretch, read: Sequence[Block]) -> list[Admission]:
         seen = witness(self._c, span.said, read)
-        return admit(self._memory, facts, seen, self._c.clock.now())
+        likeness = self._likeness() if facts else None
+        alike = likeness.alike if likeness is not None else None
+        return admit(self._memory, facts, seen, self._c.clock.now(), alike)
 
     def _done(self, came: tuple[Stretch, list[Admission]] | Exception) -> None:
         self._busy = False
@@ -307,6 +320,10 @@ class MemoryKeeper:
 
     def _write_log(self, line: str) -> Flow[None]:
         yield from in_thread(partial(self._memory.log_request, line))
+        while self._compares is not None and (
+            yield from in_thread(partial(self._compares.prepare, self._texts))
+        ):
+            pass  # a few at a time: the rest of a large memory is compared from the next request on
 
     def _logged(self, came: Exception | None) -> None:
         if came is not None:
@@ -326,7 +343,7 @@ class MemoryKeeper:
         )
 
     def _aside(self, reason: str) -> None:
-        self._c.events.tell(SteppedAside(source=SOURCE, layer="remember", reason=reason))
+        self._c.events.aside("remember", reason, source=SOURCE)
 
 
 def memory_commands(c: Conversation) -> MemoryCommands | None:
