@@ -35,9 +35,8 @@ from sevenfold import profiles
 from sevenfold.record import entries
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
-from sevenfold.record.tokens import COUNTED, Estimator
 from sevenfold.record.view import View
-from sevenfold.record.weight import NOTHING, Weight
+from sevenfold.record.weight import COUNTED, NOTHING, Estimator, Weight
 from sevenfold.stores.jsonl import log as lines
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"

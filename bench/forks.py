@@ -1,32 +1,47 @@
 """Eight forks over a long conversation: what they read from the cache, and what they cost.
 
-    python bench/forks.py [TOKENS]      default: 100000, the conversation they share
+    python bench/forks.py [TOKENS] [--peers]      default: 100000, the conversation they share
 
 An agent with a conversation of so many tokens has eight tasks done by forks, through the official SDK against the
 simulator, after the parent's cache has expired; then each fork is woken five times. Printed are the share of the common
 prefix that forks 2 to 8 and every wake read from the cache, and the bill next to three others computed from the same
 requests: the ideal (every token that was sent before is read), all forks at once with none ahead, and sub-agents that
-begin with the conversation as text of their own, uncached, as frameworks without forks have it.
+begin with the conversation as text of their own, uncached, as frameworks without forks have it. With ``--peers`` the
+same work is done in the same run with sub-agents of Deep Agents and Pydantic AI, by their own code, each in its own
+environment (see `bench/peers/forking.py`).
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-import sevenfold
-from sevenfold.agent.team.team import Team
-from sevenfold.lab.simulator.brains import ScriptedBrain
-from sevenfold.lab.simulator.clock import VirtualClock
-from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.server import serve
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+import sevenfold  # noqa: E402  # needs the path above
+from bench.peers.environments import Unavailable, python_of  # noqa: E402
+from bench.peers.timing import Adapter  # noqa: E402
+from sevenfold.agent.team.team import Team  # noqa: E402
+from sevenfold.lab.simulator.brains import ScriptedBrain  # noqa: E402
+from sevenfold.lab.simulator.clock import VirtualClock  # noqa: E402
+from sevenfold.lab.simulator.provider import Simulator  # noqa: E402
+from sevenfold.lab.simulator.server import serve  # noqa: E402
 
 MODEL = "claude-sonnet-5-5"
 TOKENS = 100_000
 FORKS = 8
 WAKES = 5
+PEERS = {
+    "deepagents": ("deepagents", "langchain-anthropic"),
+    "pydantic-ai": ("pydantic-ai-slim[anthropic]",),
+}
+"""Peers, and the packages they need."""
 LEAST_READ = 0.99
 MOST_ABOVE_IDEAL = 1.03
 EXPIRY = 3_900.0
@@ -93,7 +108,56 @@ def _woken(
     return [dict(one.usage or {}) for one in woken]
 
 
-def main(tokens: int) -> int:
+def peer_usages(name: str, tokens: int) -> tuple[str, list[Mapping[str, Any]]]:
+    """The version of a peer, and the usage of its sub-agents' requests; raises `Unavailable`."""
+    python = python_of(Adapter(f"forks-{name}", (), PEERS[name]))
+    shown = subprocess.run(
+        [
+            python,
+            "-c",
+            f"import importlib.metadata as m; print(m.version({PEERS[name][0].partition('[')[0]!r}))",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    clock = VirtualClock()
+    simulator = Simulator(ScriptedBrain(lambda prompt: "Done."), clock=clock)
+    script = Path(__file__).parent / "peers" / "forking.py"
+    with serve(simulator) as url:
+        command = [str(python), str(script), name, url, *map(str, (tokens, FORKS, WAKES))]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
+            assert peer.stdin is not None
+            assert peer.stdout is not None
+            before = 0
+            for line in peer.stdout:
+                part = line.strip()
+                if part == "forks":
+                    before = len(simulator.requests.answered())
+                clock.advance({"forks": EXPIRY, "wakes": PAUSE}.get(part, 0.0))
+                peer.stdin.write("\n")
+                peer.stdin.flush()
+        if peer.returncode:
+            raise Unavailable(f"it ended with code {peer.returncode}")
+    return shown.stdout.strip(), [dict(one.usage or {}) for one in simulator.requests.answered()[before:]]
+
+
+def compare_peers(tokens: int, paid: float) -> None:
+    """Print what the peers paid for the same work."""
+    for name in PEERS:
+        try:
+            version, usages = peer_usages(name, tokens)
+        except Unavailable as error:
+            print(f"{name}: left out, {error}")
+            continue
+        theirs = sum(map(usd, usages))
+        read = sum(int(one["cache_read_input_tokens"]) for one in usages) / sum(map(prompt_tokens, usages))
+        print(
+            f"{name} {version}: ${theirs:.3f}, {theirs / paid:.1f} x; {len(usages)} requests, {read:.1%} read"
+        )
+
+
+def main(tokens: int, peers: bool) -> int:
     """Measure and print; returns 1 if a bar is missed."""
     forks, wakes = worked(tokens)
     first, *others = forks
@@ -118,9 +182,12 @@ def main(tokens: int) -> int:
     print(f"all forks at once:   ${at_once:.3f}, {at_once / paid:.1f} x")
     print(f"uncached sub-agents: ${fresh:.3f}, {fresh / paid:.1f} x")
     held = read >= LEAST_READ and woken >= LEAST_READ and paid <= MOST_ABOVE_IDEAL * ideal
+    if peers:
+        compare_peers(tokens, paid)
     print("held" if held else "NOT held")
     return 0 if held else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else TOKENS))
+    given = [one for one in sys.argv[1:] if one != "--peers"]
+    sys.exit(main(int(given[0]) if given else TOKENS, "--peers" in sys.argv))

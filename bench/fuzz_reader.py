@@ -28,10 +28,10 @@ from msgspec import Raw, Struct
 
 from sevenfold.clock import CountedIds, ManualClock
 from sevenfold.conversation.transcript import Transcript
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.profiles import find
 from sevenfold.record import blocks, decisions, entries
 from sevenfold.record.log import Answer, Place
-from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
 from sevenfold.stores.memory import MemoryLog
 

@@ -2,11 +2,14 @@
 
     python bench/locomo.py DATA            LoCoMo's locomo10.json, or data of the same shape; it does not come with us
     python bench/locomo.py DATA --pace     only the pace
-    python bench/locomo.py DATA --by words|both
+    python bench/locomo.py DATA --by words|both --key FILE
 
 *Left out*: the weights are chosen on all conversations but one, from a small grid around the present ones, and measured
 on that one; the figure is the mean over questions. If it is about as high as that of the present weights, these are not
-fitted to the data. *Pace*: all conversations and made-up turns (chains of word pairs of the same data) in one index of
+fitted to the data. *Hidden*: only what left the context is searched, and asked for. *Corrected key*: the same questions
+with the evidence of ``--key``. *Silence*: for each floor of `ranking.ENOUGH_IF_ASKED` how many questions about another
+conversation get an answer, and what the floor costs; it is chosen on every other conversation, and the rest shows what
+it is worth. *Pace*: all conversations and made-up turns (chains of word pairs of the same data) in one index of
 100,000 records, asked the questions of the data, next to plain FTS5 on the same texts; how much the bound on frequent
 words costs is the difference in recall to a search without it.
 """
@@ -19,16 +22,19 @@ import re
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
 
 from sevenfold.lab import locomo
-from sevenfold.lab.locomo import Dialogue, DialogueTurn
+from sevenfold.lab.locomo import Dialogue, DialogueTurn, Examination, Shares
 from sevenfold.recall import ranking, search
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.meaning import ByMeaning, Way
+from sevenfold.recall.search import Scorer
+from sevenfold.recall.tables import Tables
 from sevenfold.stores.memory import MemoryLog
 
 RECORDS = 100_000
@@ -41,41 +47,100 @@ GRID = {
 AT_MOST, LOSS = 0.5, 0.5
 """The bars: the share of plain FTS5's p95, and points of recall lost."""
 
-Shares = list[tuple[str, list[float]]]
+FLOORS = (0.25, 0.275, 0.3, 0.325, 0.35, 0.4, 0.45)
+GIVEN_UP = 2.0
+"""Points of recall that silence may cost: the floor is the highest one that costs no more."""
 
 
-def ask(dialogues: Sequence[Dialogue], by: Way | None) -> list[Shares]:
-    """The shares of evidence found, by conversation."""
-    scorers = ByMeaning().scorers(by)
-    found = []
-    for dialogue in dialogues:
-        index = RecallIndex(MemoryLog(list(locomo.lines(dialogue))))
-        index.catch_up()
-        hits = (
-            (one, index.search(one.text, k=25, around=0, scorers=scorers)) for one in dialogue.questions
+class Kept:
+    """A scorer that remembers its scores: the weights that are tried leave them as they are."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.name, self.weight, self.place, self.prepare = (
+            scorer.name,
+            scorer.weight,
+            scorer.place,
+            scorer.prepare,
         )
-        found.append([(one.category, locomo.shares_found(given, one.evidence)) for one, given in hits])
-        index.close()
-    return found
+        self._scorer = scorer
+        self._kept: dict[tuple[Tables, str], Mapping[int, float]] = {}
+
+    def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
+        """What the scorer says, asked once."""
+        if (pieces, query) not in self._kept:
+            self._kept[pieces, query] = self._scorer.scores(pieces, query)
+        return self._kept[pieces, query]
 
 
-def left_out(dialogues: Sequence[Dialogue], by: Way | None) -> None:
-    """Choose the weights on all conversations but one, and measure them on that one."""
-    before = {name: getattr(ranking, name) for name in GRID}
-    tried: dict[tuple[object, ...], list[Shares]] = {}
-    for values in product(*GRID.values()):
-        for name, value in zip(GRID, values, strict=True):
-            setattr(ranking, name, value)
-        tried[values] = ask(dialogues, by)
-    for name, value in before.items():
+@contextmanager
+def weights(**values: object) -> Iterator[None]:
+    """Search with other weights."""
+    before = {name: getattr(ranking, name) for name in values}
+    for name, value in values.items():
         setattr(ranking, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(ranking, name, value)
+
+
+def examine(dialogues: Sequence[Dialogue], corrected: Sequence[Dialogue], by: Way | None) -> None:
+    """Ask everything of one index per conversation, and print what was found."""
+    tried: dict[tuple[object, ...], list[Shares]] = {values: [] for values in product(*GRID.values())}
+    hidden: list[Shares] = []
+    with_key: list[Shares] = []
+    floors: dict[float, list[tuple[Shares, list[bool]]]] = {floor: [] for floor in FLOORS}
+    scorers = [Kept(scorer) for scorer in ByMeaning().scorers(by)]
+    for place, dialogue in enumerate(dialogues):
+        examined = Examination(dialogue, by, scorers)
+        for values, found in tried.items():
+            with weights(**dict(zip(GRID, values, strict=True))):
+                found.append(examined.shares(dialogue))
+        hidden.append(examined.shares(dialogue, only_hidden=True))
+        with_key += map(examined.shares, corrected[place : place + 1])
+        other = dialogues[(place + 1) % len(dialogues)]
+        for floor, pairs in floors.items():
+            with weights(ENOUGH_IF_ASKED=floor):
+                pairs.append((examined.shares(dialogue), examined.strangers(other)))
+    left_out(tried)
+    _show("hidden", hidden)
+    if with_key:
+        _show("corrected key", with_key)
+    silence(floors)
+
+
+def left_out(tried: Mapping[tuple[object, ...], Sequence[Shares]]) -> None:
+    """Choose the weights on all conversations but one, and measure them on that one."""
+    present = tried[tuple(getattr(ranking, name) for name in GRID)]
     chosen: list[Shares] = []
-    for place in range(len(dialogues)):
-        best = max(tried, key=lambda values: _mean(tried[values][:place] + tried[values][place + 1 :]))
+    for place in range(len(present)):
+        best = max(tried, key=lambda values: _mean([*tried[values][:place], *tried[values][place + 1 :]]))
         chosen.append(tried[best][place])
         print(f"  conversation {place + 1}: {best} chosen, R@10 {100 * _mean([chosen[-1]]):.1f}")
     _show("left out", chosen)
-    _show("as they are", tried[tuple(before.values())])
+    _show("as they are", present)
+
+
+def silence(floors: Mapping[float, Sequence[tuple[Shares, list[bool]]]]) -> None:
+    """Print what each floor silences, and what it costs, on the conversations it is chosen on and on the others."""
+    found = {
+        floor: [
+            (
+                100 * _mean([shares for shares, _ in pairs[half::2]]),
+                100 * fmean(one for _, answered in pairs[half::2] for one in answered),
+            )
+            for half in (0, 1)
+        ]
+        for floor, pairs in floors.items()
+    }
+    most = max(chosen_on[0] for chosen_on, _ in found.values())
+    chosen = max(floor for floor, (half, _) in found.items() if half[0] >= most - GIVEN_UP)
+    for floor, (half, other) in found.items():
+        print(
+            f"  floor {floor}: R@10 {half[0]:.1f}, strangers answered {half[1]:.1f}%; on the other conversations"
+            f" {other[0]:.1f}, {other[1]:.1f}%{' (chosen)' if floor == chosen else ''}"
+        )
 
 
 def _mean(several: Sequence[Shares]) -> float:
@@ -176,11 +241,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("--by", choices=("words", "both"), default="words")
+    parser.add_argument("--key", type=Path)
     parser.add_argument("--pace", action="store_true")
     options = parser.parse_args(arguments)
     dialogues = locomo.read(options.data)
     if not options.pace:
-        left_out(dialogues, options.by)
+        examine(dialogues, locomo.read(options.data, options.key) if options.key else [], options.by)
     return 0 if pace(dialogues) else 1
 
 

@@ -69,6 +69,13 @@ class Drawing:
         for one in shown:
             self.console.print(one)
 
+    def page(self, *shown: RenderableType) -> None:
+        """Print."""
+        self.show(*shown)
+
+    def notify(self, words: str, how: str) -> None:
+        """A picture cannot call."""
+
     def ask(self, question: Menu) -> MenuAnswer | None:
         if not any(item.about.startswith("Shell(python3") for item in question.items):
             self.show(draw_menu(MenuState.open(question), RICH, WIDTH))

@@ -46,6 +46,7 @@ MODULES = (
     "compaction",
     "robustness",
     "agent",
+    "team",
     "dreams",
     "suite",
     "mutation",

@@ -27,9 +27,8 @@ from sevenfold.profiles import find
 from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
-from sevenfold.record.usage import Usage
+from sevenfold.record.usage import BilledCall, Usage, ideal_cost
 from sevenfold.request.frame import Frame
-from sevenfold.request.price import Call, cost, ideal_cost
 from sevenfold.stores.memory import MemoryLog
 from tests.support import bare_conversation
 
@@ -161,10 +160,10 @@ def measure(way: Callable[[str, int], None], turns: int = TURNS) -> dict[str, fl
     used = [
         Usage.of(request.usage) for request in simulator.requests if request.status == 200 and request.usage
     ]
-    calls = [Call(usage.prompt, usage.output_tokens, 300) for usage in used]
+    calls = [BilledCall(usage.prompt, usage.output_tokens, 300) for usage in used]
     profile = find(MODEL)
     ideal = ideal_cost(calls, profile) or 0.0
-    paid = sum(cost(usage, profile) or 0.0 for usage in used)
+    paid = sum(Usage.cost(usage, profile) or 0.0 for usage in used)
     prompt = sum(usage.prompt for usage in used)
     return {
         "calls": len(used),

@@ -11,9 +11,8 @@ from msgspec import Raw
 from sevenfold.clock import CountedIds, ManualClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import drive
-from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.options import RequestOptions, Services
 from sevenfold.conversation.request import Prepared
-from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.conversation.turn import prepare
 from sevenfold.layers.ladder import Ladder

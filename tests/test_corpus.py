@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sevenfold.conversation.resume import fold, resume
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.profiles import find
 from sevenfold.record import entries
 from sevenfold.record.entries import Said
-from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl import log as lines
 from sevenfold.stores.jsonl.log import JsonlLog

@@ -16,9 +16,9 @@ import sevenfold
 from sevenfold.providers.offline import OfflineClient, Script
 
 PACKAGE = str(Path(sevenfold.__file__).parent)
-MOST_CALLS = 405
-MOST_MODULES = 48
-MOST_SIZES = 4
+MOST_CALLS = 400
+MOST_MODULES = 35
+MOST_SIZES = 3
 """Looks at the size of the conversation: it is remembered until something changes, but each is still a call."""
 
 

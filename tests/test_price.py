@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.profiles import find, names
-from sevenfold.record.usage import Iteration, Usage
-from sevenfold.request.price import Call, cost, ideal_cost, uncached_cost
+from sevenfold.record.usage import BilledCall, Iteration, Usage, ideal_cost
 
 OPUS = find("claude-opus-4-5")  # 5 / 25, write 6.25 or 10, read 0.50
 HAIKU = find("claude-haiku-5-5")  # five times the price above 100,000
@@ -125,8 +124,8 @@ def test_each_kind_of_token_has_its_own_price() -> None:
         cache_creation_1h=3_000,
         output_tokens=400,
     )
-    assert cost(usage, OPUS) == pytest.approx(0.005 + 0.05 + 0.0125 + 0.03 + 0.01, rel=1e-12)
-    assert uncached_cost(usage, OPUS) == pytest.approx(106_000 * 5e-6 + 0.01, rel=1e-12)
+    assert Usage.cost(usage, OPUS) == pytest.approx(0.005 + 0.05 + 0.0125 + 0.03 + 0.01, rel=1e-12)
+    assert Usage.uncached_cost(usage, OPUS) == pytest.approx(106_000 * 5e-6 + 0.01, rel=1e-12)
 
 
 @pytest.mark.spec("S9.6")
@@ -138,40 +137,42 @@ def test_a_million_of_everything_costs_the_price_list() -> None:
         cache_creation_1h=10**6,
         output_tokens=10**6,
     )
-    assert cost(usage, OPUS) == 5 + 0.5 + 6.25 + 10 + 25
-    assert uncached_cost(usage, OPUS) == 4 * 5 + 25
+    assert Usage.cost(usage, OPUS) == 5 + 0.5 + 6.25 + 10 + 25
+    assert Usage.uncached_cost(usage, OPUS) == 4 * 5 + 25
 
 
 @pytest.mark.spec("S9.6")
 def test_the_price_steps_up_with_the_whole_prompt_cached_tokens_included() -> None:
     below = Usage(input_tokens=50_000, cache_read_input_tokens=50_000, output_tokens=1_000)
     above = Usage(input_tokens=50_000, cache_read_input_tokens=50_001, output_tokens=1_000)
-    assert cost(below, HAIKU) == pytest.approx(0.005 + 0.0005 + 0.0005)
-    assert cost(above, HAIKU) == pytest.approx(0.025 + 50_001 * 0.05e-6 + 0.0025)
-    assert uncached_cost(above, HAIKU) == pytest.approx(100_001 * 0.5e-6 + 0.0025)
+    assert Usage.cost(below, HAIKU) == pytest.approx(0.005 + 0.0005 + 0.0005)
+    assert Usage.cost(above, HAIKU) == pytest.approx(0.025 + 50_001 * 0.05e-6 + 0.0025)
+    assert Usage.uncached_cost(above, HAIKU) == pytest.approx(100_001 * 0.5e-6 + 0.0025)
 
 
 @pytest.mark.spec("S9.6")
 def test_output_does_not_count_towards_the_price_step() -> None:
     usage = Usage(input_tokens=100_000, output_tokens=100_000)
-    assert cost(usage, HAIKU) == pytest.approx(0.01 + 0.05)
+    assert Usage.cost(usage, HAIKU) == pytest.approx(0.01 + 0.05)
 
 
 @pytest.mark.spec("S9.6")
 def test_rounds_of_one_call_are_priced_each_by_its_own_size() -> None:
     part = {"type": "message", "input_tokens": 60_000, "output_tokens": 0}
     usage = Usage.of({"input_tokens": 120_000, "output_tokens": 0, "iterations": [part, part]})
-    assert cost(usage, HAIKU) == pytest.approx(0.012)
+    assert Usage.cost(usage, HAIKU) == pytest.approx(0.012)
 
 
 @pytest.mark.spec("S9.6", "S9.4")
 def test_a_compaction_inside_a_call_is_billed_on_top_of_the_totals() -> None:
     plain = Usage.of(ROUND)
     summary = Usage.of(SUMMARY)
-    expected = (cost(plain, OPUS) or 0) + (cost(summary, OPUS) or 0)
-    assert cost(Usage.of({**ROUND, "iterations": [SUMMARY, ROUND]}), OPUS) == pytest.approx(expected)
-    assert cost(Usage.of({**ROUND, "iterations": [SUMMARY]}), OPUS) == pytest.approx(expected)
-    assert cost(Usage.of({"input_tokens": 0, "iterations": [SUMMARY]}), OPUS) == cost(summary, OPUS)
+    expected = (Usage.cost(plain, OPUS) or 0) + (Usage.cost(summary, OPUS) or 0)
+    assert Usage.cost(Usage.of({**ROUND, "iterations": [SUMMARY, ROUND]}), OPUS) == pytest.approx(expected)
+    assert Usage.cost(Usage.of({**ROUND, "iterations": [SUMMARY]}), OPUS) == pytest.approx(expected)
+    assert Usage.cost(Usage.of({"input_tokens": 0, "iterations": [SUMMARY]}), OPUS) == Usage.cost(
+        summary, OPUS
+    )
 
 
 @pytest.mark.spec("S9.6")
@@ -183,23 +184,27 @@ def test_a_part_run_by_another_model_is_billed_at_that_models_price() -> None:
         "output_tokens": 0,
     }
     usage = Usage.of({**ROUND, "iterations": [ROUND, advice]})
-    assert cost(usage, OPUS) == pytest.approx((cost(Usage.of(ROUND), OPUS) or 0) + 4)
+    assert Usage.cost(usage, OPUS) == pytest.approx((Usage.cost(Usage.of(ROUND), OPUS) or 0) + 4)
 
 
 @pytest.mark.spec("S9.1", "S9.6")
 def test_unknown_prices_give_no_cost_at_all() -> None:
     usage = Usage(input_tokens=10)
-    assert cost(usage, UNPRICED) is uncached_cost(usage, UNPRICED) is None
-    assert ideal_cost([Call(10, 1, 300)], UNPRICED) is None
+    assert Usage.cost(usage, UNPRICED) is Usage.uncached_cost(usage, UNPRICED) is None
+    assert ideal_cost([BilledCall(10, 1, 300)], UNPRICED) is None
     advice = {"type": "advisor_message", "model": "gpt-5.4", "input_tokens": 5, "output_tokens": 0}
-    assert cost(Usage.of({**ROUND, "iterations": [ROUND, advice]}), OPUS) is None
+    assert Usage.cost(Usage.of({**ROUND, "iterations": [ROUND, advice]}), OPUS) is None
 
 
 @pytest.mark.spec("S9.6")
 @given(usages, st.sampled_from([name for name in names() if find(name).prices]))
 def test_reading_saves_and_writing_costs_against_no_cache(usage: Usage, name: str) -> None:
     profile = find(name)
-    paid, plain, row = cost(usage, profile), uncached_cost(usage, profile), profile.price(usage.prompt)
+    paid, plain, row = (
+        Usage.cost(usage, profile),
+        Usage.uncached_cost(usage, profile),
+        profile.price(usage.prompt),
+    )
     assert paid is not None
     assert plain is not None
     assert row is not None
@@ -217,7 +222,7 @@ def test_reading_saves_and_writing_costs_against_no_cache(usage: Usage, name: st
 
 @pytest.mark.spec("S9.6")
 def test_ideally_each_prompt_token_is_written_once_and_then_read() -> None:
-    calls = [Call(10_000, 100, 300), Call(12_000, 200, 300), Call(15_000, 300, 3_600)]
+    calls = [BilledCall(10_000, 100, 300), BilledCall(12_000, 200, 300), BilledCall(15_000, 300, 3_600)]
     written = 10_000 * 6.25 + 2_000 * 6.25 + 3_000 * 10
     read = (10_000 + 12_000) * 0.5
     assert ideal_cost(calls, OPUS) == pytest.approx((written + read + 600 * 25) / 1e6, rel=1e-12)
@@ -225,13 +230,13 @@ def test_ideally_each_prompt_token_is_written_once_and_then_read() -> None:
 
 @pytest.mark.spec("S9.6")
 def test_a_shorter_prompt_is_read_whole_and_what_was_written_stays_written() -> None:
-    calls = [Call(10_000, 0, 300), Call(4_000, 0, 300), Call(10_000, 0, 300)]
+    calls = [BilledCall(10_000, 0, 300), BilledCall(4_000, 0, 300), BilledCall(10_000, 0, 300)]
     assert ideal_cost(calls, OPUS) == pytest.approx((10_000 * 6.25 + 14_000 * 0.5) / 1e6)
 
 
 @pytest.mark.spec("S9.6")
 def test_the_ideal_pays_the_price_row_of_each_prompt() -> None:
-    calls = [Call(100_000, 0, 300), Call(100_001, 0, 300)]
+    calls = [BilledCall(100_000, 0, 300), BilledCall(100_001, 0, 300)]
     assert ideal_cost(calls, HAIKU) == pytest.approx((100_000 * 0.125 + 100_000 * 0.05 + 0.625) / 1e6)
 
 
@@ -246,9 +251,9 @@ def test_a_session_that_caches_perfectly_pays_the_ideal(turns: list[tuple[int, i
     prompt, paid, calls = 0, 0.0, []
     for grown, output in turns:
         usage = Usage(cache_read_input_tokens=prompt, cache_creation_1h=grown, output_tokens=output)
-        paid += cost(usage, OPUS) or 0
+        paid += Usage.cost(usage, OPUS) or 0
         prompt += grown
-        calls.append(Call(prompt, output, 3_600))
+        calls.append(BilledCall(prompt, output, 3_600))
     assert ideal_cost(calls, OPUS) == pytest.approx(paid)
 
 

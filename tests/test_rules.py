@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.record.rules import RuleFacts, refusals
+from sevenfold.lab.rules import RuleFacts, refusals
 
 Message = dict[str, Any]
 FACTS = RuleFacts()

@@ -29,10 +29,10 @@ MAKING = {
 DOING = {
     "masked": """
 from sevenfold.record.redact import mask
-from sevenfold.record.secret_patterns import RULES
+from sevenfold.record.secret_patterns import patterns
 mask(text)
 if text[:2] == "aa":
-    for hint in {hint for rule in RULES for hint in rule.hints}:
+    for hint in {hint for rule in patterns().rules for hint in rule.hints}:
         for filler in ("", "A1b2-", "x" * 30, "=\\'", "://a:b@", "%3D\\x1b[0m"):
             mask((hint + filler) * (N // 100 // len(hint + filler)))
 """,

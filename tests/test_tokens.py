@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.tokens import FLAT, PADDING, Estimator
-from sevenfold.record.weight import NOTHING, Weight, measure, opening, total
+from sevenfold.record.weight import FLAT, NOTHING, PADDING, Estimator, Weight, measure, opening, total
 
 WORDS = (
     "the",

@@ -17,11 +17,11 @@ from sevenfold.conversation.resume import fold, resume
 from sevenfold.lab.audit import audit, unsupported
 from sevenfold.lab.profile import files as transcripts
 from sevenfold.lab.profile.figures import SessionProfile
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.profiles import find
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import entries
 from sevenfold.record.entries import Boundary, Clearing, Said
-from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
 

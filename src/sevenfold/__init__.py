@@ -100,52 +100,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Agent": "sevenfold.agent.agent",
-    "Asked": "sevenfold.agent.executor",
-    "AsyncAgent": "sevenfold.agent.agent",
-    "AsyncHooks": "sevenfold.agent.hooks.registry",
-    "AsyncOfflineClient": "sevenfold.providers.offline",
-    "AsyncRunnerMemoryTool": "sevenfold.providers.anthropic_memory",
-    "AsyncSession": "sevenfold.session.async_session",
-    "Completion": "sevenfold.session.session",
-    "Consented": "sevenfold.agent.executor",
-    "Context": "sevenfold.agent.tools.context",
-    "Ended": "sevenfold.agent.events",
-    "Finished": "sevenfold.agent.events",
-    "Happened": "sevenfold.agent.events",
-    "Hooks": "sevenfold.agent.hooks.registry",
-    "InstructionsLoaded": "sevenfold.conversation.hooks",
-    "McpServers": "sevenfold.agent.mcp.servers",
-    "Memory": "sevenfold.memory.memory",
-    "MemoryCommands": "sevenfold.memory.commands",
-    "Mentioned": "sevenfold.agent.events",
-    "Notice": "sevenfold.agent.events",
-    "OfflineClient": "sevenfold.providers.offline",
-    "PermissionRequest": "sevenfold.conversation.hooks",
-    "Piece": "sevenfold.ports",
-    "RunnerMemoryTool": "sevenfold.providers.anthropic_memory",
-    "PostCompact": "sevenfold.conversation.hooks",
-    "PostToolUse": "sevenfold.conversation.hooks",
-    "PreCompact": "sevenfold.conversation.hooks",
-    "PreToolUse": "sevenfold.conversation.hooks",
-    "Script": "sevenfold.providers.offline",
-    "Session": "sevenfold.session.session",
-    "SessionEnd": "sevenfold.conversation.hooks",
-    "SessionStart": "sevenfold.conversation.hooks",
-    "Stop": "sevenfold.conversation.hooks",
-    "SubagentStart": "sevenfold.conversation.hooks",
-    "SubagentStop": "sevenfold.conversation.hooks",
-    "Tool": "sevenfold.session.factory",
-    "ToolBegan": "sevenfold.agent.events",
-    "ToolEnded": "sevenfold.agent.events",
-    "ToolProgress": "sevenfold.agent.events",
-    "UserPromptSubmit": "sevenfold.conversation.hooks",
-    "Veto": "sevenfold.events",
-    "function_tool": "sevenfold.agent.tools.functions",
-    "open_memory": "sevenfold.session.factory",
-    "tool": "sevenfold.session.factory",
+    "agent.agent": "Agent AsyncAgent",
+    "agent.events": "Ended Finished Happened Mentioned Notice ToolBegan ToolEnded ToolProgress",
+    "agent.executor": "Asked Consented",
+    "agent.hooks.registry": "AsyncHooks Hooks",
+    "agent.mcp.servers": "McpServers",
+    "agent.tools.context": "Context",
+    "agent.tools.functions": "function_tool",
+    "conversation.hooks": "InstructionsLoaded PermissionRequest PostCompact PostToolUse PreCompact PreToolUse "
+    "SessionEnd SessionStart Stop SubagentStart SubagentStop UserPromptSubmit",
+    "events": "Veto",
+    "memory.commands": "MemoryCommands",
+    "memory.memory": "Memory",
+    "ports": "Piece",
+    "providers.anthropic_memory": "AsyncRunnerMemoryTool RunnerMemoryTool",
+    "providers.offline": "AsyncOfflineClient OfflineClient Script",
+    "session.async_session": "AsyncSession",
+    "session.factory": "Tool open_memory tool",
+    "session.session": "Completion Session",
 }
-_MODULES = ("errors", "events")
+"""Module → the public names that are in it."""
 
 
 def __getattr__(name: str) -> Any:
@@ -154,9 +128,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    if name in _MODULES:
+    home = next((module for module, names in _HOMES.items() if name in names.split()), None)
+    if home is None:
         return import_module(f"sevenfold.{name}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"sevenfold.{home}"), name)
 
 
 def __dir__() -> list[str]:

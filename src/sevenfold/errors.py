@@ -1,7 +1,7 @@
 """Every error Sevenfold raises on purpose.
 
     SevenfoldError
-    ├── UserError                 the caller can mend it: show the text, do not retry
+    ├── UserError                 the caller can fix it: show the text, do not retry
     │   ├── SettingError          a setting has a wrong value; the text names the key and its source
     │   ├── InputError            a message, block or id cannot be accepted; nothing was stored
     │   ├── ContextFull           the next request would not fit; the text names what can be done
@@ -129,9 +129,9 @@ class PromptTooLong(ModelError):
     """The prompt does not fit the model's window."""
 
     used: int | None = None
-    """Tokens of the prompt, where the provider said so…"""
+    """Tokens of the prompt, where the provider said so."""
     limit: int | None = None
-    """…and those it takes."""
+    """Tokens the provider takes."""
 
     @property
     def gap(self) -> int | None:

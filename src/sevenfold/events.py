@@ -1,7 +1,7 @@
-"""What the engine tells whoever listens: one type for each kind of thing that happens.
+"""What the engine reports to listeners: one type for each kind of thing that happens.
 
 A layer that wants to act says so first (`Proposed`), and a listener may refuse; when it has acted it says what
-it did, why, and what that saved and cost (`Acted`). Requests, answers, failures and losses of the cache are told
+it did, why, and what that saved and cost (`Acted`). Requests, answers, failures and losses of the cache are reported
 the same way. Events are facts, frozen, without the conversation's content: what was said is in the transcript.
 """
 
@@ -226,7 +226,7 @@ class Compacted(Event, frozen=True, kw_only=True):
     lost: int = 0
     invented: int = 0
     cached_share: float | None = None
-    """Of the prompt that asked for the summary; None if nobody was asked."""
+    """Of the prompt that asked for the summary; None if no model was asked."""
     retries: tuple[str, ...] = ()
     """What had to be tried again, and how."""
     restored: tuple[str, ...] = ()
@@ -264,7 +264,7 @@ class Dreaming(Event, frozen=True, kw_only=True):
 
 
 class Repaired(Event, frozen=True, kw_only=True):
-    """Something in the record is sent mended, because no server would take it as it is."""
+    """Something in the record is sent otherwise, because no server would take it as it is."""
 
     what: str
     where: str

@@ -163,7 +163,10 @@ class Folder(Protocol):
     """What readers are shown; a directory where there is one."""
 
     def names(self, below: str = "") -> Sequence[str]:
-        """The files below a folder of this one, at any depth, sorted; links are not files."""
+        """The files below a folder of this one, at any depth, sorted; links are not files.
+
+        Folders whose names begin with a dot are passed over, unless ``below`` is one: versions only ever grow.
+        """
         ...
 
     def read(self, name: str, *, most: int = ...) -> bytes | None:
@@ -412,7 +415,7 @@ class Call(Struct, frozen=True):
 
 
 class Piece(Struct, frozen=True):
-    """A part of an answer while it is still coming: for whoever watches, never for the log."""
+    """A part of an answer while it is still coming: for display, never for the log."""
 
     kind: str
     """text, thinking, tool (its name) or input (some of its JSON)"""
@@ -442,7 +445,7 @@ class HeadWatcher(Protocol):
 
 
 class Client(Protocol):
-    """Someone who answers; errors are of `sevenfold.errors.ModelError`, each with what was already said."""
+    """Asks a model; errors are of `sevenfold.errors.ModelError`, each with what was already said."""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request, wait for the whole answer."""
@@ -454,7 +457,7 @@ class Client(Protocol):
 
 
 class AsyncClient(Protocol):
-    """The same for those who do not wait in line."""
+    """The same for asynchronous programs."""
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request, wait for the whole answer."""

@@ -20,10 +20,10 @@ from typing import Any, Literal
 import msgspec
 
 DEFAULT_WINDOW = 200_000
-"""The context window assumed of a model nobody knows."""
+"""The context window assumed of an unknown model."""
 
 LONG_WINDOW = 1_000_000
-"""The context window that the suffix `[1m]` or the 1M beta header stands for."""
+"""The context window that the suffix `[1m]` or the 1M beta header asks for."""
 
 LONG_SUFFIX = "[1m]"
 """What users append to a model's name to ask for the long window; it is never sent."""
@@ -72,7 +72,7 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     runs_collapse: bool = False
     """A run of tool uses, or of tool results, counts as one position."""
     lifetimes: tuple[int, ...] = ()
-    """Lifetimes on offer, in seconds, shortest first; empty where nobody says."""
+    """Lifetimes on offer, in seconds, shortest first; empty where unknown."""
     step: int = 1
     """Cached tokens are reported in multiples of this."""
 
@@ -127,12 +127,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_output: int
     known: bool = True
     note: str = ""
-    """A sentence for the user where defaults stand in for facts."""
+    """A sentence for the user where defaults replace facts."""
     source: str = ""
     """Where the prices come from, if not from the provider's current pages."""
     window: int = DEFAULT_WINDOW
     window_source: Literal["suffix", "listing", "table", "family", "default"] = "default"
-    """Who says so; `family` means that models with such names usually have it, `default` that nobody knows."""
+    """Who says so; `family` means that models with such names usually have it, `default` that it is unknown."""
     economic_window: int | None = None
     """The prompt size beyond which the price steps up so far that staying below is worth a compaction."""
     prices: tuple[Price, ...] = ()
@@ -220,6 +220,12 @@ def find(name: str) -> Profile:
 def names() -> tuple[str, ...]:
     """The models in the table."""
     return tuple(_table()["model"])
+
+
+def token_rates(tokenizer: str) -> Mapping[str, float]:
+    """Tokens for one of each thing that content is made of; empty for a tokenizer that is not in the table."""
+    found: Mapping[str, float] = _table()["rates"].get(tokenizer, {})
+    return found
 
 
 @lru_cache(maxsize=256)

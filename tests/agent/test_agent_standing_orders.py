@@ -15,7 +15,7 @@ import pytest
 import sevenfold
 from sevenfold.agent.hooks.registry import Hooks, run_command
 from sevenfold.agent.tools.context import Todo
-from sevenfold.layers.compact.compactor import AFTER_SHARE
+from sevenfold.layers.compact.writer import AFTER_SHARE
 from sevenfold.stores.trust import Trust, user_folder
 from tests.agent.test_agent_slots import LONG, compact, opened, restored
 from tests.agent.working import agent, model_of, texts, use

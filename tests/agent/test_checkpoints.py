@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -15,6 +16,7 @@ from sevenfold.agent import checkpoints as module
 from sevenfold.agent.checkpoints import LARGEST_FILE, YOURS, Checkpoints, may_change
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.errors import Refused
+from tests.support import PROVING
 
 pytestmark = pytest.mark.spec("S13.1")
 
@@ -341,7 +343,9 @@ class Rewinding(RuleBasedStateMachine):
     @precondition(lambda self: self.desk.tip)
     @rule(data=st.data(), everything=st.booleans())
     def rewinds(self, data: st.DataObject, everything: bool) -> None:
-        message = data.draw(st.integers(1, self.desk.tip))
+        self.rewind_to(data.draw(st.integers(1, self.desk.tip)), everything=everything)
+
+    def rewind_to(self, message: int, *, everything: bool) -> None:
         plan = self.desk.plan(message)
         since = [one for one in self.history if one[0] >= message]
         then: dict[str, str | None] = {}
@@ -366,3 +370,31 @@ class Rewinding(RuleBasedStateMachine):
 
 TestRewinding = Rewinding.TestCase
 TestRewinding.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.spec("S13.1")
+@pytest.mark.parametrize("seed", range(5 if PROVING else 1))
+def test_after_a_thousand_edits_commands_rewinds_and_kills_every_file_is_as_it_should_be(seed: int) -> None:
+    chance = Random(seed)
+    names, contents = ("a", "b", "d/c", "d/e/f"), (None, "", "1", "2", "3")
+    walk = Rewinding()
+    walk.start()
+    for _ in range(1_000):
+        name, content, odd = chance.choice(names), chance.choice(contents), chance.random() < 0.5
+        match chance.randrange(6):
+            case 0:
+                walk.message()
+            case 1:
+                walk.user_writes(name, content)
+            case 2:
+                walk.agent_edits(name, content)
+            case 3:
+                walk.agent_runs_a_command(
+                    {name: content, chance.choice(names): chance.choice(contents)}, odd
+                )
+            case 4:
+                walk.killed_between()
+            case _ if walk.desk.tip:
+                walk.rewind_to(chance.randint(1, walk.desk.tip), everything=odd)
+        walk.files_are_as_they_should_be()
+    walk.teardown()

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 import sevenfold
 from sevenfold.cli.chat.status import Spending
-from sevenfold.conversation.history import Account
+from sevenfold.conversation.history import account_of
 from sevenfold.errors import InputError
 from sevenfold.events import Failed
 from sevenfold.lab.simulator.faults import Fault, Faults
@@ -21,7 +21,6 @@ from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import Usage
-from sevenfold.request.price import cost
 from tests.agent.test_agent_interrupting import stop_when
 from tests.agent.working import MODEL, QUIET, World, world
 
@@ -34,7 +33,7 @@ pytestmark = pytest.mark.spec("S9.8")
 def books(session: sevenfold.Session) -> list[float | None]:
     """What the session has cost: as it knows, as its log says, and as the terminal adds it up."""
     log = session.conversation.transcript.log
-    return [session.gauge.usd, Account.of(log).usd, Spending.of(log).usd]
+    return [session.gauge.usd, account_of(log).usd, Spending.of(log).usd]
 
 
 class Interrupting(AnthropicClient):
@@ -113,7 +112,7 @@ def test_a_request_that_is_left_behind_costs_what_its_head_reported() -> None:
     with sevenfold.Agent(MODEL, client=client, settings=QUIET, system="Be brief.", tools=[]) as made:
         stop_when(client.reached, made)
         assert made.run("Say something.").end == "interrupted"
-        paid = cost(Usage(input_tokens=120_000, output_tokens=1), find(MODEL))
+        paid = Usage.cost(Usage(input_tokens=120_000, output_tokens=1), find(MODEL))
         assert books(made.session) == pytest.approx([paid] * 3)
         client.released.set()
 
@@ -199,6 +198,6 @@ def test_an_answer_of_which_nothing_is_whole_is_paid_for() -> None:
         assert session.prepare().body
         with pytest.raises(InputError, match="nothing of this answer is whole"):
             session.observe([begun], partial=True)
-        paid = cost(Usage(input_tokens=120_000, output_tokens=1), find(MODEL))
+        paid = Usage.cost(Usage(input_tokens=120_000, output_tokens=1), find(MODEL))
         assert books(session) == pytest.approx([paid] * 3)
         assert session.prepare().body

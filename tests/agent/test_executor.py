@@ -20,8 +20,8 @@ from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation import hooks
 from sevenfold.conversation.flow import Fire, Flow, Gather, Run, drive, drive_async, in_thread
 from sevenfold.conversation.hooks import HookOutcome, PostToolUse, PreToolUse
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted
-from sevenfold.session.results import ToolCall
 
 CALL = ToolCall("c1", "act", {})
 

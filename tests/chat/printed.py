@@ -27,10 +27,17 @@ class Page:
         self.shown: list[str] = []
         self.asked: list[Menu] = []
         self.suggested: list[str] = []
+        self.notified: list[tuple[str, str]] = []
         self._answers = answers
 
     def show(self, *shown: RenderableType) -> None:
         self.shown.append(printed(*shown, width=self.width))
+
+    def page(self, *shown: RenderableType) -> None:
+        self.show(*shown)
+
+    def notify(self, words: str, how: str) -> None:
+        self.notified.append((words, how))
 
     def ask(self, question: Menu) -> MenuAnswer | None:
         self.asked.append(question)

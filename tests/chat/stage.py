@@ -44,6 +44,8 @@ def acts(prompt: ModelPrompt) -> str | Sequence[Json]:
         "run": tool_use("Shell", {"command": "echo ran > ran.txt && echo out"}),
         "wait": tool_use("Shell", {"command": "echo begun; sleep 30; echo over"}),
         "write": tool_use("Write", {"path": "new.txt", "content": "one\ntwo\n"}),
+        "fix": tool_use("Edit", {"path": "a.txt", "old": "hello", "new": "goodbye"}),
+        "miss": tool_use("Edit", {"path": "a.txt", "old": "never there", "new": "goodbye"}),
         "nasty": tool_use("Shell", {"command": "printf '\\033]0;owned\\007\\033[31mred\\033[0m\\n'"}),
         "ask": tool_use(
             "AskUser",

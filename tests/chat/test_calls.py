@@ -16,7 +16,7 @@ from sevenfold.agent.tools.output import (
 )
 from sevenfold.cli.chat.lines import MANY_LINES, full_call, result_lines, running_line
 from sevenfold.cli.chat.screen import POOR, RICH
-from sevenfold.session.results import ToolCall
+from sevenfold.conversation.request import ToolCall
 
 from .printed import printed
 
@@ -70,7 +70,7 @@ def test_the_first_lines_of_a_result_are_shown_and_how_many_are_left():
 
 def test_a_call_that_was_not_permitted_did_not_fail():
     shown = line(call(command="make"), denied("The user declined. Not now."))
-    assert shown.splitlines()[0].startswith("✗ Shell make · not permitted")
+    assert shown.splitlines()[0].startswith("⊘ Shell make · denied")
     assert "│ The user declined. Not now." in shown
 
 

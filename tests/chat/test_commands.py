@@ -12,12 +12,16 @@ import msgspec
 import pytest
 
 from sevenfold.agent.agent import Agent
+from sevenfold.cli.chat import chat as chat_module
 from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.driver import Driver
-from sevenfold.cli.chat.menu import MenuAnswer
+from sevenfold.cli.chat.history import find_session, new_name, talks
+from sevenfold.cli.chat.menu import Menu, MenuAnswer
+from sevenfold.cli.chat.screen import notification
 from sevenfold.cli.chat.start import ChatOptions
+from sevenfold.cli.text import source
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.providers.offline import OfflineClient, Script
@@ -32,6 +36,7 @@ WORDS = {
     "config": "offload",
     "mode": "plan",
     "show": "1",
+    "rename": "the heron",
 }
 MAY_REFUSE = {"undo", "redo", "resume"}
 """Those that need something to have happened first."""
@@ -42,6 +47,11 @@ def heard(request: Mapping[str, Any]) -> str:
         part["text"] for one in request["messages"] for part in one["content"] if part["type"] == "text"
     ]
     return f"I heard: {said[-1][:60]}"
+
+
+def going_back(place: int) -> Callable[[Menu], MenuAnswer]:
+    """Answers: one of the messages, and of what can be done there the first."""
+    return lambda menu: MenuAnswer((place if menu.title.startswith("Go back") else 0,))
 
 
 class Talk:
@@ -104,8 +114,9 @@ def test_every_listed_command_works(talk, command):
 def test_help_lists_exactly_the_commands_there_are(talk):
     shown = talk("/help")
     assert {line.split()[0] for line in shown.splitlines() if line.startswith("/")} == {
-        f"/{one.name}" for one in commands.COMMANDS
+        f"/{one.name}" for one in commands.commands(talk.chat.options.folder)
     }
+    assert {"/init", "/review", "/agents"} <= set(shown.split())
 
 
 def test_a_mistyped_command_is_pointed_to_the_right_one(talk):
@@ -137,7 +148,7 @@ def test_a_compaction_is_seen_undone_and_done_again(talk):
 
 
 def test_rewinding_goes_back_to_before_a_message_and_offers_it_for_another_try(folder):
-    screen = Page(lambda _: MenuAnswer((1,)))
+    screen = Page(going_back(1))
     talk = Talk(folder, screen)
     talk("first")
     talk("second")
@@ -251,7 +262,7 @@ def test_rewinding_reaches_messages_from_before_compactions(folder):
 @pytest.mark.parametrize("place", range(5))
 def test_after_a_rewind_the_model_sees_exactly_what_was_said_before(folder, place):
     said = ["one", "two", "three", "four", "five"]
-    talk = Talk(folder, Page(lambda _: MenuAnswer((len(said) - 1 - place,))))
+    talk = Talk(folder, Page(going_back(len(said) - 1 - place)))
     for number, words in enumerate(said):
         talk(words)
         if number in (1, 3):
@@ -505,3 +516,112 @@ def test_pasted_markdown_is_not_taken_for_something_to_remember(line):
 )
 def test_mistakes_about_memory_are_explained(talk, line):
     assert "error:" in talk(line)
+
+
+@pytest.mark.spec("S13.3")
+def test_a_model_is_chosen_from_a_list_with_its_window_and_price_or_by_an_alias(folder):
+    screen = Page(lambda menu: MenuAnswer(([one.label for one in menu.items].index("claude-haiku-5-5"),)))
+    talk = Talk(folder, screen)
+    talk("/model")
+    assert talk.chat.options.model == "claude-haiku-5-5"
+    about = {one.label: one.about for one in screen.asked[0].items}
+    assert "haiku, window" in about["claude-haiku-5-5"]
+    assert "$2 in, $10 out per million tokens" in about["claude-sonnet-5-5"]
+    talk("/model opus")
+    assert talk.chat.options.model == "claude-opus-5-5"
+    talk.chat.close()
+
+
+@pytest.mark.spec("S13.3")
+def test_a_misspelt_model_is_pointed_to_the_nearest_and_may_be_used_as_typed(folder):
+    answers = iter([MenuAnswer((0,)), MenuAnswer((1,)), None])
+    screen = Page(lambda _: next(answers))
+    talk = Talk(folder, screen)
+    talk("/model claude-sonet-5-5")
+    assert "did you mean claude-sonnet-5-5?" in screen.asked[0].title
+    assert talk.chat.options.model == "claude-sonnet-5-5"
+    talk("/model claude-sonnet-9")
+    assert talk.chat.options.model == "claude-sonnet-9"
+    talk("/model claude-opsu")
+    assert talk.chat.options.model == "claude-sonnet-9"
+    talk.chat.close()
+
+
+@pytest.mark.spec("S13.3")
+def test_a_session_is_named_and_found_by_its_name_and_runs_of_scripts_are_not_listed(talk):
+    talk("hello")
+    talk("/rename The Heron")
+    talk("/clear")
+    talk("another")
+    kept = commands.sessions_of(talk.chat.options.folder)
+    named = find_session(kept, "the heron")
+    assert named is not None
+    assert (named.name, named.title) == ("one", "The Heron")
+    assert find_session(kept, "the her") == named
+    assert find_session([named, named], "the her") is None
+    script = msgspec.structs.replace(named, name=new_name(printed=True))
+    assert talks([script, named]) == [named]
+    assert find_session([script], script.name) == script
+
+
+@pytest.mark.spec("S13.4")
+@pytest.mark.parametrize("part", ["Summarise from here", "Summarise up to here"])
+def test_from_the_list_of_messages_a_part_is_summarised_after_its_price_was_shown(folder, part):
+    def choose(menu: Menu) -> MenuAnswer:
+        labels = [one.label for one in menu.items]
+        return MenuAnswer((labels.index(part) if part in labels else 2,))
+
+    screen = Page(choose)
+    talk = Talk(folder, screen)
+    for number in range(6):
+        talk(f"remember that the code of door {number} is {number}{number}{number}")
+    assert "compact: summarised" in talk("/rewind")
+    [price] = [one.about for one in screen.asked[-1].items if one.label == part]
+    assert "tokens become at most" in price
+    assert "$" in price
+    talk.chat.close()
+
+
+def test_what_is_undone_is_said_in_words(talk):
+    for number in range(6):
+        talk(f"remember that the code of door {number} is {number}{number}{number}")
+    talk("/compact")
+    assert re.search(r"undone: summarised \d+", talk("/undo"))
+    assert re.search(r"redone: summarised \d+", talk("/redo"))
+
+
+def test_costs_are_listed_by_what_they_were_for():
+    assert [source(one) for one in ("session_memory", "compact", "agent:reviewer")] == [
+        "notes",
+        "compaction",
+        "agent reviewer",
+    ]
+
+
+@pytest.mark.spec("S13.5")
+@pytest.mark.parametrize("how", ["bell", "desktop", "off"])
+def test_a_user_who_may_look_elsewhere_is_called_when_it_is_done_or_waits(folder, monkeypatch, how):
+    monkeypatch.setenv("SEVENFOLD_NOTIFY", how)
+    monkeypatch.setattr(chat_module, "AWAY_SECONDS", -1.0)
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Shell", "input": {"command": "true 1 > made"}}
+    talk = Talk(folder, steps=[[call], "done"])
+    talk("hello")
+    talk.chat.close()
+    called = [] if how == "off" else [("waiting for your answer: work", how), ("done: work", how)]
+    assert talk.screen.notified == called
+    assert notification("done: \x1b]0;x\x07work", "desktop") == "\x1b]9;done: work\a"
+    assert notification("done", "bell") == "\a"
+
+
+def test_a_user_who_has_just_sent_something_is_not_called(talk):
+    talk("hello")
+    assert talk.screen.notified == []
+
+
+@pytest.mark.spec("S13.5")
+def test_the_agents_that_are_defined_are_listed_and_those_at_work(talk):
+    shown = talk("/agents")
+    assert re.search(r"^general +Works on one task", shown, re.MULTILINE)
+    assert len(shown.splitlines()) == 3
+    assert "No agent is at work." in shown
+    assert "error:" in talk("/agents kill nothing")

@@ -52,7 +52,7 @@ def test_commands_of_three_programs_are_found_and_a_projects_only_if_it_is_trust
     write(home / "own/commands/empty.md", "---\ndescription: nothing\n---\n")
     write(project / ".claude/commands/review.md", "The project's review.")
     found = custom_commands(project)
-    assert set(found) == {"git:tidy", "review", "mine"}
+    assert set(found) == {"git:tidy", "review", "mine", "init"}
     assert (found["git:tidy"].description, found["git:tidy"].takes) == ("Tidies", "WHAT")
     assert (found["review"].description, found["mine"].description) == ("Review it.", "Mine")
     Trust(user_folder({"SEVENFOLD_HOME": str(home / "own")})).add(project)

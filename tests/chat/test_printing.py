@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from typing import Any
 
 import msgspec
@@ -194,13 +195,20 @@ def test_input_that_is_too_long_or_cannot_be_read_is_refused(capsys, monkeypatch
 
 
 @pytest.mark.spec("S8.7")
-def test_a_pipe_that_stays_open_is_announced(capsys, monkeypatch):
+def test_a_pipe_that_stays_open_is_announced(monkeypatch):
+    announced = threading.Event()
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            if "waiting for standard input" in text:
+                announced.set()
+            return super().write(text)
+
     class Slow(io.StringIO):
         def read(self, size: int | None = -1) -> str:
-            while "waiting for standard input" not in capsys.readouterr().err:
-                pass
-            return "late"
+            return "late" if announced.wait(30) else "not announced"
 
+    monkeypatch.setattr("sys.stderr", Screen())
     monkeypatch.setattr(printing, "PATIENCE", 0.01)
     assert printing.read_prompt("-", Slow()) == "late"
 
@@ -234,3 +242,68 @@ def test_the_offline_model_answers_by_name_even_if_there_is_a_key(capsys, monkey
     monkeypatch.setenv("ANTHROPIC_API_KEY", "not-a-key")
     assert chat("-p", "hello") == 0
     assert "You said: hello" in capsys.readouterr().out
+
+
+@pytest.mark.spec("S15.5")
+def test_stream_json_has_the_lines_that_scripts_for_claude_code_read():
+    _, out = ran("stream-json", [[{"type": "text", "text": "Look."}, CALL], "Then not."])
+    lines = [msgspec.json.decode(line) for line in out.splitlines()]
+    shaped = [line for line in lines if line["type"] in ("system", "assistant", "user", "result")]
+    assert [line["type"] for line in shaped] == [
+        "system",
+        "assistant",
+        "assistant",
+        "user",
+        "assistant",
+        "result",
+    ]
+    assert {line["session_id"] for line in shaped} == {"s"}
+    init, first, called, denied, last, result = shaped
+    assert lines[0] == init
+    assert (init["subtype"], "Shell" in init["tools"], init["permissionMode"]) == ("init", True, "ask")
+    assert first["message"]["content"] == [{"type": "text", "text": "Look."}]
+    assert called["message"]["content"] == [CALL]
+    assert called["message"]["id"] == first["message"]["id"] != last["message"]["id"]
+    assert first["message"]["usage"]["output_tokens"] > 0
+    [answer] = denied["message"]["content"]
+    assert (answer["type"], answer["tool_use_id"], answer["is_error"]) == ("tool_result", CALL["id"], True)
+    assert last["message"]["content"] == [{"type": "text", "text": "Then not."}]
+    assert (result["subtype"], result["result"], result["num_turns"]) == ("success", "Then not.", 2)
+    [denial] = result["permission_denials"]
+    assert (denial["tool_name"], denial["tool_use_id"], denial["tool_input"]) == (
+        "Shell",
+        CALL["id"],
+        CALL["input"],
+    )
+
+
+@pytest.mark.spec("S15.5")
+def test_prompts_come_as_lines_and_each_is_answered_in_the_same_session(monkeypatch, capsys):
+    said = [
+        {"role": "user", "content": "one"},
+        {"role": "user", "content": [{"type": "text", "text": "two"}]},
+    ]
+    typed = "\n\n".join(msgspec.json.encode({"type": "user", "message": one}).decode() for one in said)
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert chat("-p", "--input-format", "stream-json", "--output-format", "stream-json") == 0
+    lines = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
+    results = [line for line in lines if line["type"] == "result"]
+    assert ["one" in results[0]["result"], "two" in results[1]["result"]] == [True, True]
+    assert results[0]["session_id"] == results[1]["session_id"]
+
+
+@pytest.mark.spec("S15.5")
+@pytest.mark.parametrize(
+    "line", ["hello", '{"type": "assistant"}', '{"type": "user", "message": {"content": " "}}']
+)
+def test_a_line_that_is_no_message_is_refused_in_one_line(line, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO(line))
+    assert chat("-p", "--input-format", "stream-json") == 2
+    shown = capsys.readouterr().err
+    assert ("line 1 of the input" in shown, shown.count("\n")) == (True, 1)
+
+
+@pytest.mark.spec("S15.5")
+def test_a_prompt_and_lines_of_input_are_not_taken_together(capsys):
+    assert chat("-p", "hi", "--input-format", "stream-json") == 2
+    assert "leave -p without one" in capsys.readouterr().err

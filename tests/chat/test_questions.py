@@ -21,7 +21,7 @@ from sevenfold.cli.chat.menu import (
     read_answer,
 )
 from sevenfold.cli.chat.screen import POOR, RICH
-from sevenfold.session.results import ToolCall
+from sevenfold.conversation.request import ToolCall
 
 from .printed import printed
 
@@ -115,26 +115,28 @@ def test_permission_is_yes_always_or_no_with_a_remark():
     assert [item.label for item in items] == [
         "Yes, this once",
         "Yes, and don't ask again in this session",
+        "Yes, and never ask again in this folder",
         "No, and say why",
     ]
     assert items[1].about.endswith("also after a resume, but in no other session")
-    assert consent.read_permission(asked(), MenuAnswer((0,))) == Consented(True)
-    assert consent.read_permission(asked(), MenuAnswer((1,))) == Consented(True, always=True)
-    assert consent.read_permission(asked(), MenuAnswer((2,), "not now")) == Consented(
-        False, remark="not now"
-    )
-    assert consent.read_permission(asked(), None) == Consented(False)
+    assert "permissions.json" in items[2].about
+    always, no = Consented(True, always=True), Consented(False, remark="not now")
+    assert consent.read_permission(asked(), MenuAnswer((0,))) == (Consented(True), False)
+    assert consent.read_permission(asked(), MenuAnswer((1,))) == (always, False)
+    assert consent.read_permission(asked(), MenuAnswer((2,))) == (always, True)
+    assert consent.read_permission(asked(), MenuAnswer((3,), "not now")) == (no, False)
+    assert consent.read_permission(asked(), None) == (Consented(False), False)
 
 
 def test_where_no_rule_would_allow_it_always_is_not_offered_and_never_meant():
     once = asked(rules=())
     assert [item.key for item in consent.permission_menu(once).items] == ["y", "n"]
-    assert consent.read_permission(once, MenuAnswer((1,), "no")) == Consented(False, remark="no")
+    assert consent.read_permission(once, MenuAnswer((1,), "no"))[0] == Consented(False, remark="no")
 
 
 def test_the_whole_command_is_seen_before_it_is_permitted():
     long = "echo one && \\\n  rm -rf two \x1b[8m# hidden"
-    shown = printed(*consent.preview(asked(subject=long)))
+    shown = printed(*consent.preview(asked(subject=long), "", RICH))
     assert "$ echo one && \\" in shown
     assert "rm -rf two # hidden" in shown
 
@@ -144,8 +146,8 @@ def test_what_an_edit_would_change_is_seen_before_it_is_permitted(tmp_path):
     file.write_text("old\n")
     edit = asked("write", str(file), old="old", new="new")
     write = asked("write", str(file), content="other\n")
-    assert "+new" in printed(*consent.preview(edit))
-    shown = printed(*consent.preview(write))
+    assert "+new" in printed(*consent.preview(edit, "", RICH))
+    shown = printed(*consent.preview(write, "", RICH))
     assert "-old" in shown
     assert "+other" in shown
 
@@ -219,3 +221,23 @@ def test_autonomy_after_a_plan_is_offered_only_to_whoever_had_it():
     had = consent.plan_menu("autonomous")
     assert had.items[had.start].label == "Yes, and work autonomously as before"
     assert consent.read_plan_answer("autonomous", MenuAnswer((2,))) == (Consented(True), "autonomous")
+
+
+@pytest.mark.spec("S13.3")
+def test_what_is_typed_narrows_a_long_list_and_enter_takes_what_is_left():
+    long = MenuState.open(Menu("Which?", tuple(MenuItem(f"heron {n}") for n in range(30)), filtered=True))
+    state: MenuState | MenuAnswer = long
+    for key in "on 27":
+        assert isinstance(state, MenuState)
+        state = state.press(key)
+    assert isinstance(state, MenuState)
+    shown = printed(draw_menu(state, RICH, 60))
+    assert "heron 27" in shown
+    assert "heron 26" not in shown
+    assert state.enter() == MenuAnswer((27,))
+    nothing = state.narrow("owl")
+    assert "no matches" in printed(draw_menu(nothing, RICH, 60))
+    assert nothing.enter() == nothing
+    assert nothing.narrow("").move(1).enter() == MenuAnswer((28,))
+    assert read_answer(long.menu, "heron 27") == MenuAnswer((27,))
+    assert read_answer(long.menu, "heron") is None

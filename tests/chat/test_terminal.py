@@ -75,7 +75,7 @@ def test_interrupting_queueing_rewinding_and_leaving(place):
         app.say("also this").until("queued: also this")
         app.press("esc").until("interrupted").until("Heard as well: also this").ready()
         app.press("esc", "esc").until("Go back to before which message?")
-        app.press("down", "enter").until("rewound")
+        app.press("down", "enter").until("do what?").press("enter").until("rewound")
         app.until(lambda: app.shown.splitlines()[-2].strip() == "› wait")
         app.press("ctrl-c").until(lambda: app.shown.splitlines()[-2].strip() == "›")
         app.press("ctrl-c", "ctrl-c", "ctrl-c", "ctrl-c")
@@ -129,7 +129,7 @@ def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tm
 
 def test_a_terminal_that_can_do_nothing_still_holds_a_conversation(place):
     with simulated() as (url, _), Terminal(**place, url=url, TERM="dumb") as app:
-        app.until("\n›").say("run").until("3. No").say("3").until("what it should do instead").say(
+        app.until("\n›").say("run").until("4. No").say("4").until("what it should do instead").say(
             "rather not"
         )
         app.until("The user declined. rather not").until("Done.").say("/cost").until("prompt tokens")

@@ -70,7 +70,7 @@ def test_a_compaction_is_stopped_made_and_rewound_across_and_the_books_span_runs
 def test_a_plan_is_refused_with_a_reason_then_approved_and_outlives_a_compaction(place):
     with simulated() as (url, simulator), Terminal(**place, url=url, **ALONE) as app:
         app.ready().press("shift-tab", "shift-tab").until("· plan ·")
-        app.say("run").until("✗ Shell").ready()
+        app.say("run").until("⊘ Shell").ready()
         assert not (place["folder"] / "ran.txt").exists()
         app.say("propose").until("Carry out this plan?").until("Lay the stones")
         app.type("n").until("Esc goes back").say("of wood rather")
@@ -111,6 +111,7 @@ def test_a_rewind_shows_what_the_agent_changed_and_brings_it_back_but_asks_about
         assert (folder / "ran.txt").read_text() == "ran\n"
         (folder / "new.txt").write_text("one\nmine\n")
         app.say("/rewind").until("Go back to before which message?").press("down", "enter")
+        app.until("do what?").press("enter")
         app.until("remove new.txt").until("remove ran.txt").until("changed 2 files since")
         app.press("enter").until("you have changed it since").until("Restore new.txt too?").press("enter")
         app.until("restored ran.txt").until("rewound")
@@ -118,6 +119,7 @@ def test_a_rewind_shows_what_the_agent_changed_and_brings_it_back_but_asks_about
         assert (folder / "new.txt").read_text() == "one\nmine\n"
         app.press("ctrl-c").say("run").until("✓ Shell").ready()
         app.say("/rewind").until("Go back to before which message?").press("enter")
+        app.until("do what?").press("enter")
         app.until("changed 1 file since").press("down", "down", "enter").until("restored ran.txt").ready()
         app.say("go on").until("You said: go on").ready()
         assert "The user restored these files" in str(simulator.requests.answered()[-1].body["messages"])

@@ -214,3 +214,19 @@ def test_the_gauge_turns_yellow_at_the_warning_level_and_red_at_the_error_level(
     line = draw_status(status(seen), RICH, 100)
     filled = next(span for span in line.spans if "% of " in line.plain[span.start : span.end])
     assert filled.style == style
+
+
+@pytest.mark.spec("S4.8")
+def test_a_long_reason_is_folded_behind_its_first_words() -> None:
+    reason = "the session notes could not be brought up to date 3 times in a row (overloaded): they are tried again"
+    shown = event_line(events.SteppedAside(layer="breaker", reason=reason))
+    assert shown is not None
+    assert shown.line == "the session notes could not be brought up to date 3 times in a row"
+    assert shown.detail == (("why", reason),)
+
+
+def test_many_small_parts_take_no_more_of_the_map_than_they_have() -> None:
+    items = tuple(WindowItem(f"kind {n}", 10) for n in range(12))
+    shown = printed(window_page(WindowBreakdown(items, gauge(120)), RICH, 80), width=80)
+    cells = "".join(shown.split("\n")[1:6])
+    assert sum(cell.isalpha() for cell in cells) <= 1

@@ -121,7 +121,7 @@ class Provider(Struct):
     def renew(self) -> None:
         """Forget what earlier tests did."""
         self.simulator.brain = ScriptedBrain(speaking)
-        self.simulator.setup = Setup()
+        self.simulator.setup = Setup(api_key=KEY, any_model=False)
         self.simulator.faults = Faults()
         self.simulator.requests.clear()
 
@@ -142,7 +142,7 @@ class Provider(Struct):
 @contextmanager
 def provided() -> Iterator[Provider]:
     """A provider whose time stands still."""
-    simulator = Simulator(clock=VirtualClock())
+    simulator = Simulator(setup=Setup(api_key=KEY, any_model=False), clock=VirtualClock())
     with serve(simulator) as url:
         yield Provider(url, simulator)
 

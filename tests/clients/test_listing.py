@@ -21,7 +21,8 @@ import sevenfold
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
-from sevenfold.providers.models import MOST, Listing, ListingCache, Listings, read
+from sevenfold.providers.listing import Listing, read
+from sevenfold.providers.models import MOST, ListingCache, Listings
 from sevenfold.stores.home import user_home
 
 pytestmark = pytest.mark.spec("S9.1")

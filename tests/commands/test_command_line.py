@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sevenfold.cli import transcripts
+from sevenfold.cli.main import main
 from tests.commands.recorded import foreign, own, ran
 from tests.support import Story, call, result
 
@@ -133,7 +134,7 @@ def test_a_session_is_profiled_by_its_id(
 ) -> None:
     monkeypatch.chdir(session.parent)
     assert ran(capsys, "profile", session.stem, "--json").json["sessions"][0]["file"] == session.name
-    assert "no such file, and no session with this id" in ran(capsys, "profile", "no-such-session").err
+    assert "no such file or session" in ran(capsys, "profile", "no-such-session").err
 
 
 def test_a_scan_of_nothing_says_nothing_about_secrets(tmp_path: Path, capsys: Capsys) -> None:
@@ -275,3 +276,8 @@ def test_what_was_compacted_before_is_not_indexed_again(tmp_path: Path, capsys: 
     assert 0 < index.size < whole.size
     index.close()
     whole.close()
+
+
+def test_without_a_command_and_a_terminal_the_help_is_shown(capsys: Capsys) -> None:
+    assert main([]) == 0
+    assert "COMMAND" in capsys.readouterr().out

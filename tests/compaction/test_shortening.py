@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.layers.compact.shorten import chunks, drop_oldest, lean, messages
 from sevenfold.record.layout import rounds
-from sevenfold.record.rules import RuleFacts, refusals
-from sevenfold.record.tokens import Estimator
+from sevenfold.record.weight import Estimator
 from tests.compaction.histories import histories, picture
 from tests.support import Story, call, result, text
 

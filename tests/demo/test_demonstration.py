@@ -66,6 +66,16 @@ def test_what_is_told_on_the_way_agrees_with_the_figures(held: Held) -> None:
     assert [told.resumed for told in held.told if isinstance(told, AgentStarted)] == [False, True, False]
 
 
+@pytest.mark.spec("S7.11", "S7.2")
+def test_work_that_was_handed_to_others_is_done_once_though_their_parent_was_killed(held: Held) -> None:
+    handed = held.outcome.handed
+    assert handed is not None
+    assert handed.agents == ["east", "fish", "reviewer", "west"]
+    assert handed.at_work > 0
+    assert (handed.once, handed.delivered, len(handed.findings)) == (4, 4, 3)
+    assert "3 of 3 gates" in handed.text
+
+
 def test_the_figures_have_the_keys_that_are_documented(held: Held) -> None:
     figures = json.loads(msgspec.json.encode(held.outcome.figures))
     assert set(figures) == KEYS

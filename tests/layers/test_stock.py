@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.conversation.stock import Stock
+from sevenfold.conversation.room import Stock
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.record import blocks
 from sevenfold.record.decisions import MicrocompactMetadata, Offloaded

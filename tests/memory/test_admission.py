@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import date
 
 import pytest
 
@@ -80,6 +81,61 @@ def test_what_the_model_is_given_in_every_session_is_refused():
     (done,) = admit(held, [LastingFact(("Always indent Makefiles with tabs",))], seen(given=given), 1.0)
     assert "every session" in done.refused
     assert held.entries() == []
+
+
+@pytest.mark.spec("S5.3")
+def test_what_instruction_files_say_in_nearly_the_same_words_is_refused():
+    held = memory()
+    given = ("# Rules\n\n- A Makefile is always indented with tabs. Releases happen on Mondays.\n",)
+    facts = [
+        LastingFact(("Always indent Makefiles with tabs",)),
+        LastingFact(("We release on Tuesdays, never on Fridays.",)),
+    ]
+    done = admit(held, facts, seen(given=given), 1.0)
+    assert ["every session" in one.refused for one in done] == [True, False]
+
+
+@pytest.mark.spec("S5.3")
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("The crash in the parser is fixed now.", False),
+        ("It turned out to be a missing lock.", False),
+        ("The problem was the cache, and the build works again.", False),
+        ("The bug was a missing lock, so always take it first.", True),
+        ("Releases must be fixed to a version.", True),
+    ],
+)
+def test_finished_debugging_is_refused_and_what_follows_from_it_is_not(words, kept):
+    (done,) = admit(memory(), [LastingFact((words,))], Witness({"r1": words}, session="s"), 1.0)
+    assert bool(done.file) == kept
+
+
+@pytest.mark.spec("S7.8")
+@pytest.mark.parametrize(
+    ("words", "dates"),
+    [
+        ("The freeze begins tomorrow.", "Dates: tomorrow is 2026-11-17."),
+        ("The report is due by Friday.", "Dates: by Friday is 2026-11-20."),
+        ("We agreed on it two weeks ago.", "Dates: two weeks ago is 2026-11-02."),
+        ("We ship in 10 days.", "Dates: in 10 days is 2026-11-26."),
+        ("We ship the day after tomorrow.", "Dates: the day after tomorrow is 2026-11-18."),
+        ("The report is due by Monday.", ""),
+        ("We deploy on Fridays, never next Friday.", ""),
+    ],
+)
+def test_a_day_with_one_meaning_gets_its_date_and_the_words_stay(words, dates):
+    held = memory()
+    said = Witness({"r1": words}, days={"r1": date(2026, 11, 16)}, session="s")
+    (done,) = admit(held, [LastingFact((words,))], said, 1.0)
+    entry = held.entry(done.file).entry
+    assert (entry.quotations, entry.note) == ((words,), dates)
+
+
+def test_a_day_is_not_resolved_where_it_is_not_known_when_it_was_said():
+    held = memory()
+    (done,) = admit(held, [LastingFact(("We ship tomorrow.",))], Witness({"r1": "We ship tomorrow."}), 1.0)
+    assert held.entry(done.file).entry.note == ""
 
 
 @pytest.mark.spec("S5.3")

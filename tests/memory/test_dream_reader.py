@@ -10,6 +10,8 @@ from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
 from sevenfold.stores.folder import MemoryFolder
 from sevenfold.stores.memory import MemoryStore
 
+from .test_memory import everything
+
 TOKEN = "ghp_" + "a1B2" * 9
 
 
@@ -111,10 +113,10 @@ def test_a_transcript_is_never_read_whole(reader, name):
     ],
 )
 def test_anything_else_is_refused_and_nothing_changes(folder, reader, line):
-    before = {name: folder.read(name) for name in folder.names()}
+    before = {name: folder.read(name) for name in everything(folder)}
     with pytest.raises(Refused):
         reader.run(line)
-    assert {name: folder.read(name) for name in folder.names()} == before
+    assert {name: folder.read(name) for name in everything(folder)} == before
 
 
 @pytest.mark.spec("S7.8")

@@ -29,6 +29,11 @@ def folder(request, tmp_path):
     return FileFolder(tmp_path / "memory") if request.param == "files" else MemoryFolder()
 
 
+def everything(folder) -> list[str]:
+    """All files, versions among them."""
+    return [*folder.names(), *folder.names(".versions")]
+
+
 def tabs(text: str = "Use tabs in Makefiles."):
     return write_entry("tabs", "feedback", text, text)
 
@@ -72,6 +77,16 @@ def test_every_change_is_a_version_that_can_be_undone_to_the_byte(folder):
         (2, "agent"),
         (1, "user"),
     ]
+
+
+@pytest.mark.spec("S5.9")
+def test_a_look_at_memory_does_not_list_its_versions(folder):
+    held = memory(folder)
+    for number in range(20):
+        held.write(tabs(f"Use {number} tabs in Makefiles."), "user", "again")
+    assert len(folder.names(".versions/objects")) == 20
+    assert list(folder.names()) == ["MEMORY.md", "tabs.md"]
+    assert [one.entry.name for one in held.entries()] == ["tabs"]
 
 
 @pytest.mark.spec("S5.5")
@@ -156,7 +171,7 @@ def test_a_secret_is_refused_and_nothing_is_written(folder):
     )
     with pytest.raises(Refused, match="a secret"):
         held.write(tabs("The password is hunter2."), "agent", "no")
-    assert not any(b"hunter2" in (folder.read(name) or b"") for name in folder.names())
+    assert not any(b"hunter2" in (folder.read(name) or b"") for name in everything(folder))
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "UPPER", ".hidden", "x" * 200, "", "a\ud800", "con\x00"])

@@ -270,6 +270,32 @@ def test_a_path_that_is_gone_is_shown_as_gone(work):
         assert "Not there any more" not in json.dumps(sent(three)["messages"])
 
 
+@pytest.mark.spec("S5.8")
+def test_a_flag_that_its_script_no_longer_knows_is_shown_as_gone(work):
+    (work / "tools").mkdir()
+    script = work / "tools/release.py"
+    script.write_text("add('--dry-run')")
+    with agent(work, "a") as one:
+        one.run("Remember that the release notes come from `tools/release.py --dry-run`.")
+    with agent(work, "b") as two:
+        two.run("Where do the release notes come from?")
+        assert "Not there any more" not in json.dumps(sent(two)["messages"])
+    script.write_text("add('--preview')")
+    with agent(work, "c") as three:
+        three.run("Where do the release notes come from?")
+        assert "Not there any more: --dry-run in tools/release.py" in json.dumps(sent(three)["messages"])
+
+
+@pytest.mark.spec("S7.8")
+def test_a_day_the_user_names_by_the_day_of_speaking_is_remembered_with_its_date(work, home):
+    clock = ManualClock(1_794_830_400.0)  # noon on Monday, 16 November 2026
+    with agent(work, "a", clock=clock) as one:
+        one.run("The deadline of the billing release is tomorrow.")
+    (held,) = (text for name, text in memory_files(home).items() if name != "MEMORY.md")
+    assert "> The deadline of the billing release is tomorrow." in held
+    assert "Dates: tomorrow is 2026-11-17." in held
+
+
 @pytest.mark.spec("S5.4")
 def test_a_command_that_writes_memory_counts_and_one_that_reads_it_does_not(work, home):
     with agent(work, "first") as one:

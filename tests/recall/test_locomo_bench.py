@@ -17,13 +17,16 @@ def test_weights_are_chosen_on_the_other_conversations_and_pace_is_measured_next
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "RECORDS", 60)
-    before = ranking.SPOKE, ranking.LENT, search.TOO_COMMON
+    before = ranking.SPOKE, ranking.LENT, ranking.ENOUGH_IF_ASKED, search.TOO_COMMON
     path = tmp_path / "data.json"
     path.write_text(json.dumps([sample(QUESTIONS[:2]), sample(QUESTIONS[:2], ("Cleo", "Dan"))]))
-    assert bench.main([str(path)]) in (0, 1)
+    assert bench.main([str(path), "--key", str(path)]) in (0, 1)
     shown = capsys.readouterr().out
     assert "conversation 2: " in shown
     assert "left out, all: 4 questions" in shown
+    assert "corrected key, all: 4 questions" in shown
+    assert "hidden, all: " in shown
+    assert "(chosen)" in shown
     assert "plain FTS5: R@10" in shown
     assert "p95 is" in shown
-    assert before == (ranking.SPOKE, ranking.LENT, search.TOO_COMMON)
+    assert before == (ranking.SPOKE, ranking.LENT, ranking.ENOUGH_IF_ASKED, search.TOO_COMMON)

@@ -90,7 +90,7 @@ def test_a_session_can_be_named_by_its_id(
     session.rename(project / "talk.jsonl")
     assert recall(capsys, "talk", "clock_face")[0] == 0
     for unknown in ("walk", "[t]alk"):
-        with pytest.raises(TranscriptMissing, match="no such file, and no session with this id"):
+        with pytest.raises(TranscriptMissing, match="no such file or session"):
             recall(capsys, unknown, "clock_face")
 
 

@@ -301,6 +301,26 @@ def test_silence_is_decided_for_the_query_and_not_for_each_record() -> None:
     assert found(index, "Why do the pelicans at the pier quarrel with cormorants over mackerel?") == []
 
 
+@pytest.mark.spec("S10.10")
+def test_of_records_that_fit_equally_well_the_earlier_comes_first() -> None:
+    story = Story()
+    for place in range(300):
+        story.user("The pelicans sleep." if place % 30 == 7 else f"Nothing {place}.", uuid=f"r{place}")
+    wanted = [f"r{place}" for place in range(7, 300, 30)]
+    assert found(indexed(story), "Where do pelicans sleep?", k=10) == wanted
+
+
+@pytest.mark.spec("S10.10")
+def test_one_of_three_words_of_a_question_is_not_enough() -> None:
+    story = Story()
+    story.user("The pelicans sleep on the northern pier.", uuid="pelicans")
+    for place in range(20):
+        story.assistant(f"Nothing about {place}.")
+    index = indexed(story)
+    assert found(index, "Do pelicans sleep elsewhere?") == ["pelicans"]
+    assert found(index, "Do pelicans dislike cormorants?") == []
+
+
 def test_a_sub_agent_in_the_same_file_is_no_neighbour_of_the_conversation() -> None:
     story = Story()
     story.user("before the errand", uuid="a")

@@ -122,8 +122,8 @@ def test_a_size_measured_on_a_compacted_view_is_not_used_once_that_is_undone():
     boundary = script.compact(CompactMetadata(), [blocks.text("in short")])
     script.model(answer("going on", id="m3", prompt=300))
     script.decide(Undone(decision=boundary))
-    assert script.view.anchor is not None
-    assert script.view.anchor.prompt == 1000
+    assert script.view.layout.anchor is not None
+    assert script.view.layout.anchor.prompt == 1000
 
 
 @pytest.mark.spec("S8.6")

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sevenfold.clock import CountedIds
 from sevenfold.conversation.resume import fold, resume
 from sevenfold.conversation.transcript import Transcript
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.profiles import find
 from sevenfold.record import blocks, entries
 from sevenfold.record.decisions import (
@@ -28,7 +29,6 @@ from sevenfold.record.decisions import (
     Snip,
     Undone,
 )
-from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
 from tests.support import answer, decoded, transcript
@@ -39,7 +39,7 @@ NUMBERS = st.integers(0, 2**16)
 
 def sent(view: View) -> tuple[Any, ...]:
     """All that matters of a view: what is sent, where it goes on, what was measured."""
-    reported = view.anchor and (view.anchor.prompt, view.anchor.output)
+    reported = view.layout.anchor and (view.layout.anchor.prompt, view.layout.anchor.output)
     return view.encoded(), view.tip, view.boundary, view.weight, reported
 
 

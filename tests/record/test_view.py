@@ -49,8 +49,8 @@ def test_an_answer_that_goes_on_after_its_first_result_is_still_one_message():
     story.user([result("b", "B")])
     view = story.view()
     assert shown(view) == [("user", "go"), ("assistant", "a? b?"), ("user", "a=A b=B")]
-    assert view.anchor is not None
-    assert view.anchor.since.results == 2
+    assert view.layout.anchor is not None
+    assert view.layout.anchor.since.results == 2
 
 
 @pytest.mark.spec("S8.4")
@@ -197,11 +197,11 @@ def test_what_a_clearing_took_out_is_remembered_until_the_next_report():
     story.assistant("fine", id="m2", used=usage(700))
     story.clearing("a")
     view = story.view()
-    assert view.anchor is not None
-    assert view.anchor.removed.text >= 400 - len(PLACEHOLDER_CLEARED)
+    assert view.layout.anchor is not None
+    assert view.layout.anchor.removed.text >= 400 - len(PLACEHOLDER_CLEARED)
     story.user("more")
     story.assistant("good", id="m3", used=usage(650))
-    after = story.view().anchor
+    after = story.view().layout.anchor
     assert after is not None
     assert (after.prompt, after.removed.wire) == (650, 0)
 
@@ -210,7 +210,7 @@ def test_what_a_clearing_took_out_is_remembered_until_the_next_report():
 def test_a_size_reported_before_a_boundary_is_not_used_after_it():
     story, tail = _kept_suffix()
     story.user("next", parent=tail)
-    assert story.view().anchor is None
+    assert story.view().layout.anchor is None
 
 
 @pytest.mark.spec("S0.6")
@@ -221,7 +221,7 @@ def test_a_synthetic_error_is_neither_sent_nor_measured():
     story.user("again")
     view = story.view()
     assert shown(view) == [("user", "go again")]
-    assert view.anchor is None
+    assert view.layout.anchor is None
 
 
 def test_side_conversations_in_the_same_file_are_kept_apart():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sevenfold.record import blocks
 from sevenfold.record.redact import digest, find, mask, mask_blocks
-from sevenfold.record.secret_patterns import RULES
+from sevenfold.record.secret_patterns import patterns
 from tests.redaction.making import ALONE, IN_CONTEXT, Maker
 
 CASES = [(kind, "", make, "") for kind, make in ALONE.items()]
@@ -26,7 +26,7 @@ def drawn(kind: str, seed: int = 7) -> str:
 
 
 def test_every_kind_in_the_table_is_tried_here():
-    assert {kind for kind, *_ in CASES} == {rule.kind for rule in RULES}
+    assert {kind for kind, *_ in CASES} == {rule.kind for rule in patterns().rules}
 
 
 @pytest.mark.parametrize(("kind", "before", "make", "after"), CASES, ids=[case[0] for case in CASES])
@@ -157,7 +157,9 @@ def test_real_transcripts_raise_no_false_alarm(corpus):
 
 SECRETS = st.builds(lambda kind, seed: drawn(kind, seed), st.sampled_from(sorted(ALONE)), st.integers(0, 9))
 GLUE = st.text(alphabet=st.sampled_from("ab1 \n\"'\\-_./:=@+[]kégh"), max_size=6)
-HINTS = st.sampled_from([hint for rule in RULES for hint in rule.hints] + ["Bearer ", "https://u:", "@h"])
+HINTS = st.sampled_from(
+    [hint for rule in patterns().rules for hint in rule.hints] + ["Bearer ", "https://u:", "@h"]
+)
 
 
 @given(st.lists(st.one_of(SECRETS, GLUE, HINTS), max_size=8).map("".join))
@@ -183,7 +185,7 @@ def test_findings_are_in_order_and_do_not_overlap(text):
 
 def test_beginnings_without_an_end_take_no_more_time_than_the_text_is_long():
     """A pattern that backtracks over the rest of the text would not come back from this."""
-    for rule in RULES:
+    for rule in patterns().rules:
         for filler in ("", "A1b2-", ":", "eyJ.", "PRIVATE KEY-----"):
             find((rule.hints[0] + filler) * 1_000)
 

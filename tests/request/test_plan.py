@@ -10,8 +10,7 @@ from sevenfold.profiles import Cache, find
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.wire import Message
-from sevenfold.request.frame import Frame, Marker
-from sevenfold.request.plan import Lifetimes, Sizes, Tail, plan, positions, tail_of
+from sevenfold.request.frame import Frame, Lifetimes, Marker, Sizes, Tail, plan, positions, tail_of
 
 CACHE = find("claude-sonnet-5-5").cache
 FRAME = Frame.of(

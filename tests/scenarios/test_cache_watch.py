@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Snip
-from sevenfold.request.frame import Frame
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import Section, SystemPrompt
 from tests.scenarios.conversing import TOOLS, Conversation, conversation
 from tests.support import next_request

@@ -10,9 +10,8 @@ from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Request
 from sevenfold.record.entries import Decision
-from sevenfold.record.usage import Usage
+from sevenfold.record.usage import BilledCall, Usage, ideal_cost
 from sevenfold.record.view import View
-from sevenfold.request.price import Call, ideal_cost
 from sevenfold.stores.memory import MemoryLog
 from tests.scenarios.conversing import Conversation, conversation
 
@@ -41,7 +40,7 @@ def test_a_long_session_is_read_from_the_cache_and_costs_next_to_the_ideal():
         assert read / sum(usage.prompt for usage in used) > 0.97
         spent = sum(outcome.cost or 0 for outcome in held.outcomes)
         ideal = ideal_cost(
-            [Call(usage.prompt, usage.output_tokens, 300) for usage in used], find(held.model)
+            [BilledCall(usage.prompt, usage.output_tokens, 300) for usage in used], find(held.model)
         )
         assert ideal is not None
         assert spent <= 1.03 * ideal

@@ -46,7 +46,9 @@ def test_a_loop_runs_as_it_is_printed(place: int, tmp_path: Path) -> None:
         done = ran(LOOPS[place], tmp_path, given)
     assert done.returncode == 0, done.stderr
     assert "It says:" in done.stdout
-    assert [request.status for request in simulator.requests] == [200] * len(simulator.requests)
+    # A server on this machine is also asked for the window of its models, at addresses that others have.
+    asked = [request for request in simulator.requests if request.path.startswith("/v1/")]
+    assert [request.status for request in asked] == [200] * len(asked)
     if "READ" in LOOPS[place]:
         assert "answer = 42" in done.stdout
 

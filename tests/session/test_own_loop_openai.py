@@ -288,7 +288,7 @@ def test_a_prompt_that_is_too_long_is_made_shorter(wire: str) -> None:
 
 @pytest.mark.spec("S8.5")
 def test_other_errors_of_the_sdk_are_the_callers() -> None:
-    with world() as here, here.session("chat") as session:
+    with world(setup=Setup(api_key=KEY)) as here, here.session("chat") as session:
         session.user("begin")
         request = session.prepare()
         wrong = openai.OpenAI(api_key="wrong", base_url=here.url, max_retries=0)

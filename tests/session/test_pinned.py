@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from sevenfold.clock import RandomIds
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.fork import fork as fork_of
-from sevenfold.conversation.options import RequestOptions
+from sevenfold.conversation.options import RequestOptions, Services
 from sevenfold.conversation.request import Outcome
-from sevenfold.conversation.services import Services
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.events import Event, Veto
 from sevenfold.lab.simulator.clock import VirtualClock

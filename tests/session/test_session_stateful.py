@@ -26,12 +26,12 @@ import sevenfold
 from sevenfold.conversation.intake import must_have_news
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Acted, EpochOpened, Event
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.profiles import find
 from sevenfold.recall.index import SessionRecall
 from sevenfold.record.layout import rounds
-from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.session import factory as opened
 from sevenfold.stores.memory import MemoryLog, MemoryResults
 from tests.session.talking import (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from datetime import date
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -37,6 +39,12 @@ def settled(**values: object) -> Settings:
 
 
 @pytest.mark.spec("S8.2")
+def test_every_setting_is_described_and_nothing_else_is():
+    described = resources.files("sevenfold").joinpath("settings.toml").read_text("utf-8")
+    assert list(tomllib.loads(described)) == list(Settings.__struct_fields__)
+
+
+@pytest.mark.spec("S8.2")
 def test_without_any_layer_every_value_is_the_default():
     resolved = resolve([])
     assert resolved.settings == Settings()
@@ -46,7 +54,13 @@ def test_without_any_layer_every_value_is_the_default():
 @pytest.mark.spec("S8.2")
 def test_only_what_would_replace_auto_compaction_or_costs_extra_or_lets_others_in_is_off_by_default():
     off = {one.name for one in described() if one.kind == "switch" and not one.default}
-    assert off == {"reactive_only", "collapse", "message_socket", "prompt_suggestion"}
+    assert off == {
+        "reactive_only",
+        "collapse",
+        "message_socket",
+        "prompt_suggestion",
+        "progress_lines",
+    }
 
 
 @pytest.mark.spec("S8.2")

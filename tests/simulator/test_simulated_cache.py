@@ -223,10 +223,14 @@ def test_entries_are_written_only_at_markers(wire: Wire) -> None:
 
 
 class PatientClock(VirtualClock):
-    """A clock on which sleeping lets others go first."""
+    """A clock on which two sleep until both do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._both = asyncio.Barrier(2)
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)
+        await self._both.wait()
         self.advance(seconds)
 
 

@@ -360,7 +360,8 @@ def test_a_key_may_come_in_either_header(wire: Wire, key: dict[str, str]) -> Non
     ("key", "words"),
     [({"x-api-key": "wrong"}, "invalid x-api-key"), ({}, "x-api-key header is required")],
 )
-def test_a_wrong_or_missing_key_is_refused(wire: Wire, key: dict[str, str], words: str) -> None:
+def test_a_wrong_or_missing_key_is_refused(key: dict[str, str], words: str) -> None:
+    wire = simulated(setup=Setup(counter=BY_HAND, api_key=KEY))
     answer = wire.post("/v1/messages", {}, {**key, "anthropic-version": "2026-10-21"})
     assert (answer.status, answer.body["error"]) == (
         401,
@@ -369,7 +370,7 @@ def test_a_wrong_or_missing_key_is_refused(wire: Wire, key: dict[str, str], word
 
 
 def test_without_a_set_key_any_key_is_taken() -> None:
-    wire = simulated(setup=Setup(counter=BY_HAND, api_key=None))
+    wire = simulated(setup=Setup(counter=BY_HAND))
     body = {"model": "claude-sonnet-5-5", "max_tokens": 1, "messages": [user("hi")]}
     assert (
         wire.post("/v1/messages", body, {"x-api-key": "a", "anthropic-version": "2026-10-21"}).status == 200
@@ -377,7 +378,8 @@ def test_without_a_set_key_any_key_is_taken() -> None:
 
 
 @pytest.mark.parametrize("model", ["claude-opus-9", "gpt-5"])
-def test_a_model_that_is_not_served_here_is_not_found(wire: Wire, model: str) -> None:
+def test_a_model_that_is_not_served_here_is_not_found(model: str) -> None:
+    wire = simulated(setup=Setup(counter=BY_HAND, any_model=False))
     answer = wire.messages(model=model)
     assert (answer.status, answer.body["error"]) == (
         404,
@@ -549,7 +551,8 @@ def test_models_are_listed_with_window_and_abilities(wire: Wire) -> None:
     assert model["capabilities"]["thinking"]["types"]["disabled"] == {"supported": False}
     assert "gpt-5" not in listed
     assert wire.get("/v1/models/claude-opus-5-5", headers()).body == model
-    assert wire.get("/v1/models/claude-opus-9", headers()).status == 404
+    choosy = simulated(setup=Setup(any_model=False))
+    assert choosy.get("/v1/models/claude-opus-9", headers()).status == 404
 
 
 def test_a_listing_read_back_gives_the_profile_it_was_made_from(wire: Wire) -> None:

@@ -17,7 +17,7 @@ from anthropic import beta_tool
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, ScriptedBrain, text, thinking, tool_use
 from sevenfold.lab.simulator.faults import Fault
 from sevenfold.lab.simulator.invariant import extends
-from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from tests.simulator.wire import BINDING, EDITS, KEY, ON_DEMAND, THRESHOLD
 
@@ -46,7 +46,7 @@ def helper(prompt: ModelPrompt) -> ModelReply:
 
 @pytest.fixture(scope="module")
 def sim() -> Simulator:
-    return Simulator(ScriptedBrain(helper))
+    return Simulator(ScriptedBrain(helper), Setup(api_key=KEY, any_model=False))
 
 
 @pytest.fixture(scope="module")

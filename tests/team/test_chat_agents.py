@@ -1,7 +1,8 @@
-"""Agents in the terminal: switched on by a flag, and named when they ask."""
+"""Agents in the terminal: there unless they are switched off, and named when they ask."""
 
 from __future__ import annotations
 
+import argparse
 from contextlib import closing
 from pathlib import Path
 
@@ -11,17 +12,28 @@ import sevenfold
 from sevenfold.agent.executor import Asked
 from sevenfold.agent.permissions.engine import PermissionDecision
 from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.cli.chat.command import arguments
 from sevenfold.cli.chat.consent import permission_menu
-from sevenfold.cli.chat.start import ChatOptions, agent_options
-from sevenfold.session.results import ToolCall
+from sevenfold.cli.chat.start import agent_options, choose
+from sevenfold.conversation.request import ToolCall
 
 
 @pytest.mark.spec("S7.3")
-@pytest.mark.parametrize("agents", [False, True])
-def test_a_chat_lets_its_agent_start_others_only_if_it_is_told_to(agents: bool, folder: Path) -> None:
-    made = agent_options(ChatOptions(folder=folder, name="s", model="offline", agents=agents))
+@pytest.mark.parametrize(
+    ("flags", "depth", "agents"),
+    [([], 3, True), (["--agents"], 3, True), (["--no-agents"], 3, False), ([], 0, False)],
+)
+def test_a_chats_agent_may_start_others_unless_that_is_switched_off(
+    flags: list[str], depth: int, agents: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEVENFOLD_AGENT_DEPTH", str(depth))
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    given = parser.parse_args(["--model", "offline", *flags])
+    made = agent_options(choose(given, folder, None))
     with closing(made["client"]), sevenfold.Agent("offline", **made) as agent:
         assert (agent.team is not None) is agents
+        assert ("Agent" in {tool.name for tool in agent.assembly.box}) is agents
 
 
 @pytest.mark.spec("S7.3")

@@ -7,13 +7,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 import sevenfold
 from sevenfold.agent.team.definitions import AgentDefinition
 from sevenfold.errors import RequestRefused
 from sevenfold.events import CacheBroke, Compacted
-from sevenfold.lab.simulator.brains import ModelPrompt
+from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call, Reply, Watcher
 from tests.agent.working import MODEL, Model, options, results, texts, use, world
 from tests.team.play import parts, start, team_of
@@ -190,3 +193,83 @@ def test_a_fork_knows_the_files_its_parent_has_read(folder: Path) -> None:
     with world(script) as there, there.agent(folder, name="s", agents=True, mode="accept_edits") as made:
         made.run("MAIN task")
         assert (folder / "tides.txt").read_text() == "High water at 06:15.\n"
+
+
+@pytest.mark.spec("S7.1", "S7.4")
+@pytest.mark.parametrize("pause", [60.0, 240.0])
+def test_waking_an_idle_fork_reads_its_cache_and_does_not_write_it_again(
+    pause: float, folder: Path
+) -> None:
+    turns = [[use("Read", f"r{number}", path=f"table{number}.txt")] for number in range(2)]
+    call = start("c1", "LEFT", subagent_type="fork", name="left")
+    wake = [use("SendMessage", "m1", to="left", message="one more thing", summary="more")]
+    script = parts(
+        {
+            "MAIN": [*turns, [call], "Done."],
+            "LEFT": ["left done"],
+            "WAKE": [wake, "I wait."],
+            "has come": ["more done"],
+        }
+    )
+    with world(script) as there, there.agent(folder, name="s", agents=True) as made:
+        made.run("MAIN task")
+        there.clock.advance(pause)
+        made.run("WAKE it")
+        woken = [
+            dict(one.usage or {})
+            for one in there.simulator.requests.answered()
+            if "> one more thing" in texts(one.body)
+        ]
+        assert woken
+        assert woken[0]["cache_read_input_tokens"] > 10_000
+        assert woken[0]["cache_creation_input_tokens"] < 1_000
+
+
+@pytest.mark.spec("S7.4")
+def test_mail_is_not_late_it_is_there_after_the_tool_round_in_which_it_was_sent(folder: Path) -> None:
+    tell = [use("SendMessage", "m1", to="leader", message="HALF of it", summary="half")]
+    asked: list[str] = []
+    sent: list[int] = []
+
+    def after_sending(prompt: ModelPrompt) -> Any:
+        sent.append(len(asked))
+        return "All done."
+
+    def looking(prompt: ModelPrompt) -> Any:
+        asked.append(json.dumps(list(prompt.messages)))
+        return "Read." if "> HALF of it" in asked[-1] else [use("Read", path="tides.txt")]
+
+    script = parts(
+        {"MAIN": [[start("c1", "WORK", run_in_background=True)], looking], "WORK": [tell, after_sending]}
+    )
+    with world(script) as there, there.agent(folder, name="s", agents=True) as made:
+        made.run("MAIN task")
+        first = next(place for place, words in enumerate(asked) if "> HALF of it" in words)
+        # One request may have been on its way when it was sent; the next one has it.
+        assert first <= sent[0] + 1
+
+
+@pytest.mark.spec("S7.1", "S7.2")
+def test_a_fork_at_the_responses_api_has_no_cache_key_of_its_own_and_reads_its_parents_cache(
+    folder: Path,
+) -> None:
+    calls = [start("c1", "LEFT", subagent_type="fork"), start("c2", "RIGHT", subagent_type="fork")]
+    turns = [[use("Read", f"r{number}", path=f"table{number}.txt")] for number in range(2)]
+    script = parts({"MAIN": [*turns, calls, "Both."], "LEFT": ["left done"], "RIGHT": ["right done"]})
+    simulator = Simulator(ScriptedBrain(script))
+    with (
+        serve(simulator) as url,
+        openai.OpenAI(api_key="simulated-key", base_url=f"{url}/v1", max_retries=0) as sdk,
+        sevenfold.Agent("gpt-5.6", client=sdk, **options(folder, {"name": "s", "agents": True})) as made,
+    ):
+        made.run("MAIN task")
+        bodies = [one.body for one in simulator.requests.answered("/v1/responses")]
+        assert len({str(body.get("prompt_cache_key")) for body in bodies}) == 1
+        usages = [one.usage or {} for one in simulator.requests.answered("/v1/responses")]
+        forks = [
+            usage for body, usage in zip(bodies, usages, strict=True) if "<agent-task>" in json.dumps(body)
+        ]
+        assert len(forks) == 2
+        assert all(
+            usage["input_tokens_details"]["cached_tokens"] > 0.9 * usage["input_tokens"] for usage in forks
+        )

@@ -12,13 +12,12 @@ import pytest
 import sevenfold
 from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.team.definitions import AgentDefinition
-from sevenfold.conversation.history import Account
+from sevenfold.conversation.history import account_of
 from sevenfold.events import AgentChanged
 from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
-from sevenfold.request.price import cost
 from tests.agent.test_agent_hooks import hooks
 from tests.agent.working import MODEL, World, messages, options, results, texts, use, world
 from tests.team.play import parts, start, team_of
@@ -27,7 +26,7 @@ from tests.team.play import parts, start, team_of
 def bill(there: World) -> float:
     """What the provider charges for everything it has answered."""
     usages = [(one.body["model"], one.usage) for one in there.simulator.requests.answered()]
-    costs = [cost(Usage.read(json.dumps(usage).encode()), find(model)) for model, usage in usages]
+    costs = [Usage.cost(Usage.read(json.dumps(usage).encode()), find(model)) for model, usage in usages]
     return sum(one for one in costs if one is not None)
 
 
@@ -62,7 +61,7 @@ def test_an_agent_in_the_foreground_has_a_context_of_its_own_and_its_report_is_t
         assert (entry.status, entry.ended.turns, entry.pending) == ("completed", 2, False)
         log = made.session.conversation.transcript.log
         assert made.session.gauge.usd == pytest.approx(bill(there))
-        assert Account.of(log).usd == pytest.approx(bill(there))
+        assert account_of(log).usd == pytest.approx(bill(there))
     with there.agent(folder, name="s", agents=True) as again:
         assert again.session.gauge.usd == pytest.approx(bill(there))
         (entry,) = team_of(again).roster

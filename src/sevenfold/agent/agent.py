@@ -33,16 +33,17 @@ from sevenfold.agent.tools.shell import ShellTool
 from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, drive, drive_async
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.prompts.context import CommandOutput
-from sevenfold.providers.registry import async_client_for, async_client_of, client_for, client_of
+from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record.decisions import AgentEnd
 from sevenfold.session.async_session import AsyncSession
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.options import checked, one_of
-from sevenfold.session.results import ToolCall, Wishes
+from sevenfold.session.results import Wishes
 from sevenfold.session.session import Session
 
 R = TypeVar("R")
@@ -240,7 +241,7 @@ class Agent(_BaseAgent):
         options = checked(options, AgentOptions, fitting=CHECKS)
         given = options.get("client")
         self._owned = given is None
-        self._client = client_for(model, jobs=OFFLINE_JOBS) if given is None else client_of(given)
+        self._client = client_for(model, None, OFFLINE_JOBS, given)
         self._hooks: Hooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
         self.session = Session(self.assembly.conversation, self.assembly.store, self._client, self._hooks)
@@ -354,9 +355,7 @@ class AsyncAgent(_BaseAgent):
         options = checked(options, AgentOptions, awaits=True, fitting=CHECKS)
         given = options.get("client")
         self._owned = given is None
-        self._client = (
-            async_client_for(model, jobs=OFFLINE_JOBS) if given is None else async_client_of(given)
-        )
+        self._client = async_client_for(model, None, OFFLINE_JOBS, given)
         self._hooks: AsyncHooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
         session = Session(self.assembly.conversation, self.assembly.store)

@@ -54,6 +54,7 @@ from sevenfold.conversation.hooks import (
     Stop,
 )
 from sevenfold.conversation.options import window_for
+from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
@@ -66,7 +67,6 @@ from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
 from sevenfold.session.factory import Options, SessionParts, known_secrets
-from sevenfold.session.results import ToolCall
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
@@ -74,7 +74,7 @@ from sevenfold.stores.trust import Trust, user_folder
 
 if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
-    from sevenfold.agent.team.definitions import AgentDefinition, DefinitionProblem
+    from sevenfold.agent.team.definitions import AgentCatalog, AgentDefinition
     from sevenfold.agent.team.descent import Descent
 
 MENTIONS_SHARE = 4
@@ -169,8 +169,6 @@ class Assembly:
             descent.parent.trusted if descent else Trust(self.user_folder).covers(self.workspace)
         )
         self.reporter = Reporter()
-        self._problems: tuple[DefinitionProblem, ...] = ()
-        """Files that were to define agents, and could not."""
         self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None
         """The MCP servers whose tools it may use."""
@@ -251,7 +249,8 @@ class Assembly:
         hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor(hooks)
         self._follow = self._server_follower()
-        self._check_usd(limits.usd)
+        models = (self.model, self.store.settings.current().summary_model or self.model)
+        limits.check_usd(models, self.conversation.account.usd)
         sources = LoopSources(
             news=self._news,
             background_tasks=self._background_tasks,
@@ -281,38 +280,30 @@ class Assembly:
         return Grants(replace(permissions, mode=mode, rules=PermissionRules.of(rules)))
 
     @cached_property
-    def definitions(self) -> Mapping[str, AgentDefinition]:
-        """The types of agents it may start; none if it may start none."""
-        given = self.options.get("agents", False)
-        if given is False:
-            return {}
+    def types(self) -> AgentCatalog | None:
+        """The types of agents it may start; None if it may start none."""
         if self.descent is not None:
-            return self.descent.parent.definitions
+            return self.descent.parent.types
+        given, settings = self.options.get("agents", False), self.store.settings.current()
+        # In the smallest windows there is no room for the tools.
+        if given is False or not settings.agent_depth or self.fit.size == "tiny":
+            return None
         # Imported here, because most agents start no others.
-        from sevenfold.agent.team.definitions import find_definitions
+        from sevenfold.agent.team.definitions import AgentCatalog
 
-        found = find_definitions(self.workspace, self.user_folder, Trust(self.user_folder).covers)
-        self._problems = found.problems
-        return {**found.known, **(given if isinstance(given, Mapping) else {})}
+        folders = self.workspace, self.user_folder
+        return AgentCatalog(*folders, Trust(self.user_folder).covers, {} if given is True else given)
+
+    @property
+    def _lists_types(self) -> bool:
+        """Whether the prompt lists the types of agents, and not their tool; a fork has its parent's of both."""
+        if self.descent is not None and self.descent.fork:
+            return self.descent.parent._lists_types
+        return self.options.get("system") is None
 
     def _form_team(self) -> Team | None:
         above = self.descent.parent.team if self.descent else None
-        return Team(self, self.definitions, self.client, above) if self.definitions else None
-
-    def _check_usd(self, most: float | None) -> None:
-        """Raise `InputError` if the limit in dollars cannot be kept."""
-        models = (self.model, self.store.settings.current().summary_model or self.model)
-        unpriced = next((model for model in models if find(model).price(0) is None), None)
-        if most is not None and unpriced is not None:
-            raise InputError(
-                f"max_usd={most} cannot be kept: what {unpriced} costs is not known, and no setting says it. Leave it "
-                "out, and limit the work by max_turns or max_output_tokens instead"
-            )
-        if most is not None and self.conversation.account.usd is None:
-            raise InputError(
-                f"max_usd={most} cannot be kept: it counts the whole session, in which a model was asked whose price "
-                "is not known. Begin a new session, or limit the work by max_turns or max_output_tokens instead"
-            )
+        return Team(self, self.types.known, self.client, above) if self.types else None
 
     def _toolbox(self) -> Toolbox:
         given = self.options.get("tools")
@@ -322,8 +313,8 @@ class Assembly:
             self._own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
         if self.options.get("memory") == "tool":
             self._own_tools.append(MemoryTool())
-        if self.definitions:
-            self._own_tools += team_tools(self._its_team, self.definitions)
+        if self.types is not None:
+            self._own_tools += team_tools(self._its_team, "" if self._lists_types else self.types.text())
         if (descent := self.descent) is not None and not descent.fork:
             # Only for the model to know: what it may use is decided when it is called.
             self._own_tools = [one for one in self._own_tools if descent.definition.allows(one.name)]
@@ -366,7 +357,11 @@ class Assembly:
             skills=self.skills,
             clock=self.clock,
             limits=lambda: (limits, self._loop.left if self._loop else limits),
-            others=[*self._memory_index(), *([self.servers.section()] if self.servers else [])],
+            others=[
+                *self._memory_index(),
+                *([self.servers.section()] if self.servers else []),
+                *([self.types.section()] if self.types else []),
+            ],
         )
 
     @property
@@ -468,6 +463,8 @@ class Assembly:
         if self.options.get("system") is None:
             before.insert(0, slots.SectionsSlot(self.prompt, self._want_prompt))
             announced.append(slots.skill_listing_slot(self.skills))
+            if self.types is not None:
+                announced.append(slots.agent_types_slot(self.types.listing))
         conversation.slots[:] = [
             *before,
             *slots.state_slots(state, self.skill_text, agents),
@@ -524,7 +521,7 @@ class Assembly:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
             events.append(SessionStart(**self.common(), source=source, model=self.model))
             self._report_unknown_rules()
-            for problem in self._problems:
+            for problem in self.types.problems if self.types else ():
                 self.conversation.events.tell(SteppedAside(layer="agents", reason=str(problem)))
         if self.prompt.loaded is not self._announced_files:
             events += [self._instructions_loaded(file) for file in self.prompt.loaded if file.text]

@@ -14,10 +14,10 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from sevenfold.agent.tools.output import ToolOutput
+from sevenfold.conversation.request import ToolCall
 from sevenfold.events import Compacting
 from sevenfold.events import Event as EngineEvent
 from sevenfold.ports import Piece
-from sevenfold.session.results import ToolCall
 
 MOST_WAITING = 1_000
 """Unread events before the agent waits for its reader."""
@@ -109,6 +109,11 @@ class Reporter:
         if self.sink is not None:
             self.sink.put(event)
 
+    def wait_until_handled(self) -> None:
+        """Wait until the reader is done with everything that was reported so far, if it reads in another thread."""
+        if isinstance(self.sink, EventQueue):
+            self.sink.wait_until_handled()
+
     def listen(self, event: EngineEvent) -> None:
         """Report an event of the engine, as a listener of the session."""
         self.put(Happened(event))
@@ -125,6 +130,7 @@ class EventQueue:
         self._changed = threading.Condition()
         self._over = False
         self._left = False
+        self._reported = self._taken = self._handled = 0
 
     def put(self, event: AgentEvent) -> None:
         """Add an event; waits for the reader if there are too many, except for events of engine and hooks."""
@@ -133,7 +139,14 @@ class EventQueue:
                 self._changed.wait_for(lambda: len(self._events) < self._most or self._left)
             if not self._left:
                 self._events.append(event)
+                self._reported += 1
             self._changed.notify_all()
+
+    def wait_until_handled(self) -> None:
+        """Wait until the reader is done with everything that was reported so far."""
+        with self._changed:
+            goal = self._reported
+            self._changed.wait_for(lambda: self._handled >= goal or self._left or self._over)
 
     def end(self) -> None:
         """There will be no more events."""
@@ -151,10 +164,13 @@ class EventQueue:
     def get(self) -> AgentEvent | None:
         """The next event; None when there will be no more."""
         with self._changed:
+            self._handled = self._taken  # a reader that asks for more is done with what it has
+            self._changed.notify_all()
             # In short steps, so that an interrupt from the keyboard is seen.
             while not self._events and not self._over:
                 self._changed.wait(0.5)
             event = self._events.popleft() if self._events else None
+            self._taken += event is not None
             self._changed.notify_all()
             return event
 

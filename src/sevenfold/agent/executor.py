@@ -42,8 +42,8 @@ from sevenfold.conversation.hooks import (
     PostToolUse,
     PreToolUse,
 )
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted
-from sevenfold.session.results import ToolCall
 
 CONCURRENT = 8
 """The most calls that run at the same time."""
@@ -243,6 +243,9 @@ class Executor:
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
         if verdict == "allow":
             return call, request
+        permitted = self.context.for_call(call.id, permitted=request)
+        if (impossible := self.box.check(call.name, call.input, permitted)) is not None:
+            return impossible
         answered = yield from self._fire(
             hook_inputs.PermissionRequest(**self._hooks.common(), **_about(call))
         )
@@ -256,6 +259,8 @@ class Executor:
             self.grants.allow(*decision.would_allow)
         if said.granted:
             return call, request
+        if self.context.abort.is_set():
+            raise Aborted()
         words = "Not permitted." if said.unanswered else "The user declined."
         return denied(f"{words} {said.remark}" if said.remark else words)
 

@@ -21,17 +21,18 @@ from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
 from sevenfold.conversation.intake import must_have_news
+from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError
 from sevenfold.events import SteppedAside
 from sevenfold.layers.breaker import pause_before_retry
 from sevenfold.layers.notes.layer import compact
+from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import End
@@ -61,6 +62,23 @@ class RunLimits(Struct, frozen=True):
     """Dollars in the whole session."""
     tokens: int | None = None
     """Tokens the model writes in one run."""
+
+    def check_usd(self, models: Iterable[str], spent: float | None) -> None:
+        """Raise `InputError` if the limit in dollars cannot be kept.
+
+        ``models`` are those that will be asked, ``spent`` is what the session has cost; None if that is not known.
+        """
+        unpriced = next((model for model in models if find(model).price(0) is None), None)
+        if self.usd is not None and unpriced is not None:
+            raise InputError(
+                f"max_usd={self.usd} cannot be kept: what {unpriced} costs is not known, and no setting says it. Leave "
+                "it out, and limit the work by max_turns or max_output_tokens instead"
+            )
+        if self.usd is not None and spent is None:
+            raise InputError(
+                f"max_usd={self.usd} cannot be kept: it counts the whole session, in which a model was asked whose "
+                "price is not known. Begin a new session, or limit the work by max_turns or max_output_tokens instead"
+            )
 
 
 class LoopSources(Struct, frozen=True, kw_only=True):

@@ -25,11 +25,11 @@ from sevenfold.agent.tools.read import ReadInput, ReadTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, Gather
 from sevenfold.conversation.intake import user_blocks
+from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import InputError, Refused
 from sevenfold.prompts.context import MentionedFile, MentionedFolder
 from sevenfold.record import blocks
-from sevenfold.session.results import ToolCall
 
 MOST_MENTIONS = 20
 """Paths of one message that are read."""

@@ -52,6 +52,7 @@ _MARK = re.compile("SEVENFOLD_RUN_[0-9a-f]{24}")
 
 TaskState = Literal["running", "completed", "failed", "killed", "gone"]
 """gone: how it ended is unknown, because the process that ran it ended first."""
+GONE = "ended with the process that started it"
 
 
 class FinishedCommand(Struct, frozen=True):

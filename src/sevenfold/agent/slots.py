@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sevenfold.agent.processes import GONE
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
 from sevenfold.conversation.restore import (
@@ -44,10 +45,9 @@ PLAN_TOKENS = 25_000
 GOAL_TOKENS = TODO_TOKENS = 10_000
 PERMISSIONS_TOKENS = 4_000
 TASKS_TOKENS = 2_000
-ANNOUNCED = (system.McpInstructions.file, system.Skills.file)
+ANNOUNCED = (system.McpInstructions.file, system.Skills.file, system.AgentTypes.file)
 """Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
-GONE = "ended with the process that started it"
 TASKS = "Background commands; do not restart those that are running"
 
 
@@ -215,6 +215,23 @@ def skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
 def _skill_listing(news: Mapping[str, str]) -> str:
     made = system.Skills.of(news)
     return made.render() if made else ""
+
+
+def agent_types_slot(types: Callable[[], Mapping[str, str]]) -> AnnouncedSlot:
+    """Announces new types of agents if the prompt stays as it was; those in view are not announced again."""
+
+    def line(name: str, words: str) -> str:
+        return system.AgentType(name, " ".join(words.split())).render()
+
+    def listing(news: Mapping[str, str]) -> str:
+        made = system.AgentTypes.of(news)
+        return made.render() if made else ""
+
+    def facts(news: Mapping[str, str]) -> Mapping[str, object]:
+        added = [line(name, words) for name, words in news.items()]
+        return {"addedTypes": list(news), "addedLines": added, "removedTypes": [], "isInitial": False}
+
+    return AnnouncedSlot("agent types", types, line, listing, facts, kind="agent_listing_delta")
 
 
 def _plan(state: AgentState) -> Iterator[State]:

@@ -27,9 +27,9 @@ from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, T
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import TranscriptError
 from sevenfold.ports import Store, StoredText
-from sevenfold.session.results import ToolCall
 from sevenfold.stores.files import safe_name
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.store import FileText, JsonlStore

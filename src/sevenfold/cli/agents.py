@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from sevenfold.agent.team.definitions import AgentDefinition, Definitions, find_definitions
@@ -36,15 +37,12 @@ def run(options: argparse.Namespace) -> int:
     workspace = options.folder.expanduser().resolve()
     if not workspace.is_dir():
         raise UserError(f"{options.folder}: there is no such folder")
-    user = user_folder(os.environ)
-    found = find_definitions(workspace, user, Trust(user).covers)
+    found = definitions(workspace)
     if options.name is not None and options.name not in found.known:
         raise UserError(f"there is no agent {options.name!r}; there are: {', '.join(found.known)}")
     wanted = [one for one in found.known.values() if options.name in (None, one.name)]
     lines = (
-        _listing(wanted)
-        if options.action == "list"
-        else _check(wanted, found, one=options.name is not None)
+        listing(wanted) if options.action == "list" else _check(wanted, found, one=options.name is not None)
     )
     sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
     if options.action == "list" and found.problems:
@@ -52,7 +50,14 @@ def run(options: argparse.Namespace) -> int:
     return 1 if options.action == "check" and found.problems else 0
 
 
-def _listing(wanted: list[AgentDefinition]) -> list[str]:
+def definitions(folder: Path) -> Definitions:
+    """The agents that are defined for a folder."""
+    user = user_folder(os.environ)
+    return find_definitions(folder, user, Trust(user).covers)
+
+
+def listing(wanted: Collection[AgentDefinition]) -> list[str]:
+    """A line for each agent."""
     width = max(len(one.name) for one in wanted)
     return [f"{one.name:<{width}}  {_gist(one)}" for one in wanted]
 

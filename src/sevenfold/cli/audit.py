@@ -43,7 +43,9 @@ exit code: 0 if the model can reach every fact, 1 if not, 2 after an error"""
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("session", metavar="SESSION", help="a transcript, or the id of a session")
+    command.add_argument(
+        "session", metavar="SESSION", help="a transcript, or a session's id, title, or last"
+    )
     command.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 

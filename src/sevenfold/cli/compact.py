@@ -90,7 +90,7 @@ exit code: 0 if nothing is lost, 1 if a fact is neither in the context nor found
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("file", metavar="FILE", help="a transcript, or the id of a session")
+    add("file", metavar="SESSION", help="a transcript, or a session's id, title, or last")
     part = command.add_mutually_exclusive_group()
     part.add_argument("--from", dest="start", metavar="ID", help="summarise this record and those after it")
     part.add_argument("--up-to", metavar="ID", help="summarise the records before this one")

@@ -26,6 +26,7 @@ from sevenfold.lab.demo.figures import (
     MODEL,
     AgentStarted,
     DemoOutcome,
+    HandedOver,
     Report,
     TaskEnded,
     ToolUsed,
@@ -139,6 +140,11 @@ class DemoProgress:
             case Acted(layer=name, what=what, why=why, tokens_before=before, tokens_after=after):
                 sizes = f", {count(before)} → {count(after)} tokens" if before else ""
                 self._line(name, STYLES.get(name, ""), f"{what}{sizes} ", why)
+            case HandedOver(agents=agents, at_work=at_work):
+                words = (
+                    f"work handed to {', '.join(agents)}; killed while {at_work} were at it, and resumed"
+                )
+                self._line("relay", "green", words)
             case TaskEnded(text=text):
                 self._line("said", "green", text)
             case _:

@@ -16,9 +16,8 @@ from sevenfold.conversation.history import past
 from sevenfold.errors import InputError
 from sevenfold.profiles import Profile, find
 from sevenfold.record.decisions import Epoch, Request
-from sevenfold.record.tokens import Estimator
-from sevenfold.record.weight import opening
-from sevenfold.request.plan import Lifetimes
+from sevenfold.record.weight import Estimator, opening
+from sevenfold.request.frame import Lifetimes
 from sevenfold.request.watch import Change, Sent, changed_parts, first_change, rewrite_usd, sent_of
 from sevenfold.stores.jsonl.log import JsonlLog
 

@@ -2,7 +2,8 @@
 
 Each command is a module with the texts of its help, the `arguments` it takes, and `run`, which carries it out. Only the
 module of the command that is called is imported, so `sevenfold --help` is quick and a command may import what it needs.
-An error the user can fix is one line on the error stream and exit code 2; any other error is not hidden.
+An error the user can fix, a file that cannot be used among them, is one line on the error stream and exit code 2; any
+other error is not hidden.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Protocol, cast
 
 import sevenfold as package
 from sevenfold.cli.options import complain
+from sevenfold.cli.text import one_line
 from sevenfold.errors import UserError
 
 
@@ -72,10 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The parent process closed them.
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     try:
         # Loading the command takes a moment too, in which the user may press Ctrl-C.
+        if not given and not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
+            parser("").print_help()
+            return 0
+        given = given or ["chat"]
         options = parser(next((one for one in given if not one.startswith("-")), "")).parse_args(given)
         code = _module(options.command).run(options)
         sys.stdout.flush()
@@ -90,10 +97,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return PIPE_CLOSED
     except OSError as error:
-        if error.errno not in UNWRITABLE:
+        if error.errno in UNWRITABLE:
+            _discard_output()
+            complain(f"cannot write the output: {error.strerror}")
+        elif error.filename:
+            name = (
+                one_line(os.fsdecode(error.filename), 100)
+                if isinstance(error.filename, str | bytes)
+                else "?"
+            )
+            complain(f"{name}: {error.strerror}; check the name and the permissions")
+        else:
             raise
-        _discard_output()
-        complain(f"cannot write the output: {error.strerror}")
         return FAILED
     return code
 

@@ -50,7 +50,7 @@ exit code: 0 if there are notes, 1 if not, 2 after an error"""
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("file", metavar="FILE", help="a transcript, or the id of a session")
+    add("file", metavar="SESSION", help="a transcript, or a session's id, title, or last")
     add("--update", action="store_true", help="bring the notes up to date first")
     add(
         "--model", default="", metavar="NAME", help="the model to ask (default: the one that answered last)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -48,7 +49,12 @@ def print_json(fields: object) -> None:
     """Print for scripts."""
     import msgspec  # not needed to describe a command
 
-    text = msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
+    try:
+        raw = msgspec.json.encode(fields)
+    except UnicodeEncodeError:
+        # The name of a file may hold bytes that are no text; JSON has an escape for them, which scripts can undo.
+        raw = json.dumps(msgspec.to_builtins(fields)).encode()
+    text = msgspec.json.format(raw, indent=2).decode()
     # JSON need not escape these, but a terminal may obey them.
     sys.stdout.write(_UNESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text) + "\n")
 

@@ -7,9 +7,9 @@ transcripts hold gets in as data and is shown as text.
 from __future__ import annotations
 
 import argparse
-import sys
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from datetime import datetime, timedelta
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -23,9 +23,10 @@ from sevenfold.cli.options import complain, positive, print_json
 from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
-from sevenfold.lab.profile import cache, files
+from sevenfold.lab.profile import cache, files, sums
 from sevenfold.lab.profile.books import seconds
 from sevenfold.lab.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
+from sevenfold.stores.home import user_home
 
 FAILED = 2
 """The exit code if there is nothing to show."""
@@ -39,11 +40,14 @@ Reads Claude Code transcripts, Sevenfold's own, and Codex rollouts. Nothing leav
 
 EXAMPLES = """\
 examples:
-  sevenfold profile --example                          a small session that comes with Sevenfold
-  sevenfold profile session.jsonl                      one session
-  sevenfold profile ~/.claude/projects                 every session of every project, with totals
-  sevenfold profile ~/.codex/sessions --html page.html the same as a page with charts
-  sevenfold profile session.jsonl --json | jq .total   for scripts
+  sevenfold profile                          every session of Claude Code, Codex and Sevenfold on this machine
+  sevenfold profile --by month               what each month cost; also by day, week, model, project
+  sevenfold profile --since 7d --by project  the last seven days
+  sevenfold profile last                     the newest session of this folder, in full
+  sevenfold profile "flaky login test"       a session by its title, by its id, or by its path
+  sevenfold profile ~/logs --html p.html     a folder, as a page with charts
+  sevenfold profile --json | jq .total       for scripts
+  sevenfold profile --example                a small session that comes with Sevenfold
 
 exit code: 0 if at least one file was profiled, otherwise 2"""
 
@@ -53,9 +57,17 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "paths",
         nargs="*",
-        type=Path,
-        metavar="PATH",
-        help="a transcript, the id of a session, or a folder: every *.jsonl file in it and below",
+        metavar="SESSION",
+        help="a transcript, a session's id or title, or a folder with all below it (default: every session here)",
+    )
+    command.add_argument(
+        "--by", choices=tuple(sums.GROUPS), help="show sums by day, week, month, model or project"
+    )
+    command.add_argument(
+        "--since",
+        type=_since,
+        metavar="WHEN",
+        help="count only calls since a date (2026-11-01) or a number of days (7d)",
     )
     command.add_argument(
         "--example", action="store_true", help="profile the session that comes with Sevenfold"
@@ -73,14 +85,18 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    if not options.paths and not options.example:
-        raise InputError(
-            "there is nothing to profile: name a transcript or a folder, or try sevenfold profile --example"
-        )
-    named = [path if path.is_dir() else transcripts.find(str(path)) for path in options.paths]
-    found = files.find([*named, *([coding_session()] if options.example else [])])
-    with _progress(len(found.files)) as progress:
-        profile = keep_largest(files.profile(found, jobs=options.jobs, progress=progress), options.top)
+    found = files.find(_named(options))
+    since = options.since and options.since.timestamp()
+    size = sum(file.stat().st_size for file in found.files if file.is_file())
+    what = f"{plural(len(found.files), 'file')}, {size / 1e6:,.0f} MB"
+    with transcripts.watch("profiling", size, what) as step:
+        profile = files.profile(found, since=since, jobs=options.jobs, progress=lambda done, _: step(done))
+    profile = structs.replace(
+        keep_largest(profile, options.top),
+        by=options.by,
+        groups=sums.groups(profile.sessions, options.by) if options.by else [],
+        since=options.since and options.since.isoformat(),
+    )
     if options.html and profile.sessions:
         _write_page(profile, options.html)
     if options.json:
@@ -91,7 +107,34 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for failure in profile.errors:
         complain(f"{failure.error}")
+    if since and not profile.errors:
+        complain(f"no calls since {options.since:%Y-%m-%d %H:%M}; choose an earlier --since")
     return FAILED
+
+
+def _named(options: argparse.Namespace) -> list[Path]:
+    """The files and folders to profile: those that are named, or all there are."""
+    named = [Path(name) if Path(name).is_dir() else transcripts.find(name) for name in options.paths]
+    if options.example:
+        named.append(coding_session())
+    if named or (there := transcripts.everything()):
+        return named or there
+    raise InputError(
+        f"no sessions in {transcripts.claude_folder()}, {transcripts.codex_folder()} or {user_home().root}; "
+        "name a transcript or a folder, or try sevenfold profile --example"
+    )
+
+
+def _since(text: str) -> datetime:
+    """The time an option names: a date, a time, or a number of days before now."""
+    if re.fullmatch(r"\d{1,5}d", text):
+        return datetime.now().astimezone() - timedelta(days=int(text[:-1]))
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a date such as 2026-11-01, or days such as 7d"
+        ) from None
 
 
 def keep_largest(profile: ProfileReport, top: int) -> ProfileReport:
@@ -104,20 +147,6 @@ def keep_largest(profile: ProfileReport, top: int) -> ProfileReport:
         ],
         total=structs.replace(profile.total, largest_items=profile.total.largest_items[:top]),
     )
-
-
-@contextmanager
-def _progress(files: int) -> Iterator[files.Progress | None]:
-    """A bar on the error stream, if that is a terminal."""
-    if files < 2 or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import DownloadColumn, TimeRemainingColumn
-
-    from sevenfold.cli.output import progress_bar  # loads rich, for which pipes should not wait
-
-    with progress_bar("profiling", None, DownloadColumn(), TimeRemainingColumn()) as update:
-        yield lambda done, work: update(completed=done, total=work)
 
 
 def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
@@ -198,6 +227,12 @@ def _change(event: Shrinking) -> str:
     return f"{before} → {after} tokens"
 
 
+def cache_loss(of: SessionProfile | ProfileTotal) -> float | None:
+    """What the cache breaks cost together; None if no price is known."""
+    costs = [one.cost_usd for one in of.cache_breaks if one.cost_usd is not None]
+    return None if of.cost_usd is None else sum(costs)
+
+
 def span(started: str | None, ended: str | None) -> str:
     """When a session ran and how long; empty if that is unknown."""
     first, begun, over = parse_time(started), seconds(started or ""), seconds(ended or "")
@@ -225,7 +260,7 @@ def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
         yield f"{calls} recorded before the answer was complete, so output and cost are too low."
     if isinstance(of, ProfileTotal) and of.copied_calls:
         copies = plural(of.copied_calls, "call is", "calls are")
-        yield f"{copies} in more than one file (resumed or forked sessions); each copy is counted."
+        yield f"{copies} in more than one file (resumed or forked sessions) and counted once."
     for kind, number in of.repairs.items():
         one, many, rest = _REPAIRS.get(kind, (kind, kind, ""))
         yield f"{plural(number, one, many)} {rest}; a server refuses this unless it is repaired."

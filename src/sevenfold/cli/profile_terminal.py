@@ -6,8 +6,7 @@ terminal, from 60 columns up, and reads the same without colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import PurePath
+from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -20,17 +19,19 @@ from sevenfold.cli.profile import (
     COMPACTION,
     LOST,
     UNRECORDED,
+    cache_loss,
     chart_marks,
     main_sizes,
     remarks,
     span,
 )
+from sevenfold.cli.profile_tables import families, group_table, number_table, session_table
 from sevenfold.cli.text import (
     category,
     cause,
     count,
+    fit,
     money,
-    parse_time,
     plural,
     share,
     shorten,
@@ -43,6 +44,7 @@ from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
 HEIGHT = 5
 """Rows of the chart of the context."""
 _SIGNS = {COMPACTION: "C", CLEARING: "c", UNRECORDED: "u", LOST: "!"}
+_WINDOWS = {"inferred": " (by its compactions)", "model": " (the model's window)"}
 MOST_CATEGORIES = 14
 MOST_EVENTS = 8
 MOST_ERRORS = 10
@@ -50,7 +52,7 @@ MOST_ERRORS = 10
 
 def show(profile: ProfileReport, console: Console, *, limit: int, each: bool) -> None:
     """Print the profile."""
-    one = len(profile.sessions) == 1
+    one = len(profile.sessions) == 1 and not profile.by
     for session in profile.sessions if one or each else ():
         console.print(session_page(session, console.width))
     if profile.sessions and not one:
@@ -68,7 +70,7 @@ def session_page(session: SessionProfile, width: int) -> RenderableType:
     about = [", ".join(session.models), calls, span(session.started, session.ended)]
     return sections(
         [
-            _title(session.file, " · ".join(filter(None, about))),
+            _title(session.title or session.file, " · ".join(filter(None, about)), _origin(session)),
             _headline(session),
             _context(session, width),
             _categories(session, width),
@@ -85,29 +87,34 @@ def _total_page(profile: ProfileReport, width: int, limit: int) -> RenderableTyp
     models = ", ".join(list(total.models)[:4]) + (" …" if len(total.models) > 4 else "")
     return sections(
         [
-            _title(plural(total.sessions, "session"), f"{models} · {plural(total.api_calls, 'API call')}"),
+            _title(_how_many(profile), f"{models} · {plural(total.api_calls, 'API call')}"),
             _headline(total),
-            _categories(total, width),
-            _breaks(total),
-            _largest(total.largest_items, width),
+            *([] if profile.by else [_categories(total, width)]),
+            group_table(profile, width, limit) if profile.by else _breaks(total),
+            *([] if profile.by else [_largest(total.largest_items, width)]),
             _remarks(total),
-            _sessions(profile.sessions, width, limit),
+            *([] if profile.by else [session_table(profile.sessions, width, limit)]),
         ]
     )
 
 
-def _title(name: str, about: str) -> RenderableType:
-    return Group(Text(), Text(name, style="bold", overflow="fold"), Text(about, style="dim"))
+def _how_many(profile: ProfileReport) -> str:
+    """How many sessions there are; the file of a sub-agent belongs to the session that started it."""
+    number = len(families(profile.sessions))
+    agents = sum(one.agent_id is not None for one in profile.sessions)
+    also = f", with {plural(agents, 'file')} of sub-agents" if agents else ""
+    since = f", since {profile.since[:16].replace('T', ' ')}" if profile.since else ""
+    return f"{plural(number, 'session')}{also}{since}"
 
 
-def _table(*columns: str) -> Table:
-    """A table whose first column is text and whose others are numbers."""
-    table = plain_table()
-    for number, name in enumerate(columns):
-        table.add_column(
-            name, no_wrap=True, overflow="ellipsis", justify="right" if number or name else "left"
-        )
-    return table
+def _title(name: str, *about: str) -> RenderableType:
+    lines = (Text(line, style="dim", overflow="fold") for line in about if line)
+    return Group(Text(), Text(name, style="bold", overflow="fold"), *lines)
+
+
+def _origin(session: SessionProfile) -> str:
+    """Where a session took place and where it is kept, unless its title says so already."""
+    return f"{session.project or 'no project'} · {session.file}" if session.title else session.project
 
 
 def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
@@ -122,7 +129,9 @@ def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
     grid.add_row("paid", Text(money(of.cost_usd), style="bold green"), paid)
     if of.cost_usd is not None:
         grid.add_row("without cache", money(of.uncached_cost_usd), times(of.uncached_cost_usd, of.cost_usd))
-        grid.add_row("perfect cache", money(of.ideal_cost_usd), times(of.ideal_cost_usd, of.cost_usd))
+        if of.cache_breaks:
+            lost = cache_loss(of)
+            grid.add_row("cache lost", money(lost), f"{share(lost or 0.0, of.cost_usd)} of what was paid")
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     mix = f"{share(read, usage.prompt)} read from cache, {share(written, usage.prompt)} written"
     uncached = f"{share(usage.input_tokens, usage.prompt)} uncached"
@@ -152,6 +161,7 @@ def _context(session: SessionProfile, width: int) -> RenderableType | None:
     filled = f"peak {count(peak)}"
     if session.window_tokens:
         filled += f", {share(peak, session.window_tokens)} of {count(session.window_tokens)}"
+        filled += _WINDOWS.get(session.window_source or "", "")
     return Group(heading("Context, call by call", filled), grid)
 
 
@@ -164,7 +174,7 @@ def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType
     names = [name for name, tokens in of.tokens_by_category.items() if tokens or carried.get(name)]
     names.sort(key=lambda name: -carried.get(name, 0))
     shown = MOST_CATEGORIES if len(names) > MOST_CATEGORIES + 1 else len(names)
-    table = _table("", "tokens, once", "of all prompts")
+    table = number_table("", "tokens, once", "of all prompts")
     room = max(0, min(40, width - 56))
     if room >= 6:
         table.add_column("", no_wrap=True, width=room, style="cyan")
@@ -172,7 +182,8 @@ def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType
     for name in names[:shown]:
         tokens = carried.get(name, 0)
         drawn = (bar(tokens, most, room),) if room >= 6 else ()
-        table.add_row(category(name), count(of.tokens_by_category[name]), share(tokens, whole), *drawn)
+        shown_name = fit(category(name), width - 36 - (room + 2 if drawn else 0))
+        table.add_row(shown_name, count(of.tokens_by_category[name]), share(tokens, whole), *drawn)
     if rest := names[shown:]:
         once = sum(of.tokens_by_category[name] for name in rest)
         again = sum(carried.get(name, 0) for name in rest)
@@ -213,7 +224,7 @@ def _breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
         number, tokens, cost = sums.get(one.cause, (0, 0, 0.0))
         found = getattr(one, "count", 1)
         sums[one.cause] = (number + found, tokens + one.tokens, cost + (one.cost_usd or 0.0))
-    table = _table("", "times", "tokens", "extra cost")
+    table = number_table("", "times", "tokens", "extra cost")
     for name, (number, tokens, cost) in sorted(sums.items(), key=lambda item: -item[1][1]):
         known = of.cost_usd is not None
         table.add_row(cause(name), count(number), count(tokens), money(cost if known else None))
@@ -253,42 +264,6 @@ def _bullets(lines: Sequence[str]) -> RenderableType:
     for line in lines:
         grid.add_row("•", Text(line))
     return grid
-
-
-def _sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
-    """One row for each session, the most expensive first."""
-    ranked = sorted(sessions, key=lambda one: (-(one.cost_usd or 0.0), -one.usage.prompt))
-    table = plain_table()
-    table.add_column("session", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.expand = True
-    if width >= 100:
-        table.add_column("started", no_wrap=True, style="dim")
-    numbers = ("calls", "peak", "cost", *(("cached", "shrunk") if width >= 100 else ()))
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    if width >= 76:
-        table.add_column("context", no_wrap=True, style="cyan", width=20)
-    for session in ranked[:limit]:
-        table.add_row(*_session_row(session, width))
-    note = "most expensive first"
-    if len(ranked) > limit:
-        note = f"the {limit} most expensive of {len(ranked)}; --limit N shows more"
-    return Group(heading("Sessions", note), table)
-
-
-def _session_row(session: SessionProfile, width: int) -> Iterator[RenderableType]:
-    started = parse_time(session.started)
-    yield Text(PurePath(session.file).stem)
-    if width >= 100:
-        yield f"{started:%Y-%m-%d %H:%M}" if started else ""
-    yield count(session.api_calls)
-    yield count(session.peak_context_tokens)
-    yield money(session.cost_usd)
-    if width >= 100:
-        yield share(session.usage.cache_read_input_tokens, session.usage.prompt)
-        yield str(session.compactions + session.clearings or "")
-    if width >= 76:
-        yield area_chart(main_sizes(session), 20, 1)[0]
 
 
 def _errors(profile: ProfileReport) -> RenderableType:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from getpass import getpass
 from pathlib import Path
 
+from rich.progress import MofNCompleteColumn, TextColumn
+
 from sevenfold.cli.options import confirm, write
-from sevenfold.cli.scan import progress
+from sevenfold.cli.output import progress_bar
 from sevenfold.cli.text import plural
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, UserError
@@ -55,6 +59,17 @@ def arguments(command: argparse.ArgumentParser) -> None:
     )
     add("--yes", action="store_true", help="do not ask")
     add("--dry-run", action="store_true", help="only show what would be done")
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[Path], None]]:
+    """A bar on the error stream, if that is a terminal; yields the function to call with each file."""
+    if not sys.stderr.isatty() or total == 1:
+        yield lambda path: None
+        return
+    columns = MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
+    with progress_bar(what, total, *columns) as update:
+        yield lambda path: update(advance=1, description=path.name[:40])
 
 
 def run(options: argparse.Namespace) -> int:

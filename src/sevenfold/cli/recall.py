@@ -55,7 +55,7 @@ exit code: 0 if there are matches, 1 if not, 2 after an error"""
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("session", metavar="SESSION", help="a transcript, or the id of a session")
+    add("session", metavar="SESSION", help="a transcript, or a session's id, title, or last")
     add("query", metavar="QUERY", nargs="*", help="what to look for")
     add("--kind", metavar="K", help="only this kind: user, assistant, tool_use, edit…")
     add(

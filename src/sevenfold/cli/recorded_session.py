@@ -138,18 +138,16 @@ def is_offline(client: Client) -> bool:
 
 def write_new(target: Path, draft: DraftLog) -> None:
     """Write the file's bytes and the draft's to a new file, completely or not at all."""
-    staged = Staged(target, draft.whole())
-    try:
-        os.link(staged.path, target)
-    except FileExistsError:
-        raise already_exists(target) from None
-    except OSError:
-        # Not every file system has links; renaming is the second best, since it could overwrite.
-        if target.exists():
+    with Staged(target, draft.whole()) as staged:
+        try:
+            os.link(staged.path, target)
+        except FileExistsError:
             raise already_exists(target) from None
-        staged.commit()
-    finally:
-        staged.discard()
+        except OSError:
+            # Not every file system has links; renaming is the second best, since it could overwrite.
+            if target.exists():
+                raise already_exists(target) from None
+            staged.commit()
 
 
 def already_exists(target: Path) -> InputError:

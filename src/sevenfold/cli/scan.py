@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.progress import MofNCompleteColumn, TextColumn
-
+from sevenfold.cli import transcripts
 from sevenfold.cli.options import complain, print_json, write
-from sevenfold.cli.output import progress_bar
 from sevenfold.cli.text import plural
 from sevenfold.errors import UserError
 from sevenfold.stores.home import user_home
@@ -57,13 +55,17 @@ def run(options: argparse.Namespace) -> int:
     files = _files(options.paths)
     found: dict[Path, list[dict[str, Any]]] = {}
     errors: dict[Path, str] = {}
-    with progress("scanning", len(files)) as step:
-        for path in files:
-            step(path)
+    sizes = {path: path.stat().st_size if path.is_file() else 0 for path in files}
+    total, done = sum(sizes.values()), 0
+    what = f"{plural(len(files), 'file')}, {total / 1e6:,.0f} MB"
+    with transcripts.watch("scanning", total, what) as step:
+        for path, size in sizes.items():
             try:
-                found[path] = _grouped(scan(path))
+                found[path] = _grouped(scan(path, partial(_step_on, step, done)))
             except UserError as error:
                 errors[path] = str(error)
+            done += size
+            step(done)
     if options.json:
         print_json(
             {
@@ -82,15 +84,8 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if errors and not found else 0
 
 
-@contextmanager
-def progress(what: str, total: int | None = None) -> Iterator[Callable[[Path], None]]:
-    """A bar on the error stream, if that is a terminal; yields the function to call with each file."""
-    if not sys.stderr.isatty() or total == 1:
-        yield lambda path: None
-        return
-    columns = MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
-    with progress_bar(what, total, *columns) as update:
-        yield lambda path: update(advance=1, description=path.name[:40])
+def _step_on(step: Callable[[int], None], before: int, reached: int) -> None:
+    step(before + reached)
 
 
 def _files(paths: list[Path]) -> list[Path]:
@@ -98,9 +93,10 @@ def _files(paths: list[Path]) -> list[Path]:
         return list(user_home().texts())
     files: dict[Path, None] = {}
     for path in paths:
-        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        wanted = (one for one in inside if one == path or (one.suffix in _KINDS and one.is_file()))
-        files.update(dict.fromkeys(wanted))
+        # Unlike `rglob`, `walk` passes over folders that may not be read or go away meanwhile.
+        inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        wanted = (one for one in inside if one.suffix in _KINDS and one.is_file())
+        files.update(dict.fromkeys(sorted(wanted) if path.is_dir() else [path]))
     return list(files)
 
 
@@ -134,8 +130,14 @@ def _print(found: dict[Path, list[dict[str, Any]]]) -> None:
     write(
         f"{plural(len(distinct), 'secret')} in {concerned:,} of {files}. Anything in a transcript has been sent to a "
         "provider: replace the secret.\n"
-        f"To mask one in everything Sevenfold keeps: sevenfold purge --secret-digest {min(distinct)}\n"
     )
+    own = {path: each for path, each in found.items() if path.absolute().is_relative_to(user_home().root)}
+    if kept := _distinct(own):
+        write(f"To mask one in everything Sevenfold keeps: sevenfold purge --secret-digest {min(kept)}\n")
+    if distinct - kept:
+        write(
+            "Files of other tools are not changed by Sevenfold: remove them there, or edit them yourself.\n"
+        )
 
 
 def _some(values: list[Any]) -> str:

@@ -6,16 +6,21 @@ import argparse
 import time
 from pathlib import Path
 
+from rich.table import Table
 from rich.text import Text
 
+from sevenfold.cli import recorded_session as recorded_sessions
+from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.options import confirm, print_json, write
 from sevenfold.cli.output import ReportConsole, plain_table
-from sevenfold.cli.text import plural, size
+from sevenfold.cli.text import duration, plural, size
+from sevenfold.cli.transcripts import project_name
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl import purge
+from sevenfold.stores.jsonl.log import DraftLog
 from sevenfold.stores.jsonl.rewrite import World
 
 DECLINED = 1
@@ -23,12 +28,14 @@ DECLINED = 1
 
 HELP = """\
 List the sessions of a folder, the newest first: name, age, size, and title or first words.
-`sevenfold chat --resume NAME` continues one."""
+`sevenfold chat --resume NAME` continues one. With --all, those of Claude Code and Codex are listed too."""
 
 EXAMPLES = """\
 examples:
   sevenfold sessions                     the sessions of this folder
+  sevenfold sessions --all               every session on this machine, of Claude Code and Codex too
   sevenfold sessions --json              for scripts
+  sevenfold sessions import NAME         copy a session of Claude Code or Codex here, to go on with it
   sevenfold sessions delete NAME         delete one with everything that belongs to it; asks first
   sevenfold purge --help                 remove a leaked secret from all of them"""
 
@@ -36,8 +43,14 @@ examples:
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("action", nargs="?", choices=("list", "delete"), default="list", help="default: list")
-    add("name", nargs="?", metavar="NAME", help="the session to delete")
+    add("action", nargs="?", choices=("list", "delete", "import"), default="list", help="default: list")
+    add(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="the session to delete or import: its name, the beginning of it, or its title",
+    )
+    add("--all", action="store_true", help="list every session on this machine, of other tools too")
     add("--folder", type=Path, default=Path(), metavar="FOLDER", help="the folder (default: this one)")
     add("--yes", action="store_true", help="do not ask before deleting")
     add("--dry-run", action="store_true", help="only show what would be deleted")
@@ -48,6 +61,10 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     if options.action == "delete":
         return _delete(options)
+    if options.action == "import":
+        return _import(options)
+    if options.all:
+        return _list_all(options)
     kept = sessions(user_home().project(options.folder.absolute()))
     if options.json:
         print_json(
@@ -71,9 +88,14 @@ def _delete(options: argparse.Namespace) -> int:
     if not options.name:
         raise Refused("say which session to delete: sevenfold sessions delete NAME")
     home = user_home()
-    found = purge.find(home, options.name, options.folder.absolute())
+    folder = options.folder.absolute()
+    found = purge.find(home, options.name, folder)
     if not found:
-        raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
+        # Of a session without a transcript only its name is left, which was not it.
+        kept = [one for one in transcripts.stored() if one.path.parent == home.project(folder).folder]
+        if not kept:
+            raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
+        found = purge.find(home, transcripts.named(options.name, kept).name, folder)
     for one in found:
         there = purge.extent(one)
         write(f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n")
@@ -86,15 +108,78 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
+def _import(options: argparse.Namespace) -> int:
+    if not options.name:
+        raise Refused(
+            "say which session to import: sevenfold sessions import NAME; 'sessions --all' lists them"
+        )
+    recorded = recorded_sessions.inspect(transcripts.find(options.name))
+    # Not under the same id, or neither of the two could be named by it.
+    kept = user_home().project(options.folder.absolute()).session(f"from-{recorded.session}")
+    target = kept.transcript
+    if target.exists():
+        raise Refused(f"{options.name} is here already; sevenfold chat --resume {kept.name} continues it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    recorded_sessions.write_new(target, DraftLog(recorded.path, recorded.converted))
+    write(f"Copied {recorded.path}.\nTo go on with it: sevenfold chat --resume {kept.name}\n")
+    return 0
+
+
+def _list_all(options: argparse.Namespace) -> int:
+    found = transcripts.stored()
+    with transcripts.watch("reading titles", len(found)) as step:
+        listed = []
+        for number, one in enumerate(found):
+            listed.append((one, one.about()))
+            step(number)
+    if options.json:
+        print_json(
+            [
+                {
+                    "name": one.name,
+                    "tool": one.tool,
+                    "title": about.title,
+                    "project": about.project,
+                    "modified": one.modified,
+                    "bytes": one.size,
+                    "path": str(one.path),
+                }
+                for one, about in listed
+            ]
+        )
+        return 0
+    if not listed:
+        write("No sessions on this machine yet; 'sevenfold chat' starts one.\n")
+        return 0
+    console, now = ReportConsole(), time.time()
+    table = _table("session", *(("tool",) if console.width >= 90 else ()), "last used")
+    table.add_column("project", overflow="ellipsis", no_wrap=True, max_width=16)
+    for one, about in listed:
+        tool = (one.tool,) if console.width >= 90 else ()
+        age = f"{duration(max(0.0, now - one.modified))} ago"
+        project = project_name(about.project)
+        table.add_row(Text(one.name), *tool, age, Text(about.title), Text(project))
+    console.print(table)
+    return 0
+
+
+def _table(*names: str) -> Table:
+    """A table that shows the names of sessions whole, because one needs them, and cuts their titles."""
+    table = plain_table()
+    for number, name in enumerate(names):
+        if number == 0:
+            table.add_column(name, overflow="fold", min_width=24)
+        else:
+            table.add_column(name, no_wrap=True)
+    table.add_column("title", overflow="ellipsis", no_wrap=True, ratio=1, min_width=10)
+    return table
+
+
 def _print(kept: list[KeptSession]) -> None:
     if not kept:
         write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
         return
-    table = plain_table()
-    for name in ("session", "last used", "size"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("title", overflow="ellipsis", no_wrap=True, ratio=1)
-    now = time.time()
+    table, now = _table("session", "last used", "size"), time.time()
     for one in kept:
         table.add_row(Text(one.name), one.age(now), size(one.size), Text(one.title))
     ReportConsole().print(table)

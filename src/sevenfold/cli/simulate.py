@@ -5,18 +5,28 @@ from __future__ import annotations
 import argparse
 import socket
 import sys
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from sevenfold.cli.options import number, write
 from sevenfold.errors import UserError
+from sevenfold.lab.simulator.brains import Brain, EchoBrain
+from sevenfold.lab.simulator.script import FileBrain, load_script
+from sevenfold.lab.simulator.tool_brain import ToolBrain
+from sevenfold.profiles import find
 
 HELP = """\
 Serve a simulated provider on this machine. It speaks the Messages, Chat Completions and Responses APIs,
 enforces their rules with their error texts, and keeps a prompt cache like theirs, so you can try a client
-without a network or a bill. There is no model inside: it repeats what you send."""
+without a network or a bill. There is no model inside: it repeats what you send, plays a script, or calls
+the tools it is offered."""
 EXAMPLES = """\
 examples:
   sevenfold simulate                     prints the addresses and the key for clients
-  sevenfold simulate --port 8080 --key ''"""
+  sevenfold simulate --port 8080 --script answers.toml
+  sevenfold simulate --use-tools --model qwen3=40960
+A script has a [[step]] for each request: text, calls, delay, error, usage (see docs/simulator.md)."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -26,9 +36,18 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
     )
+    command.add_argument("--key", default="", help="the only key to accept (default: any)")
     command.add_argument(
-        "--key", default="simulated-key", help="the key to accept; '' accepts any (default: %(default)s)"
+        "--model",
+        action="append",
+        default=[],
+        type=_model,
+        metavar="NAME=TOKENS",
+        help="give a model a window, and list it; other names are served too",
     )
+    answers = command.add_mutually_exclusive_group()
+    answers.add_argument("--script", type=Path, metavar="FILE", help="answer from a TOML or JSON file")
+    answers.add_argument("--use-tools", action="store_true", help="call the tools that requests offer")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,10 +60,18 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(
             f"the simulator needs {error.name}, which is not installed; run: pip install 'sevenfold[simulator]'"
         ) from error
-    simulator = Simulator(setup=Setup(api_key=options.key or None))
+    brain: Brain = EchoBrain()
+    does = "it repeats what you send"
+    if options.use_tools:
+        brain, does = ToolBrain(), "it calls the tools it is offered"
+    if options.script is not None:
+        script = load_script(options.script)
+        brain, does = FileBrain(script), f"it plays the {len(script.step)} steps of {options.script}"
+    models = {name: replace(find(name), window=window) for name, window in options.model}
+    simulator = Simulator(brain, Setup(api_key=options.key or None, models=models))
     port = _free(options.host, options.port or 0)
     write(
-        "A simulated provider with no model inside: it repeats what you send.\n"
+        f"A simulated provider with no model inside: {does}.\n"
         f"  Anthropic clients   base_url=http://{options.host}:{port}\n"
         f"  OpenAI clients      base_url=http://{options.host}:{port}/v1\n"
         f"  key                 {options.key or 'any'}\n"
@@ -53,6 +80,14 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout.flush()
     serve(port, options.host, simulator)
     return 0
+
+
+def _model(given: str) -> tuple[str, int]:
+    """A model's name and window; raises `argparse.ArgumentTypeError` for anything else."""
+    name, _, window = given.rpartition("=")
+    if not name or not window.isdigit() or int(window) < 1:
+        raise argparse.ArgumentTypeError(f"{given!r} is no NAME=TOKENS, as in qwen3=32768")
+    return name, int(window)
 
 
 def _free(host: str, port: int) -> int:

@@ -91,11 +91,12 @@ def _kill(wanted: str | None, found: list[tuple[SessionFiles, TaskFile, Task]]) 
     fitting = [
         one for one in found if wanted in (one[2].id, f"{one[0].name}:{one[2].id}") and not one[2].over
     ]
-    names = ", ".join(f"{session.name}:{task.id}" for session, _, task in fitting or found) or "none"
     if len(fitting) != 1:
-        raise Refused(
-            f"{'several tasks are' if fitting else 'no running task is'} called {wanted!r}: {names}"
-        )
+        running = fitting or [one for one in found if not one[2].over]
+        names = ", ".join(f"{session.name}:{task.id}" for session, _, task in running)
+        how = "several tasks are" if fitting else "no running task is"
+        others = f"; there are: {names}" if names else "; nothing runs in the background"
+        raise Refused(f"{how} called {wanted!r}{others}")
     _, file, task = fitting[0]
     order = file.order_kill(task.id, uuid4().hex)
     until = time.monotonic() + PATIENCE

@@ -33,6 +33,18 @@ CAUSES = {
     "unexplained": "unexplained (the server?)",
 }
 
+SOURCES = {
+    "main": "conversation",
+    "compact": "compaction",
+    "session_memory": "notes",
+    "extract_memories": "memory",
+    "dream": "tidying memory",
+    "agent_summary": "progress of agents",
+    "prompt_suggestion": "suggested prompts",
+    "collapse": "summaries of old turns",
+    "keep_alive": "keeping the cache",
+}
+
 # -- numbers ---------------------------------------------------------------------------------
 
 
@@ -141,6 +153,12 @@ def category(name: str) -> str:
 def tool_name(name: str) -> str:
     """The name of a tool; for one of an MCP server, the server and the name."""
     return name.removeprefix("mcp__").replace("__", " ") if name.startswith("mcp__") else name
+
+
+def source(name: str) -> str:
+    """What a request was for, by its query source, such as ``session_memory`` or ``agent:reviewer``."""
+    kind, _, rest = name.partition(":")
+    return f"{SOURCES.get(kind, kind.replace('_', ' '))}{f' {rest}' if rest else ''}"
 
 
 def cause(name: str) -> str:

@@ -1,61 +1,252 @@
-"""The transcript a command works on: found by path or session id, and read with a progress bar."""
+"""The transcripts on this machine: listed, found by the name of a session, and read with a progress bar.
+
+Claude Code, Codex and Sevenfold each keep their sessions in a folder of their own. A session is named by its path, by
+its id or the beginning of it, by its title or words from it, or as `last`; every command takes the same names.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from glob import escape
-from itertools import chain
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from sevenfold.cli.options import complain
-from sevenfold.errors import TranscriptForeign, TranscriptMissing
+from sevenfold.cli.text import fit, one_line
+from sevenfold.errors import InputError, TranscriptForeign, TranscriptMissing, UserError
+from sevenfold.lab.profile.files import first_records
+from sevenfold.ports import LogIdentity
+from sevenfold.record import entries
+from sevenfold.record.authorship import users_words
+from sevenfold.record.entries import Label, Said
+from sevenfold.record.log import title_of
 from sevenfold.stores.home import user_home
+from sevenfold.stores.jsonl.log import scan
 
 PATIENCE = 1.0
 """Seconds before progress is shown."""
+LAST = "last"
+"""The name of the newest session of this folder, or of all if this folder has none."""
+MOST_LISTED = 5
+"""Sessions that an error names."""
+HEAD_RECORDS = 200
+TAIL_BYTES = 256 * 1024
+"""How much of the two ends of a file is searched for a title."""
+LONGEST_TITLE = 80
+_ROLLOUT = re.compile(r"rollout-\d{4}-\d\d-\d\d(?:T\d\d-\d\d-\d\d)?-(.+)")
+"""The file of a Codex session is named after the time and its id."""
+
+
+class StoredSession(Struct, frozen=True):
+    """A session of any tool on disk."""
+
+    path: Path
+    tool: str
+    name: str
+    modified: float
+    """Seconds since 1970."""
+    size: int
+
+    def about(self) -> SessionLabel:
+        """Its title and project; only the two ends of the file are read."""
+        return read_label(self.path)
+
+
+class SessionLabel(Struct, frozen=True):
+    """What people know a session by."""
+
+    title: str = ""
+    """Its title, or the user's first words."""
+    project: str = ""
+    """The folder it worked in."""
+
+
+def claude_folder() -> Path:
+    """Where Claude Code keeps its sessions."""
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser() / "projects"
+
+
+def codex_folder() -> Path:
+    """Where Codex keeps its sessions."""
+    return Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser() / "sessions"
+
+
+def stored() -> list[StoredSession]:
+    """Every session on this machine, the newest first; files of sub-agents are not sessions of their own."""
+    own = (("Sevenfold", one.path) for project in user_home().projects() for one in project.sessions())
+    claude = (("Claude Code", path) for path in claude_folder().glob("*/*.jsonl"))
+    codex = (("Codex", path) for path in codex_folder().rglob("*.jsonl"))
+    found = []
+    for tool, path in (*own, *claude, *codex):
+        rollout = _ROLLOUT.fullmatch(path.stem) if tool == "Codex" else None
+        if path.is_file() and not path.name.startswith("agent-"):
+            state = path.stat()
+            name = rollout[1] if rollout else path.stem
+            found.append(StoredSession(path, tool, name, state.st_mtime, state.st_size))
+    return sorted(found, key=lambda one: (-one.modified, str(one.path)))
+
+
+def everything() -> list[Path]:
+    """Every file of every session on this machine, with those of sub-agents and branches."""
+    own = [
+        path
+        for project in user_home().projects()
+        for session in project.all_sessions()
+        for path in (session.transcript, *session.branch_files())
+        if path.is_file()
+    ]
+    theirs = [
+        path for folder in (claude_folder(), codex_folder()) for path in sorted(folder.rglob("*.jsonl"))
+    ]
+    return [*own, *filter(Path.is_file, theirs)]
+
+
+def read_label(path: Path) -> SessionLabel:
+    """The title and the project of a session, as its two ends tell; empty where they do not."""
+    labels: dict[str, str] = {}
+    words = project = ""
+    try:
+        for raw in first_records(path, HEAD_RECORDS):
+            entry = entries.read(raw)
+            project = project or _folder(raw)
+            if isinstance(entry, Label):
+                labels[entry.kind] = entry.text
+            elif isinstance(entry, Said) and not entry.sidechain:
+                words = words or users_words(entry)
+        # The end may begin in the middle of a line, which is then no label.
+        for line in scan(path, max(0, path.stat().st_size - TAIL_BYTES)):
+            if b'title"' in line.raw and isinstance(entry := entries.read(line.raw), Label):
+                labels[entry.kind] = entry.text
+    except (UserError, OSError):
+        pass
+    return SessionLabel(one_line(title_of(labels) or words, LONGEST_TITLE), project)
+
+
+def _folder(raw: bytes) -> str:
+    try:
+        return msgspec.json.decode(raw, type=LogIdentity).folder
+    except msgspec.DecodeError:
+        return ""
+
+
+# -- names -----------------------------------------------------------------------------------
 
 
 def find(name: str) -> Path:
-    """The file named by a path, or by the id of a session in the usual places; raises `TranscriptMissing`."""
-    try:
-        return _find(name)
-    except OSError as error:
-        raise TranscriptMissing(f"{name}: {error.strerror or error}; give a transcript's path") from None
+    """The file of a session, by path, id, beginning of an id, title, or `last`.
 
-
-def _find(name: str) -> Path:
+    Raises `TranscriptMissing` with the nearest names if there is none, and `InputError` if there are several.
+    """
     path = Path(name)
-    claude, codex = Path.home() / ".claude" / "projects", Path.home() / ".codex" / "sessions"
-    if path.is_file():
-        return path
-    if path.name and len(path.parts) == 1 and not path.suffix:
-        own = (project.session(name).transcript for project in user_home().projects())
-        theirs = (claude.glob(f"*/{escape(name)}.jsonl"), codex.rglob(f"rollout-*{escape(name)}.jsonl"))
-        for found in (Path(f"{name}.jsonl"), *own, *sorted(chain(*theirs))):
-            if found.is_file():
-                return found
-    if path.is_dir():
-        raise TranscriptForeign(
-            f"{path}: this is a directory; give the path of a transcript, or a session's id"
-        )
-    if path.exists() or path.suffix or len(path.parts) != 1:
-        return path
+    try:
+        if path.is_file():
+            return path
+        if not name.strip() or path.is_dir():
+            what = f"{name}: this is a directory" if name.strip() else "the name of the session is empty"
+            raise TranscriptForeign(f"{what}; give the path of a transcript, or a session's id or title")
+        transcript = Path(f"{name}.jsonl")
+        if transcript.is_file():
+            return transcript
+        looks_like_path = path.suffix == ".jsonl" or path.exists()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise TranscriptMissing(f"{one_line(name, 80)}: {why}; give a transcript's path") from None
+    return path if looks_like_path else named(name, stored()).path
+
+
+def named(name: str, sessions: list[StoredSession]) -> StoredSession:
+    """The session of this name among some, which are in order, the newest first; raises as `find` does."""
+    if name == LAST and sessions:
+        here = Path.cwd()
+        return next((one for one in sessions if _is_here(one, here)), sessions[0])
+    by_name = [one for one in sessions if one.name == name] or [
+        one for one in sessions if one.name.startswith(name)
+    ]
+    if by_name:
+        return _only(name, by_name)
+    titles = {}
+    with watch("looking for titles", len(sessions)) as step:
+        for number, one in enumerate(sessions):
+            titles[one.path] = one.about().title.casefold()
+            step(number)
+    wanted = " ".join(name.split()).casefold()
+    by_title = [one for one in sessions if titles[one.path] == wanted] or [
+        one for one in sessions if wanted in titles[one.path]
+    ]
+    if by_title:
+        return _only(name, by_title)
     raise TranscriptMissing(
-        f"{name}: no such file, and no session with this id in this folder, in Sevenfold's home, in {claude} or in "
-        f"{codex}; give the transcript's path"
+        f"{one_line(name, 60)}: no such file or session; {_nearest(wanted, sessions, titles)}"
     )
 
 
-@contextmanager
-def progress(path: Path, doing: str) -> Iterator[Callable[[int], None]]:
-    """Show on the error stream how much of a file has been read, once that takes a while.
+def _is_here(one: StoredSession, here: Path) -> bool:
+    """Whether a session worked in a folder. Two tools name their folders after it, so few files must be read."""
+    if one.tool == "Sevenfold":
+        return one.path.parent == user_home().project(here).folder
+    if one.tool == "Claude Code":
+        return one.path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(here))
+    return one.about().project == str(here)
 
-    On a terminal it is a bar, elsewhere one line. Yields the function to call with the number of bytes read.
-    """
+
+def _only(name: str, found: list[StoredSession]) -> StoredSession:
+    if len(found) == 1:
+        return found[0]
+    listed = "; ".join(map(describe, found[:MOST_LISTED]))
+    more = f"; and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    raise InputError(
+        f"{one_line(name, 60)}: {len(found)} sessions match: {listed}{more}; give more of the name"
+    )
+
+
+def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]) -> str:
+    if not sessions:
+        return (
+            f"there are no sessions in {claude_folder()}, {codex_folder()} or {user_home().root}: "
+            "give a transcript's path"
+        )
+    known = {title: one for one in reversed(sessions) for title in (titles[one.path], one.name) if title}
+    # Something like a title is one that has most of its words, in any order and spelling.
+    close = get_close_matches(wanted, known, n=3, cutoff=0.5) or list(known)[-1:]
+    return "did you mean " + "; ".join(describe(known[one]) for one in close) + "?"
+
+
+def describe(session: StoredSession) -> str:
+    """A session in a few words: the beginning of its id, title, project and date."""
+    about, day = session.about(), datetime.fromtimestamp(session.modified).date().isoformat()
+    title = f' "{fit(about.title, 40)}"' if about.title else ""
+    where = f"{project_name(about.project)}, " if about.project else ""
+    return f"{session.name}{title} ({session.tool}, {where}{day})"
+
+
+def project_name(folder: str) -> str:
+    """The last part of a project's folder, recorded on whatever system."""
+    return re.split(r"[/\\]", folder.rstrip("/\\"))[-1] or folder
+
+
+# -- progress --------------------------------------------------------------------------------
+
+
+def progress(path: Path, doing: str) -> AbstractContextManager[Callable[[int], None]]:
+    """Show on the error stream how much of a file has been read, once that takes a while; see `watch`."""
     size = path.stat().st_size if path.is_file() else 0
+    return watch(doing, size, f"{path.name}, {size / 1e6:,.0f} MB")
+
+
+@contextmanager
+def watch(doing: str, total: int, what: str = "") -> Iterator[Callable[[int], None]]:
+    """Show on the error stream how much of something is done, once that takes a while.
+
+    On a terminal it is a bar, elsewhere one line. Yields the function to call with how much of ``total`` is done.
+    """
     patient_until = time.monotonic() + PATIENCE
     with ExitStack() as shown:
         show: Callable[[int], None] | None = None
@@ -63,23 +254,25 @@ def progress(path: Path, doing: str) -> Iterator[Callable[[int], None]]:
         def step(reached: int) -> None:
             nonlocal show
             if show is None and time.monotonic() >= patient_until:
-                show = _bar(shown, doing, size) if sys.stderr.isatty() else _line(path, doing, size)
+                show = (
+                    _bar(shown, doing, total) if sys.stderr.isatty() else _line(f"{doing} {what}".strip())
+                )
             if show is not None:
                 show(reached)
 
         yield step
 
 
-def _bar(shown: ExitStack, doing: str, size: int) -> Callable[[int], None]:
+def _bar(shown: ExitStack, doing: str, total: int) -> Callable[[int], None]:
     from rich.progress import TimeRemainingColumn
 
     from sevenfold.cli.output import progress_bar  # loads rich, for which pipes should not wait
 
-    update = shown.enter_context(progress_bar(doing, size, TimeRemainingColumn()))
+    update = shown.enter_context(progress_bar(doing, total, TimeRemainingColumn()))
     return lambda reached: update(completed=reached)
 
 
-def _line(path: Path, doing: str, size: int) -> Callable[[int], None]:
-    complain(f"{doing} {path.name}, {size / 1e6:,.0f} MB")
+def _line(words: str) -> Callable[[int], None]:
+    complain(words)
     sys.stderr.flush()
     return lambda reached: None

@@ -1,6 +1,6 @@
 """The conversation: the one mutable object of the engine.
 
-It takes in what is said, makes the next request, takes in the answer or the failure, and writes decisions down.
+It takes in messages and results, makes the next request, takes in the answer or the failure, and records decisions.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import (
-    Account,
     LastRequest,
     Past,
-    Tally,
+    account_of,
     answered_at,
     last_request,
     past,
 )
 from sevenfold.conversation.options import (
     RequestOptions,
+    Services,
     against_lifetime,
     frame_for,
     lifetimes_for,
@@ -46,7 +46,7 @@ from sevenfold.conversation.options import (
 )
 from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
-from sevenfold.conversation.reads import Reads
+from sevenfold.conversation.reads import Read, shown_whole
 from sevenfold.conversation.request import (
     Considered,
     Outcome,
@@ -55,10 +55,8 @@ from sevenfold.conversation.request import (
     take_answer,
     write_request,
 )
-from sevenfold.conversation.room import Limits
-from sevenfold.conversation.services import Services
+from sevenfold.conversation.room import Limits, Stock
 from sevenfold.conversation.status import Reading
-from sevenfold.conversation.stock import Stock
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
@@ -72,10 +70,9 @@ from sevenfold.record.decisions import Epoch, Request, Why
 from sevenfold.record.gauge import Check, Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
+from sevenfold.record.usage import BilledCall, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
-from sevenfold.request import price
-from sevenfold.request.frame import EDITS, Frame
-from sevenfold.request.plan import Lifetimes, Sizes, Tail
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import SECONDS, Watched
 from sevenfold.settings import in_force, latch
@@ -140,7 +137,8 @@ class Conversation:
         self.tasks = TaskRegistry(self.clock)
         self.finder = Finder(transcript, services.results)
         self.stock = Stock(self.kinds)
-        self.reads = Reads()
+        self.reads: dict[str, Read] = {}
+        """The newest full reading of each file, by its path."""
         self.considered = Considered()
         self.tally = Tally()
         self.answers = self.passes = 0
@@ -170,13 +168,13 @@ class Conversation:
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         transcript, log = self.transcript, self.transcript.log
         lifetimes = lifetimes_for(options, self.profile, self._current)
-        self.billed: price.Call | None = None
+        self.billed: BilledCall | None = None
         self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
         """The newest request of an earlier run: what the first of this one is compared with. None once it was."""
         self.tail: Tail | None = self.resumed.tail if self.resumed else None
         """Where the last answered request had its last cache marker; None if the messages are others now."""
-        self.account = Account.of(log)
+        self.account = account_of(log)
         self.own_usd = 0.0
         """What the engine's own calls have cost since it was opened."""
         self.cleared_uses = 0
@@ -238,20 +236,17 @@ class Conversation:
 
     def user(self, content: intake.Content, *, key: str = "") -> str:
         """Take in what the user says; the same key again is not recorded again."""
-        with self.lock:
-            self.transcript.must_be_writable()
-            key = self.gate.text(key) if self.gate and key else key
-            if key and (known := self.finder.keyed(key)):
-                return known
-            return self.transcript.user(intake.message(content), key=key)
+        return self._said(content, self.gate.text(key) if self.gate and key else key)
 
     def note(self, text: str, *, key: str = "") -> str:
         """Take in a message from the program itself; it never counts as the user's words. See `user` for ``key``."""
+        return self._said(text, key, meta=True)
+
+    def _said(self, content: intake.Content, key: str, *, meta: bool = False) -> str:
         with self.lock:
             self.transcript.must_be_writable()
-            if key and (known := self.finder.keyed(key)):
-                return known
-            return self.transcript.user(intake.message(text), meta=True, key=key)
+            known = self.finder.keyed(key) if key else ""
+            return known or self.transcript.user(intake.message(content), meta=meta, key=key)
 
     def attach(self, given: Attachment) -> str:
         """Take in an attachment; it never counts as the user's words."""
@@ -379,7 +374,7 @@ class Conversation:
             self.answers += 1
             self.boundary_then = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
-            self.seen = self.size()
+            self.seen = self._weigh()
             self.follow()
             return outcome
 
@@ -507,12 +502,15 @@ class Conversation:
 
     def size(self) -> Size:
         """How large the conversation is now."""
-        layout, by = self.transcript.view.layout, (self.gauge, self.edited, self.returned)
         # Asked several times between two changes of the view: the layout remembers until it changes.
-        if layout.sized is None or layout.sized[0] != by:
-            size = self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
-            layout.sized = by, size
-        return layout.sized[1]
+        known = self.transcript.view.layout.sized
+        same = known is not None and known[0] == (self.gauge, self.edited, self.returned)
+        return known[1] if known and same else self._weigh()
+
+    def _weigh(self) -> Size:
+        size = self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
+        self.transcript.view.layout.sized = (self.gauge, self.edited, self.returned), size
+        return size
 
     def undelete(self) -> None:
         """What was deleted from the cached prefix is sent whole again."""
@@ -565,13 +563,16 @@ class Conversation:
     def remember_read(self, path: str, call: str, version: str) -> None:
         """A tool has read a file in full in this call; ``version`` tells one state of the file from another."""
         with self.lock:
-            self.reads = self.reads.remember(path, call, version)
+            self.reads[path] = Read(call, version)
 
     def unchanged(self, path: str, version: str) -> str | None:
         """The call whose result still shows this very file, whole; None: it must be read again."""
         with self.lock:
+            known = self.reads.get(path)
             # A provider that has cleared results does not say which.
-            return None if self.edited else self.reads.unchanged(path, version, self.transcript.view)
+            if known is None or known.version != version or self.edited:
+                return None
+            return known.call if shown_whole(known.call, self.transcript.view.items) else None
 
     def forget_request(self) -> None:
         """The request under way no longer belongs to the conversation."""

@@ -453,3 +453,8 @@ def _is_boundary(log: Log, uuid: str) -> bool:
             return True
         case _:
             return False
+
+
+def is_compaction(c: Conversation, decision: str) -> bool:
+    """Whether a decision is a compaction."""
+    return _is_boundary(c.transcript.log, decision)

@@ -7,6 +7,7 @@ changed since, the change is appended to the conversation if the model takes suc
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -15,22 +16,25 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from sevenfold.errors import BoundThinking, ModelError, RequestRefused
+from sevenfold.events import SteppedAside
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, read_field
-from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata
+from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata, Signed, Undone
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
-from sevenfold.request.frame import EDITS, Frame, spared, tool_name
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, spared, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
 
 if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.transcript import Transcript
     from sevenfold.ports import Log
 
+_LIFETIME = re.compile(r"\bttl\b", re.IGNORECASE)
 AMENDED = "amended"
 """The kind of attachment that tells the model of a change."""
 
@@ -90,7 +94,7 @@ def enter(
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored parts with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
-    edits = _edits(dict(stored.settings).get(EDITS), dict(wanted.settings).get(EDITS))
+    edits = _edits(stored.edits, wanted.edits)
     return replace(
         stored,
         settings=tuple(sorted([*others, (EDITS, edits)] if edits else others)),
@@ -211,10 +215,10 @@ def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendme
 
 
 def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) -> str:
-    """What the model is told of another system prompt; empty where it must be sent the whole.
+    """The words that announce another system prompt; empty where it must be sent whole.
 
     Of a prompt in sections those that changed, which any model takes. Any other prompt takes the place of the one
-    before, which only a model with system messages is told.
+    before; only a model with system messages takes that.
     """
     if sections and wanted.sections:
         return announcement(dict(sections), dict(wanted.sections))
@@ -286,3 +290,58 @@ def withdraw_changes(transcript: Transcript) -> None:
     void = [item.said.uuid for item in items if item.said.attachment == AMENDED and item.shown]
     if void:
         transcript.clear(MicrocompactMetadata(cleared_attachment_uuids=void))
+
+
+# -- going on without what a provider refused -------------------------------------------------------
+# A summary that only the provider could read, and no longer can (another account, a changed key), goes first: ours is
+# sent with it and stays. Then reasoning. A cache lifetime of an hour becomes five minutes for the rest of the session.
+
+
+def recover(c: Conversation, error: ModelError) -> bool:
+    """Leave out of the next request what was refused in this one; False if that is not possible."""
+    match error:
+        case BoundThinking():
+            return _without_opaque_summary(c) or _without_reasoning(c)
+        case RequestRefused() if _LIFETIME.search(str(error)):
+            return _without_long_lifetime(c)
+        case _:
+            return False
+
+
+def _without_opaque_summary(c: Conversation) -> bool:
+    made = _shown_summary(c)
+    if made is None:
+        return False
+    c.announce("the provider refused its summary")
+    c.transcript.decide(Undone(decision=made.id))
+    reason = "the provider can no longer read its own summary: the readable one goes on without it"
+    c.events.tell(SteppedAside(layer="compact", reason=reason))
+    return True
+
+
+def _shown_summary(c: Conversation) -> Signed | None:
+    view = c.transcript.view
+    shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
+    for made in view.decisions():
+        if isinstance(made, Signed) and bytes(made.block) in shown and made.id not in view.undone:
+            return made if blocks.opaque(blocks.read(bytes(made.block))) else None
+    return None
+
+
+def _without_reasoning(c: Conversation) -> bool:
+    if not c.transcript.view.weight.thoughts:
+        return False
+    c.open_epoch("the provider refused the reasoning", drops_thinking=True)
+    return True
+
+
+def _without_long_lifetime(c: Conversation) -> bool:
+    if c.lifetimes == Lifetimes():
+        return False
+    c.lifetimes = Lifetimes()
+    c.open_epoch(REFUSED_LIFETIME)
+    # Markers are no part of what reasoning is bound to.
+    c.vouched = True
+    reason = "the provider does not keep the cache for an hour: five minutes for the rest of the session"
+    c.events.tell(SteppedAside(layer="cache", reason=reason))
+    return True

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from sevenfold.errors import ModelError
 from sevenfold.events import (
+    Acted,
     Answered,
     CacheBroke,
     EpochOpened,
@@ -29,7 +30,6 @@ from sevenfold.record.decisions import Billed
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Repair
-from sevenfold.request import price
 from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 E = TypeVar("E", bound=Event)
 MAIN = "main"
+_SHARED = ("source", "layer", "mechanism", "what", "why", "items", "usd")
+"""What a proposal and the report of what was done say alike."""
 
 
 class Events:
@@ -84,6 +86,14 @@ class Events:
         )
         self.tell(refusal)
         return False
+
+    def acted(
+        self, done: Proposed, before: int, after: int, reference: str = "", *, undoable: bool = False
+    ) -> None:
+        """Report that what was proposed is done, with the tokens before and after it."""
+        shared: dict[str, Any] = {name: getattr(done, name) for name in _SHARED}
+        sizes: dict[str, Any] = {"tokens_before": before, "tokens_after": after}
+        self.tell(Acted(**shared, **sizes, reference=reference, undoable=undoable))
 
     def stamped(self, event: E) -> E:
         """With session and time, and with the query source of a conversation that is not the main thread."""
@@ -211,7 +221,7 @@ def failed(
     usd: float | None = 0.0
     uncached: float | None = 0.0
     if isinstance(partial, Answer) and (read := Usage.read(partial.usage)).total:
-        usage, usd, uncached = read, price.cost(read, profile), price.uncached_cost(read, profile)
+        usage, usd, uncached = read, read.cost(profile), read.uncached_cost(profile)
         c.charge(usd, own=source != MAIN)
         if not kept:
             asker = c.source.name if source == MAIN else source

@@ -157,7 +157,41 @@ TICK = 0.05
 """Seconds within which a blocked wait notices that it was stopped."""
 FOREVER = 10.0**7
 STOPPED = "stopped before it was done"
-NOBODY = "a model has to be asked, and no client was given"
+NO_CLIENT = "a model has to be asked, and no client was given"
+
+
+def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]]) -> Flow[R]:
+    """The flow with each of its effects taken by ``step``, a flow whose result, or error, the first one gets."""
+    try:
+        effect = next(flow)
+        while True:
+            try:
+                got = yield from step(effect)
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(got)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    finally:
+        flow.close()
+
+
+def locked(flow: Flow[R], lock: AbstractContextManager[object]) -> Flow[R]:
+    """A flow whose steps hold a lock, and whose waiting does not."""
+    send: Callable[[], Effect] = partial(next, flow)
+    try:
+        while True:
+            with lock:
+                effect = send()
+            try:
+                send = partial(flow.send, (yield effect))
+            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
+                send = partial(flow.throw, error)
+    except StopIteration as end:
+        result: R = end.value
+        return result
 
 
 def drive(
@@ -317,7 +351,7 @@ async def _gathered_async(
 
 def _given(client: Any) -> Any:
     if client is None:
-        raise Refused(NOBODY)
+        raise Refused(NO_CLIENT)
     return client
 
 

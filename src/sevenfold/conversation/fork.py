@@ -23,9 +23,7 @@ from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import NO_RESULT, Message, encoded_message, open_server_calls
-from sevenfold.request import price
-from sevenfold.request.frame import assemble
-from sevenfold.request.plan import plan
+from sevenfold.request.frame import assemble, plan
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import Sent, Watched
 
@@ -138,12 +136,12 @@ class Fork:
         self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
         if broken is None:
             _renew_cache(parent, before)
-        cost = price.cost(usage, parent.profile)
+        cost = usage.cost(parent.profile)
         parent.charge(cost)
         parent.transcript.decide(
             Billed(request=prepared.record.id, model=reply.answer.model, usage=reply.answer.usage)
         )
-        uncached = price.uncached_cost(usage, parent.profile)
+        uncached = usage.uncached_cost(parent.profile)
         outcome = Outcome(reply, prepared, broken, cost, uncached, cost, usage)
         events.answered(parent, outcome, self._source.name)
         return outcome
@@ -236,7 +234,7 @@ def _without_reasoning(message: Message) -> Message:
 def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[Block]]:
     """The messages so that words of the user can follow them, and words of theirs that must come after.
 
-    System messages may not stand before a user's message, and calls of the provider's own tools that have no result
+    System messages may not come before a user's message, and calls of the provider's own tools that have no result
     may be followed by nothing but results.
     """
     kept = list(shared)

@@ -22,7 +22,7 @@ from sevenfold.record.redact import Finding, MaskedStream
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.services import Services
+    from sevenfold.conversation.options import Services
     from sevenfold.ports import StoredText
     from sevenfold.request.frame import Frame
 

@@ -27,65 +27,31 @@ from sevenfold.record.decisions import (
     Undone,
 )
 from sevenfold.record.entries import Boundary, Clearing, Decision, Link, Said
-from sevenfold.record.usage import Usage
+from sevenfold.record.usage import Account, Usage
 from sevenfold.record.view import View
 from sevenfold.record.wire import Message, Wire
-from sevenfold.request import price
-from sevenfold.request.frame import Body, Marker, assemble
-from sevenfold.request.plan import Lifetimes, Tail, tail_of
+from sevenfold.request.frame import Body, Lifetimes, Marker, Tail, assemble, tail_of
 from sevenfold.request.watch import Sent
 
 
-class Account(Struct, frozen=True):
-    """What a session has cost so far."""
-
-    requests: int = 0
-    usd: float | None = 0.0
-    """None once a call was made whose price is unknown."""
-    tip: str | None = None
-    """The newest record the last request held."""
-
-    @classmethod
-    def of(cls, log: Log) -> Account:
-        """From the last request on record, which says what came before it, and the answers since."""
-        newest = next(log.decisions(Request), None)
-        if newest is None:
-            return cls()
-        position, last = newest
-        account = cls(last.number + 1, last.spent, next((made.tip for _, made in _own_requests(log)), None))
-        for _, entry in read(log, position):
-            match entry:
-                case Said(role="assistant", usage=Usage() as usage, model=model):
-                    account = account.billed(price.cost(usage, find(model)))
-                case Decision(made=Billed(usage=raw, model=model)):
-                    account = account.billed(price.cost(Usage.read(raw), find(model)))
-                case Decision(made=AgentEnd(usd=usd)):
-                    account = account.billed(usd)
-                case _:
-                    continue
-        return account
-
-    def billed(self, usd: float | None) -> Account:
-        """After one more answer."""
-        return replace(self, usd=None if self.usd is None or usd is None else self.usd + usd)
-
-
-class Tally(Struct, frozen=True):
-    """Prompt tokens so far."""
-
-    read: int = 0
-    prompt: int = 0
-
-    def after(self, usage: Usage) -> Tally:
-        """With one more answer."""
-        return replace(
-            self, read=self.read + usage.cache_read_input_tokens, prompt=self.prompt + usage.prompt
-        )
-
-    @property
-    def share(self) -> float | None:
-        """How much of it came from the cache."""
-        return self.read / self.prompt if self.prompt else None
+def account_of(log: Log) -> Account:
+    """What a session has cost: the last request on record says what came before it, and answers follow it."""
+    newest = next(log.decisions(Request), None)
+    if newest is None:
+        return Account()
+    position, last = newest
+    account = Account(last.number + 1, last.spent, next((made.tip for _, made in _own_requests(log)), None))
+    for _, entry in read(log, position):
+        match entry:
+            case Said(role="assistant", usage=Usage() as usage, model=model):
+                account = account.billed(usage.cost(find(model)))
+            case Decision(made=Billed(usage=raw, model=model)):
+                account = account.billed(Usage.read(raw).cost(find(model)))
+            case Decision(made=AgentEnd(usd=usd)):
+                account = account.billed(usd)
+            case _:
+                continue
+    return account
 
 
 class Past(Struct, frozen=True):
@@ -256,7 +222,7 @@ def _rebuilt(log: Log, position: int, made: Request) -> Past:
         return Past(made, body.raw, None, None, None, epoch.model)
     profile = find(model)
     prompt = replace(usage, output_tokens=0, iterations=())
-    return Past(made, body.raw, usage, price.cost(usage, profile), price.cost(prompt, profile), epoch.model)
+    return Past(made, body.raw, usage, usage.cost(profile), prompt.cost(profile), epoch.model)
 
 
 def _fork_body(log: Log, position: int, made: Request) -> tuple[Epoch, Body] | None:

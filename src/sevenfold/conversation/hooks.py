@@ -181,23 +181,7 @@ class InstructionsLoaded(HookInput, frozen=True, kw_only=True):
 
 
 EVENTS: Mapping[str, type[HookInput]] = MappingProxyType(
-    {
-        event.__name__: event
-        for event in (
-            SessionStart,
-            SessionEnd,
-            UserPromptSubmit,
-            PreToolUse,
-            PostToolUse,
-            PermissionRequest,
-            PreCompact,
-            PostCompact,
-            Stop,
-            SubagentStart,
-            SubagentStop,
-            InstructionsLoaded,
-        )
-    }
+    {event.__name__: event for event in HookInput.__subclasses__()}
 )
 """Every event by its name."""
 

@@ -1,21 +1,26 @@
-"""What a caller wants to precede the messages, and what becomes of it: window, frame and lifetimes of a session."""
+"""What a conversation is made with: what it needs of the world, and what a caller wants to precede the messages.
+
+Window, frame and lifetimes of a session follow from the second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct
 
 from sevenfold.errors import InputError
+from sevenfold.events import Listener
+from sevenfold.memory.memory import Memory
+from sevenfold.ports import Clock, Recall, Results, Store, StoredText
 from sevenfold.profiles import Profile, find
 from sevenfold.record.blocks import encode_json
 from sevenfold.record.window import Window
-from sevenfold.request.frame import Frame
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
-from sevenfold.settings import Settings
+from sevenfold.settings import Settings, Source
 
 OWN_FIELDS = {
     "model": "a session has one model",
@@ -30,6 +35,32 @@ OWN_FIELDS = {
 EPOCH_FIELDS = ("context_management", "compaction", "cache_control")
 LONG = 3_600
 """Seconds of the longer lifetime."""
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    """What a conversation needs of the world."""
+
+    clock: Clock
+    settings: Source
+    results: Results
+    listeners: Iterable[Listener] = ()
+    recall: Recall | None = None
+    notes: StoredText | None = None
+    """The file of the session notes; None: there are none."""
+    read_file: Callable[[str], str] | None = None
+    """Reads a file that is to be restored after a compaction; None: files are not restored."""
+    memory: Memory | None = None
+    """What outlives the session in its project; None: nothing does."""
+    user_memory: Memory | None = None
+    """What the user wants known in every project."""
+    store: Store | None = None
+    """Where the sessions of the project are; None: this one is kept nowhere."""
+    there: Callable[[str], bool] | None = None
+    """Says whether a path or a command that memory names is still there; None: that is not checked."""
+    secrets: Iterable[str] = ()
+    """Values that the gate masks wherever they come up, in any encoding."""
+    path: str = ""
+    """Where the transcript can be read; empty for one that is not kept."""
 
 
 class RequestOptions(Struct, frozen=True):

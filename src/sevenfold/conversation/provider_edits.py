@@ -1,4 +1,4 @@
-"""The provider's own clearing: how it is asked for, and what it did, as an answer reports.
+"""The provider's own clearing, and how it is asked for.
 
 It is for models with which clearing on our side would give up their reasoning. The provider sees the whole
 conversation and shortens what reaches the model; nothing that was sent changes. Asking for it opens an epoch, because
@@ -7,35 +7,24 @@ it breaks the cache, and it stays the same until the next one. Whether it pays i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.ports import Reply
+from sevenfold.conversation.room import REPRODUCIBLE, edits_trigger
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Profile
-from sevenfold.record.blocks import encode_json, read_fields
+from sevenfold.record.blocks import encode_json
 from sevenfold.record.decisions import Epoch
-from sevenfold.record.usage import counted
 from sevenfold.record.window import Window
-from sevenfold.record.wire import Message
 from sevenfold.request.frame import EDITS, Frame, spared
-from sevenfold.request.plan import Tail, edge_of
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
-REPRODUCIBLE = frozenset({"read", "shell", "search", "web", "edit", "write"})
-"""Kinds of tools whose results can be had again; what any other tool said stays."""
 BULKY_INPUTS = frozenset({"edit", "write"})
 """Kinds of tools whose calls hold as much as their results."""
-
-
-def trigger(window: Window, settings: Settings) -> int:
-    """The size at which the provider clears."""
-    return max(1, int(window.threshold * settings.edits_trigger_share))
 
 
 def requested_edits(
@@ -46,7 +35,7 @@ def requested_edits(
     offered = settings.provider_edits and profile.thinking.bound and CLEAR_TOOL_USES in profile.edits
     if not (offered and may_go):
         return None
-    value = trigger(window, settings)
+    value = edits_trigger(window, settings)
     target = min(window.budget(settings.edits_target_tokens), value - 1)
     clearing: dict[str, Any] = {
         "type": CLEAR_TOOL_USES,
@@ -68,15 +57,10 @@ def requested_edits(
     return {"edits": edits}
 
 
-def asked_for(frame: Frame) -> bool:
-    """Does the provider clear in an epoch with this frame?"""
-    return any(name == EDITS for name, _ in frame.settings)
-
-
 def asking(c: Conversation, frame: Frame) -> Frame:
     """The frame with the provider asked to clear; unchanged where it cannot, or where the caller asks for edits."""
     managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
-    if managed is None or asked_for(frame):
+    if managed is None or frame.edits is not None:
         return frame
     settings = sorted([*frame.settings, (EDITS, encode_json(managed))])
     betas = {*frame.betas, c.profile.betas.edits} - {None}
@@ -96,39 +80,6 @@ def ask(c: Conversation, reason: str = "provider edits") -> Epoch:
 def protect_results(c: Conversation) -> None:
     """If the provider clears, tell it to leave alone the results of tools that came since and cannot be had again."""
     managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
-    held = dict(c.frame.settings).get(EDITS)
+    held = c.frame.edits
     if managed is not None and held is not None and spared(encode_json(managed)) - spared(held):
         ask(c, "settings")
-
-
-class Applied(Struct, frozen=True):
-    """What the provider took out of a request by itself."""
-
-    tokens: int = 0
-    uses: int = 0
-    """Tool calls whose results it cleared."""
-    deleted: int = 0
-    """The part of the tokens that was deleted from the cached prefix by reference."""
-
-
-def applied(reply: Reply) -> Applied:
-    """What the provider reports of that; most often nothing."""
-    usage, managed = bytes(reply.answer.usage), bytes(reply.context_management)
-    deleted = counted(read_fields(usage), _DELETED) if _DELETED.encode() in usage else 0
-    if managed == b"null":
-        return Applied(deleted, 0, deleted) if deleted else _NOTHING
-    listed = read_fields(managed).get("applied_edits")
-    edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
-    cleared = sum(counted(edit, "cleared_input_tokens") for edit in edits)
-    return Applied(deleted + cleared, sum(counted(edit, "cleared_tool_uses") for edit in edits), deleted)
-
-
-_DELETED = "cache_deleted_input_tokens"
-_NOTHING = Applied()
-
-
-def edge(frame: Frame, messages: Sequence[Message], uses: int) -> Tail | None:
-    """The last result the provider cleared when it cleared so many; None if it clears nothing."""
-    if not uses:
-        return None
-    return edge_of(messages, uses, spared(dict(frame.settings).get(EDITS, b"{}")))

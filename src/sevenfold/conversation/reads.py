@@ -6,14 +6,14 @@ reading is in view, whole: cleared, offloaded or compacted away, the next readin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolResult, ToolUse, read_field
+from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 
 PATHS = ("path", "file_path", "filePath", "filename", "file")
@@ -27,23 +27,6 @@ class Read(Struct, frozen=True):
     """The tool call whose result shows it."""
     version: str
     """What the file was then, in whatever way the reader tells versions apart."""
-
-
-class Reads(Struct, frozen=True):
-    """The newest full reading of each file."""
-
-    files: dict[str, Read] = {}
-
-    def remember(self, path: str, call: str, version: str) -> Reads:
-        """After a full reading."""
-        return replace(self, files={**self.files, path: Read(call, version)})
-
-    def unchanged(self, path: str, version: str, view: View) -> str | None:
-        """The call whose result shows this very file, whole; None if it must be read again."""
-        known = self.files.get(path)
-        if known is None or known.version != version or not shown_whole(known.call, view):
-            return None
-        return known.call
 
 
 def paths_read(view: View, kinds: Mapping[str, str], folder: str) -> dict[str, str]:
@@ -76,9 +59,9 @@ def _inside(folder: str, path: str) -> str:
     return str(whole) if inside else ""
 
 
-def shown_whole(call: str, view: View) -> bool:
-    """Does the model see the result of this call as the tool gave it?"""
-    for item in reversed(view.items):
+def shown_whole(call: str, items: Sequence[Item]) -> bool:
+    """Is the result of this call among these records, shown as the tool gave it?"""
+    for item in reversed(items):
         if call in item.said.answers:
             whole = {
                 one.id for one in item.shown if any(blocks.same(one, said) for said in item.said.blocks)

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import provider_edits
 from sevenfold.conversation.epoch import tell_changes, withdraw_changes
 from sevenfold.ports import Call, Reply
-from sevenfold.record.blocks import THINKING, read_fields
+from sevenfold.record import blocks
+from sevenfold.record.blocks import THINKING, ToolUse, read_fields
 from sevenfold.record.decisions import Option, Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
-from sevenfold.record.tokens import Estimator
-from sevenfold.record.usage import Usage
-from sevenfold.record.weight import opening
+from sevenfold.record.usage import BilledCall, Usage, counted, ideal_cost
+from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
-from sevenfold.request import price
-from sevenfold.request.frame import Body, Frame, Marker, assemble
-from sevenfold.request.plan import Sizes, plan, shared_edge, tail_of
+from sevenfold.request.frame import (
+    Body,
+    Frame,
+    Marker,
+    Sizes,
+    Tail,
+    assemble,
+    edge_of,
+    plan,
+    shared_edge,
+    spared,
+    tail_of,
+)
 from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, first_change
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 
+_DELETED = "cache_deleted_input_tokens"
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
 """Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
 
@@ -39,6 +49,16 @@ class Considered(Struct, frozen=True):
     rule: str = "everything fits"
     chosen: str = "nothing"
     options: Sequence[Option] = ()
+
+
+class Applied(Struct, frozen=True):
+    """What the provider took out of a request by itself."""
+
+    tokens: int = 0
+    uses: int = 0
+    """Tool calls whose results it cleared."""
+    deleted: int = 0
+    """The part of the tokens that was deleted from the cached prefix by reference."""
 
 
 class Pending(Struct, frozen=True):
@@ -84,6 +104,40 @@ class Outcome(Struct, frozen=True):
     usage: Usage
 
 
+class ToolCall(Struct, frozen=True):
+    """A call the model makes."""
+
+    id: str
+    name: str
+    input: Any
+    """A mapping; text if the answer was cut off in the middle of it."""
+
+
+class Completion(Struct, frozen=True):
+    """An answer, and what it cost."""
+
+    text: str
+    calls: tuple[ToolCall, ...]
+    stop_reason: str
+    usd: float | None
+    outcome: Outcome
+    """Everything else that is known about it."""
+
+
+def completed(outcome: Outcome) -> Completion:
+    """An answer as a program wants it."""
+    answer = outcome.reply.answer
+    calls = tuple(
+        ToolCall(body.id, body.name, read_fields(body.input))
+        for block in answer.blocks
+        if isinstance(body := block.body(), ToolUse)
+    )
+    text = "\n".join(
+        filter(None, (blocks.words_of(block) for block in answer.blocks if block.kind == "text"))
+    )
+    return Completion(text, calls, answer.stop_reason or "", outcome.cost, outcome)
+
+
 def write_request(c: Conversation, pending: Pending) -> Prepared:
     """The next request, written down and ready to go out."""
     changed = _amend(c)
@@ -99,7 +153,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         part_sizes(c),
         c.lifetimes,
         before=c.tail,
-        edge=shared_edge(messages) if c.new_fork else provider_edits.edge(frame, messages, c.cleared_uses),
+        edge=shared_edge(messages) if c.new_fork else _edge(c, frame, messages),
     )
     body = assemble(frame, messages, markers)
     forecast = _look(c, frame, messages, markers)
@@ -115,6 +169,11 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         newest.said.uuid if newest else None,
         view.version,
     )
+
+
+def _edge(c: Conversation, frame: Frame, messages: Sequence[Message]) -> Tail | None:
+    """The last result the provider cleared in the last request; None if it cleared nothing."""
+    return edge_of(messages, c.cleared_uses, spared(frame.edits or b"{}")) if c.cleared_uses else None
 
 
 def part_sizes(c: Conversation) -> Sizes:
@@ -208,7 +267,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     c.tail = tail_of(prepared.body.markers) or c.tail
     measured = _answer(c, prepared, reply)
     usage = measured.usage if measured else Usage.read(reply.answer.usage)
-    applied = provider_edits.applied(reply)
+    applied = _applied(reply)
     moved, c.edited = applied.tokens != c.edited, applied.tokens
     c.cleared_uses, c.returned = applied.uses, 0
     if applied.deleted > c.deleted:
@@ -221,7 +280,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
         # With other edits than last time, the growth of the prompt says nothing about what was added.
         c.gauge = c.gauge.observe(measured)
     c.watched, broken = c.watched.judge(usage, c.profile, provider=_miss_reason(reply))
-    cost, uncached = price.cost(usage, c.profile), price.uncached_cost(usage, c.profile)
+    cost, uncached = usage.cost(c.profile), usage.uncached_cost(c.profile)
     c.account = c.account.billed(cost)
     c.vouched, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at
     return Outcome(reply, prepared, broken, cost, uncached, _ideal(c, usage), usage)
@@ -249,10 +308,10 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
 
 
 def _ideal(c: Conversation, usage: Usage) -> float | None:
-    call = price.Call(usage.prompt, usage.output_tokens, SECONDS[c.lifetimes.tail])
+    call = BilledCall(usage.prompt, usage.output_tokens, SECONDS[c.lifetimes.tail])
     before, c.billed = c.billed, call
-    whole = price.ideal_cost([before, call] if before else [call], c.profile)
-    known = price.ideal_cost([before], c.profile) if before else 0.0
+    whole = ideal_cost([before, call] if before else [call], c.profile)
+    known = ideal_cost([before], c.profile) if before else 0.0
     return None if whole is None or known is None else whole - known
 
 
@@ -270,3 +329,15 @@ def _miss_reason(reply: Reply) -> str:
             return reason
         case _:
             return ""
+
+
+def _applied(reply: Reply) -> Applied:
+    """What the provider reports of that; most often nothing."""
+    usage, managed = bytes(reply.answer.usage), bytes(reply.context_management)
+    deleted = counted(read_fields(usage), _DELETED) if _DELETED.encode() in usage else 0
+    if managed == b"null":
+        return Applied(deleted, 0, deleted)
+    listed = read_fields(managed).get("applied_edits")
+    edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
+    cleared = sum(counted(edit, "cleared_input_tokens") for edit in edits)
+    return Applied(deleted + cleared, sum(counted(edit, "cleared_tool_uses") for edit in edits), deleted)

@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.conversation.reads import shown_whole
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import SevenfoldError
 from sevenfold.prompts.context import HookContext, PinnedRecord, RestoredFile, RestoredState
@@ -59,13 +60,7 @@ class Moment(Struct, frozen=True):
 
     def shows(self, call: str) -> bool:
         """Is the result of this call among the messages that stay, as the tool gave it?"""
-        for item in self.kept:
-            if call in item.said.answers and call not in item.said.stored:
-                return any(
-                    shown.id == call and any(blocks.same(shown, said) for said in item.said.blocks)
-                    for shown in item.shown
-                )
-        return False
+        return shown_whole(call, self.kept)
 
 
 class Restored(Struct, frozen=True):

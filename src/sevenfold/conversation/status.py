@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sevenfold.conversation.history import Account
 from sevenfold.conversation.room import Limits
 from sevenfold.record.gauge import Budget, Size, nearly
+from sevenfold.record.usage import Account
 from sevenfold.record.window import Window
 
 
@@ -14,9 +14,9 @@ class Reading(Struct, frozen=True, kw_only=True):
     """How full the window is, and what the session has cost."""
 
     seen: int
-    """Tokens the model sees…"""
+    """Tokens the model sees."""
     sent: int
-    """…and tokens sent, before the provider's own edits."""
+    """Tokens sent, before the provider's own edits."""
     low: int
     high: int
     """The truth is expected between these, 19 times out of 20."""
@@ -94,8 +94,8 @@ class Health(Struct, frozen=True, kw_only=True):
     refill: float | None
     """Tokens an answer adds to the conversation, on average since the last compaction."""
     failures: int
-    """Compactions in a row for which no model had a summary…"""
+    """Compactions in a row for which no model had a summary."""
     breaker_open: bool
-    """…and whether models are therefore no longer asked by themselves."""
+    """Whether models are no longer asked unless the user wants it, because of these failures."""
     cached_share: float | None
     """Of all prompts; None before the first answer."""

@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from math import ceil
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.flow import TICK, Flow, Signal
+from sevenfold.conversation.flow import TICK, Effect, Flow, Signal, translated
 from sevenfold.errors import Aborted, InputError
 from sevenfold.ports import Reply
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
-from sevenfold.request import price
 
 if TYPE_CHECKING:
     from sevenfold.conversation.background import Runner
@@ -29,13 +28,19 @@ R = TypeVar("R")
 TaskState = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """As MCP has them."""
 STATES: Mapping[str, TaskState] = MappingProxyType(
-    {"running": "working", "completed": "completed", "failed": "failed", "killed": "cancelled"}
+    {
+        "running": "working",
+        "completed": "completed",
+        "failed": "failed",
+        "killed": "cancelled",
+        "gone": "failed",
+    }
 )
 """The states of commands and dreams in these words."""
 LONGEST = 900.0
 """Seconds after which the engine's own work is given up."""
 KEPT = 20
-"""TaskRegistry of the engine that have ended and are still listed."""
+"""Tasks of the engine that have ended and are still listed."""
 KILLED = "it was stopped"
 TOOK_TOO_LONG = "it took too long"
 
@@ -55,6 +60,8 @@ class Task(Struct, frozen=True, omit_defaults=True):
     """What it does now, or how it ended, in a few words."""
     usd: float | None = None
     """What it has cost; None if that is not known, or it costs nothing."""
+    output: str = ""
+    """The file with the output of a command; what an agent has to say is in its report."""
 
     @property
     def over(self) -> bool:
@@ -100,8 +107,10 @@ class TaskRegistry:
         for one in self:
             if one.id == task:
                 return one
-        known = ", ".join(one.id for one in self) or "none"
-        raise InputError(f"there is no task {task!r}; there are: {known}")
+        known = ", ".join(one.id for one in self)
+        raise InputError(
+            f"there is no task {task!r}" + (f"; there are: {known}" if known else " nor any other")
+        )
 
     def kill(self, task: str) -> Task:
         """Stop a task; one that has ended stays as it is. An answer of a model that is under way is still paid for."""
@@ -163,27 +172,17 @@ class _Work:
 
     def watched(self, flow: Flow[R]) -> Flow[R]:
         """The flow, ended at its next step once the task was stopped; what was answered by then is paid for."""
-        try:
-            effect = next(flow)
-            while True:
-                try:
-                    got = yield effect
-                except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                    effect = flow.throw(error)
-                    continue
-                answer = got.answer if isinstance(got, Reply) else None
-                if answer is not None:
-                    cost = price.cost(Usage.read(answer.usage), find(answer.model))
-                    self.task = replace(
-                        self.task, usd=None if cost is None else (self.task.usd or 0.0) + cost
-                    )
-                if self._clock.now() > self._until:
-                    self.stop(TOOK_TOO_LONG)
-                effect = (
-                    flow.throw(Aborted(self._stopped, partial=answer)) if self._stopped else flow.send(got)
-                )
-        except StopIteration as end:
-            result: R = end.value
-            return result
-        finally:
-            flow.close()
+
+        def step(effect: Effect) -> Flow[Any]:
+            got = yield effect
+            answer = got.answer if isinstance(got, Reply) else None
+            if answer is not None:
+                cost = Usage.read(answer.usage).cost(find(answer.model))
+                self.task = replace(self.task, usd=None if cost is None else (self.task.usd or 0.0) + cost)
+            if self._clock.now() > self._until:
+                self.stop(TOOK_TOO_LONG)
+            if self._stopped:
+                raise Aborted(self._stopped, partial=answer)
+            return got
+
+        return translated(flow, step)

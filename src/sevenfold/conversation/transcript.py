@@ -124,6 +124,8 @@ class Transcript:
 
     def distinct(self, answer: Answer) -> Answer:
         """The answer with names of their own for those of its calls whose names are taken."""
+        if not any(block.kind == "tool_use" for block in answer.blocks):
+            return answer
         return calls.distinct(answer, self._taken, self._ids.new)
 
     def _taken(self, call: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.epoch import recover
 from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.layer import TooFull
-from sevenfold.conversation.recovery import recover
 from sevenfold.conversation.request import Outcome, Pending
 from sevenfold.conversation.room import check as check_room
 from sevenfold.conversation.room import explain

@@ -25,7 +25,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError
 from sevenfold.recall.index import RecallIndex
 from sevenfold.recall.meaning import ByMeaning, Way
-from sevenfold.recall.search import Hit
+from sevenfold.recall.search import Hit, Scorer
 from sevenfold.stores.memory import MemoryLog
 
 DEPTHS = (5, 10, 25)
@@ -36,6 +36,8 @@ IN_CONTEXT = 0.2
 RESAMPLES = 1_000
 _SESSION = re.compile(r"session_(\d+)")
 _CITATION = re.compile(r"D:?(\d+):0*(\d+)")
+Shares = list[tuple[str, list[float]]]
+"""The category of each question, and the share of its evidence that was found at each depth."""
 _TIMES = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S")
 
 
@@ -126,41 +128,48 @@ def measure(
 ) -> LocomoReport:
     """Ask every question; with ``strangers``, also those about the next conversation, under the names of this one."""
     scorers = ByMeaning().scorers(by)
-    asked: list[list[tuple[str, list[float]]]] = []
+    asked: list[Shares] = []
     answered: list[bool] = []
     for number, dialogue in enumerate(dialogues):
+        examined = Examination(dialogue, by, scorers)
+        asked.append(examined.shares(dialogue, only_hidden=only_hidden))
+        if strangers and len(dialogues) > 1:
+            answered += examined.strangers(dialogues[(number + 1) % len(dialogues)])
+    return _report(asked, answered)
+
+
+class Examination:
+    """A conversation in an index, to be asked questions."""
+
+    def __init__(self, dialogue: Dialogue, by: Way | None, scorers: Sequence[Scorer]) -> None:
+        self._dialogue = dialogue
         index = RecallIndex(MemoryLog(list(lines(dialogue))))
         index.catch_up()
         for scorer in scorers:
             while index.prepare(scorer):
                 pass
-        kept = dialogue.turns[round(len(dialogue.turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
+        self._search = partial(
+            index.search, k=max(DEPTHS), around=0, scorers=scorers, words=by != "meaning", only_hidden=True
+        )
+
+    def shares(self, key: Dialogue, *, only_hidden: bool = False) -> Shares:
+        """What is found of the evidence of a key's questions; of that which left the context, if so asked."""
+        turns = self._dialogue.turns
+        kept = turns[round(len(turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
         visible = frozenset(turn.id for turn in kept)
-        search = partial(
-            index.search,
-            k=max(DEPTHS),
-            around=0,
-            scorers=scorers,
-            words=by != "meaning",
-            visible=visible,
-            only_hidden=only_hidden,
-        )
-        asked.append(
-            [
-                (one.category, shares_found(search(one.text), one.evidence - visible))
-                for one in dialogue.questions
-                if one.evidence - visible
-            ]
-        )
-        if strangers and len(dialogues) > 1:
-            other = dialogues[(number + 1) % len(dialogues)]
-            names = dict(zip(other.speakers, dialogue.speakers, strict=False))
-            answered += [bool(search(_renamed(one.text, names))) for one in other.questions]
-        index.close()
-    return _report(asked, answered)
+        return [
+            (one.category, shares_found(self._search(one.text, visible=visible), one.evidence - visible))
+            for one in key.questions
+            if one.evidence - visible
+        ]
+
+    def strangers(self, other: Dialogue) -> list[bool]:
+        """Does each question about another conversation, under the names of this one, get an answer?"""
+        names = dict(zip(other.speakers, self._dialogue.speakers, strict=False))
+        return [bool(self._search(_renamed(one.text, names))) for one in other.questions]
 
 
-def _report(asked: Sequence[Sequence[tuple[str, list[float]]]], answered: Sequence[bool]) -> LocomoReport:
+def _report(asked: Sequence[Shares], answered: Sequence[bool]) -> LocomoReport:
     together = [one for several in asked for one in several]
     by_category: dict[str, list[list[float]]] = {}
     for category, shares in together:
@@ -198,8 +207,9 @@ def _dialogues(data: Path) -> Iterator[Dialogue]:
     for path in sorted(data.glob("*.json")) if data.is_dir() else [data]:
         try:
             samples = msgspec.json.decode(path.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise InputError(f"{path}: {error}") from error
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"{path}: {why}; name a file or folder of conversations") from error
         for sample in samples if isinstance(samples, list) else [samples]:
             yield _dialogue(sample, path)
 
@@ -254,7 +264,7 @@ def lines(dialogue: Dialogue) -> Iterable[bytes]:
     """The conversation as a transcript: the first speaker is the user, and each turn names its speaker."""
     before = None
     for turn in dialogue.turns:
-        role = "user" if turn.speaker == dialogue.speakers[0] else "assistant"
+        role = "user" if turn.speaker == dialogue.turns[0].speaker else "assistant"
         text = f"{turn.speaker}: {turn.text}"
         record = {
             "type": role,

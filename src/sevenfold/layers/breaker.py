@@ -24,11 +24,6 @@ def opened(failures: int) -> bool:
     return failures >= FAILURES
 
 
-def after(failures: int, *, succeeded: bool) -> int:
-    """The count after another compaction that asked a model."""
-    return 0 if succeeded else failures + 1
-
-
 def pause(failures: int) -> int:
     """How many times as far as usual it is to the next try: twice as far with every failure once it rests."""
     return 2 ** (failures - FAILURES + 1) if opened(failures) else 1

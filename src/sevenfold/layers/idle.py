@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
 from sevenfold.errors import ModelError, Refused
-from sevenfold.events import Acted, Proposed, SteppedAside
+from sevenfold.events import Proposed, SteppedAside
 from sevenfold.layers.clear.layer import Clearer
 from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.profiles import Price
@@ -183,22 +183,21 @@ def idle(c: Conversation) -> Flow[IdleDecision]:
     state.settled = answers
     if chosen.name == "nothing":
         return IdleDecision("nothing", why, choices)
-    usd = pause.summary_usd if chosen.name == "compact" else pause.size * pause.price.read / 1e6
-    what = "compact while the cache is warm" if chosen.name == "compact" else "keep the cache alive"
-    shown: dict[str, Any] = {
-        "layer": "idle",
-        "mechanism": chosen.name,
-        "what": what,
-        "why": why,
-        "usd": usd,
-    }
-    freed = pause.size - chosen.tokens
-    if not c.events.may(Proposed(**shown, items=1, tokens=freed)):
+    compacts = chosen.name == "compact"
+    proposed = Proposed(
+        layer="idle",
+        mechanism=chosen.name,
+        what="compact while the cache is warm" if compacts else "keep the cache alive",
+        why=why,
+        items=1,
+        tokens=pause.size - chosen.tokens,
+        usd=pause.summary_usd if compacts else pause.size * pause.price.read / 1e6,
+    )
+    if not c.events.may(proposed):
         return IdleDecision("nothing", f"{why}; refused by a listener", choices)
     if not (yield from _carried_out(c, chosen.name)):
         return IdleDecision("nothing", f"{why}; it failed", choices)
-    after = c.size().tokens
-    c.events.tell(Acted(**shown, items=1, tokens_before=pause.size, tokens_after=after, undoable=False))
+    c.events.acted(proposed, pause.size, c.size().tokens)
     if chosen.name == "keep_alive":
         state.settled = -1
     return IdleDecision(chosen.name, why, choices, state.due_in())

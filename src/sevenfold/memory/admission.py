@@ -9,15 +9,17 @@ its evidence to the entry there is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Refused
+from sevenfold.memory.dates import absolute_dates
 from sevenfold.memory.entry import Kind, MemoryEntry, free_name, quoted, shortened, slug, write_entry
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, Memory
-from sevenfold.memory.words import holds, passing, same_fact
+from sevenfold.memory.words import finished, holds, passing, same_fact, says
 
 LEAST_CHARACTERS = 8
 """Shorter quotations prove nothing: anyone says "yes" or "do it"."""
@@ -42,6 +44,8 @@ class Witness(Struct, frozen=True):
 
     said: Mapping[str, str]
     """What the user said, by record."""
+    days: Mapping[str, date] = {}
+    """The day each of these records is of, where that is known."""
     new: frozenset[str] = frozenset()
     """Which of these records were not looked at before; empty: all of them."""
     session: str = ""
@@ -104,6 +108,9 @@ def _judge(
         return problem
     if not fact.until and all(map(passing, fact.quotations or (note,))):
         return "it holds for the moment only"
+    if all(map(finished, fact.quotations or (note,))):
+        return "it reports finished debugging"
+    note = "\n\n".join(filter(None, (note, _dates(found, seen))))
     body = f"{quoted(found)}\n\n{note}" if found else "\n\n".join((*fact.quotations, note))
     entry = write_entry(slug(text), fact.kind, text, body)
     if fact.until:
@@ -112,6 +119,17 @@ def _judge(
     if not found:
         return entry, Provenance("", least_trusted("model", seen.least), created=now)
     return entry, Provenance("", "user", evidence, created=now, verified=now)
+
+
+def _dates(found: Mapping[str, str], seen: Witness) -> str:
+    """What the user's words call tomorrow, by Friday and the like, as dates; the words themselves stay as they are."""
+    days = {
+        named: day
+        for words, record in found.items()
+        if record in seen.days
+        for named, day in absolute_dates(words, seen.days[record]).items()
+    }
+    return f"Dates: {', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
 
 
 def _record(words: str, seen: Witness) -> str:
@@ -151,9 +169,9 @@ def _kept(
 ) -> Admission:
     """Make an entry of the fact, unless it is known without memory."""
     words = entry.quotations or fact.quotations or (entry.body,)
-    if all(any(holds(text, one) for text in seen.given) for one in words):
+    if all(any(says(text, one) for text in seen.given) for one in words):
         return Admission(fact, refused="the model is given this in every session")
-    if not stamp.trusted and all(any(holds(text, one) for text in seen.shown) for one in words):
+    if not stamp.trusted and all(any(says(text, one) for text in seen.shown) for one in words):
         return Admission(fact, refused="a file, a command or memory shows it")
     file = free_name(entry.file, there)
     entry = MemoryEntry(file, entry.page.with_value("name", file.removesuffix(".md")))

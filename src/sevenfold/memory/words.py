@@ -13,6 +13,15 @@ _PASSING = re.compile(
     r"\b(?:(?:just )?this (?:once|time)|just now|for now|today only|in this (?:file|session|case))\b",
     re.IGNORECASE,
 )
+_FINISHED = re.compile(
+    r"\b(?:(?:is|are|was|were|got) (?:now |finally )?(?:fixed|solved|resolved)|fixed (?:it|that|now)"
+    r"|works? (?:again|now)|turned out to be|the (?:bug|problem|culprit|root cause) was)\b",
+    re.IGNORECASE,
+)
+_WISH = re.compile(
+    r"\b(?:always|never|from now on|in future|prefer|must|should|do not|don['’]t|remember)\b", re.IGNORECASE
+)
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*")
 _NUMBER = re.compile(r"\d")
 ROOT = 4
 """Letters that two forms of a word have in common at least."""
@@ -24,6 +33,21 @@ _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\
 def passing(words: str) -> bool:
     """Do these words say that they hold for the moment only?"""
     return bool(_PASSING.search(words))
+
+
+def finished(words: str) -> bool:
+    """Do these words report that something was debugged, and ask for nothing from now on?"""
+    return bool(_FINISHED.search(words)) and not _WISH.search(words)
+
+
+def says(text: str, words: str) -> bool:
+    """Does the text hold these words, or a sentence that says the same in nearly the same ones?"""
+    return holds(text, words) or any(same_fact(one.strip(" -*#>|\t"), words) for one in _sentences(text))
+
+
+@lru_cache(maxsize=64)
+def _sentences(text: str) -> tuple[str, ...]:
+    return tuple(_SENTENCE.findall(text))
 
 
 def holds(text: str, words: str) -> bool:

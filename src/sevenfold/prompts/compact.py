@@ -129,7 +129,7 @@ class ProgramNote(Text, frozen=True):
 
 
 class EarlierCut(Text, frozen=True):
-    """Stands first in a request whose oldest rounds were left out."""
+    """Opens a request whose oldest rounds were left out."""
 
     cap = LINE_CAP
 
@@ -137,7 +137,7 @@ class EarlierCut(Text, frozen=True):
 
 
 class PieceCut(Text, frozen=True):
-    """Stands in a message or a result where something was left out of it."""
+    """Marks the place in a message or a result where something was left out."""
 
     cap = LINE_CAP
 
@@ -145,7 +145,7 @@ class PieceCut(Text, frozen=True):
 
 
 class RoundCut(Text, frozen=True):
-    """Stands for a round of which nothing can be shown."""
+    """Replaces a round of which nothing can be shown."""
 
     cap = LINE_CAP
 

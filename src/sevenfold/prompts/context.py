@@ -100,7 +100,6 @@ class KeptResult(Text, frozen=True):
     """The beginning of a result that is kept where no tool can read it."""
 
     file = "kept_result"
-    role = "user"
     tag = "persisted-output"
     body = "text"
     cap = 256 * KB
@@ -206,7 +205,6 @@ class KeepAlive(Text, frozen=True):
     """Asks for the shortest answer, in a fork whose only purpose is to read the cache."""
 
     file = "keep_alive"
-    role = "user"
     tag = "keep-alive"
     cap = KB
 
@@ -262,6 +260,15 @@ class AgentReport(Text, frozen=True):
     path: str | None = None
 
 
+class AskProgress(Text, frozen=True):
+    """Asks for a line about what an agent does: a fork of it, or another model that gets what was said last."""
+
+    body = "recent"
+    cap = 16 * KB
+
+    recent: str | None = None
+
+
 class SuggestPrompt(Text, frozen=True):
     """Asks a fork for the user's next prompt."""
 
@@ -279,7 +286,7 @@ class TasksGone(Text, frozen=True):
 
 
 class Folded(Text, frozen=True):
-    """Stands in the middle of a conversation for rounds that were summarised."""
+    """Replaces rounds in the middle of a conversation that were summarised."""
 
     tag = "folded-rounds"
     body = "summary"

@@ -9,7 +9,6 @@ class RememberFacts(Text, frozen=True):
     """The instruction to find what is worth remembering."""
 
     file = "remember"
-    role = "user"
     body = "earlier"
     cap = 24 * KB
 
@@ -22,8 +21,6 @@ class RememberFacts(Text, frozen=True):
 class Recalled(Text, frozen=True):
     """Entries of memory that fit what the user just said."""
 
-    file = "recalled"
-    role = "user"
     tag = "recalled-memory"
     body = "entries"
     cap = 12 * KB
@@ -35,7 +32,6 @@ class DreamEntries(Text, frozen=True):
     """The instruction to find entries of memory that say the same, or no longer hold."""
 
     file = "dream"
-    role = "user"
     body = "entries"
     cap = 60 * KB
 

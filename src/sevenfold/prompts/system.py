@@ -262,11 +262,32 @@ class Skills(Text, frozen=True):
     @classmethod
     def of(cls, skills: Mapping[str, str]) -> Skills | None:
         """Each skill's name and description, in the order of names."""
-        lines = [
-            (name, Skill(name, " ".join(description.split())).render())
-            for name, description in sorted(skills.items())
-        ]
-        return cls(_joined("\n", *_fitting(lines, cls.cap))) if lines else None
+        return cls(_listed(Skill, skills, cls.cap)) if skills else None
+
+
+class AgentType(Text, frozen=True):
+    """One line of the listing of agents."""
+
+    body = "description"
+    cap = 1536
+
+    name: str
+    description: str
+
+
+class AgentTypes(Text, frozen=True):
+    """The types of agents that can be started."""
+
+    tag = "agent-types"
+    body = "listing"
+    cap = 16 * KB
+
+    listing: str
+
+    @classmethod
+    def of(cls, types: Mapping[str, str]) -> AgentTypes | None:
+        """Each type's name and description, in the order of names."""
+        return cls(_listed(AgentType, types, cls.cap)) if types else None
 
 
 class LeftOut(Text, frozen=True):
@@ -280,6 +301,15 @@ class LeftOut(Text, frozen=True):
 
 _FOR_NOTE = 2 * KB
 _FOR_JOINT = 2
+
+
+def _listed(line: type[Skill | AgentType], entries: Mapping[str, str], most: int) -> str:
+    """A line for each name with its description, in the order of names, as far as they fit."""
+    lines = [
+        (name, line(name, " ".join(description.split())).render())
+        for name, description in sorted(entries.items())
+    ]
+    return _joined("\n", *_fitting(lines, most))
 
 
 def _fitting(pieces: Iterable[tuple[str, str]], most: int) -> tuple[list[str], list[str]]:

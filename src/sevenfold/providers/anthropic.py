@@ -97,6 +97,10 @@ class Messages(SdkProvider):
         """Reads an answer of the Messages API."""
         return MessagesReader()
 
+    def key_headers(self, key: str) -> dict[str, str]:
+        """The key and the version that every request names."""
+        return {"x-api-key": key, "anthropic-version": "2026-10-21"}
+
     def models(self, model: str) -> str:
         """The path at which Anthropic describes a model."""
         return f"/v1/models/{quote(model, safe='')}"

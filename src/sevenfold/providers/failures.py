@@ -254,10 +254,10 @@ def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
 
 
 def _unanswered(cause: BaseException, http: Any, at: Endpoint) -> ModelError:
-    """The error for a connection that failed: nobody there, or gone before the answer was whole."""
-    nobody = (http.ConnectError, http.ConnectTimeout, http.UnsupportedProtocol, http.ProxyError)
+    """The error for a connection that failed: no server there, or gone before the answer was whole."""
+    unreachable = (http.ConnectError, http.ConnectTimeout, http.UnsupportedProtocol, http.ProxyError)
     reason = str(cause) or type(cause).__name__
-    if isinstance(cause, nobody):
+    if isinstance(cause, unreachable):
         return Unreachable(
             f"Nobody answers at {at.url} ({reason}). Check the network and the address: base_url=… or "
             f"{at.vendor.url_variable}; {WITHOUT_A_KEY}"

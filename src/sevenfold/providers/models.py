@@ -3,7 +3,8 @@
 Providers and local servers list the models they serve, some with the size of their windows. The last copy of each
 listing is kept in the user's home. A session goes by that copy from its opening to its end, so that no threshold and
 no byte changes in between; servers are asked in the background, for the next session. Only for a model that is neither
-in the table nor in a copy does the opening wait, and not for long. Nothing fails because a server does not answer.
+in the table nor in a copy, or is unknown and served locally, does the opening wait, and not for long. Nothing fails
+because a server does not answer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,15 +21,10 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
 from sevenfold.profiles import Profile, find
+from sevenfold.providers.listing import Listing, is_local, read
 from sevenfold.stores.files import private_folder, write_whole
 
 _log = logging.getLogger(__name__)
-WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
-"""What providers, vLLM, routers and local servers call a model's window."""
-ANSWERS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""What they call the most tokens of an answer."""
-ABILITIES = ("thinking", "context_management", "compaction")
-"""The capabilities that are kept: those that `sevenfold.profiles.Profile.listed` reads."""
 MOST = 100
 """How many listings are kept, the newest."""
 WAIT_SECONDS = 2.0
@@ -39,34 +35,10 @@ FRESH_SECONDS = 24 * 3_600
 """How old a copy may be before the server is asked again."""
 
 
-class Listing(Struct, frozen=True):
-    """What a server says about a model; None or empty where it says nothing."""
-
-    window: int | None = None
-    answer: int | None = None
-    capabilities: Mapping[str, Any] = {}
-
-
 class _Copy(Struct, frozen=True):
     listing: Listing
     at: float
     """Seconds since 1970."""
-
-
-def read(raw: bytes, model: str) -> Listing | None:
-    """What a server's answer, one entry or a list of them, says about this model; None if it is not there."""
-    body = msgspec.json.decode(raw)
-    listed = body.get("data", [body]) if isinstance(body, dict) else []
-    entry = next((one for one in listed if isinstance(one, dict) and one.get("id") == model), None)
-    if entry is None:
-        return None
-    capabilities = entry.get("capabilities")
-    said = capabilities if isinstance(capabilities, dict) else {}
-    return Listing(
-        _count(entry, WINDOWS) or _count(entry.get("meta"), ("n_ctx", "n_ctx_train")),
-        _count(entry, ANSWERS),
-        {name: said[name] for name in ABILITIES if name in said},
-    )
 
 
 class ListingCache:
@@ -141,10 +113,12 @@ class Listings:
         if not self._on:
             return found
         last = self._copies.last(address, found.model)
-        if last is None and not found.known and isinstance(client, Lister):
+        # A local server may have been started again with another window, so its last word does not count.
+        if not found.known and (last is None or is_local(address)) and isinstance(client, Lister):
             asked = self._begin(client, found.model)
             asked.join(WAIT_SECONDS)
-            return _over(found, asked.came) if asked.came is not None else found
+            came = asked.came if asked.came is not None or last is None else last[0]
+            return _over(found, came) if came is not None else found
         self.refresh(found.model, client)
         return _over(found, last[0]) if last is not None else found
 
@@ -157,10 +131,10 @@ class Listings:
             self._begin(client, model)
 
     def _begin(self, client: Lister, model: str) -> _Asking:
-        def ask() -> Listing | None:
-            came = read(client.listing(model, ASK_SECONDS), model)
+        def ask() -> Listing:
             # A server that does not list the model need not be asked again at once either.
-            self._copies.keep(client.address, model, came or Listing(), time.time())
+            came = read(client.listing(model, ASK_SECONDS), model) or Listing()
+            self._copies.keep(client.address, model, came, time.time())
             return came
 
         asking = _Asking(ask)
@@ -171,7 +145,7 @@ class Listings:
 class _Asking(threading.Thread):
     """Asks a server in the background."""
 
-    def __init__(self, ask: Callable[[], Listing | None]) -> None:
+    def __init__(self, ask: Callable[[], Listing]) -> None:
         super().__init__(daemon=True, name="sevenfold-listing")
         self._ask = ask
         self.came: Listing | None = None
@@ -192,8 +166,3 @@ def _over(profile: Profile, listing: Listing) -> Profile:
 
 def _key(address: str, model: str) -> str:
     return f"{address} {model}"
-
-
-def _count(entry: object, names: tuple[str, ...]) -> int | None:
-    values = (entry.get(name) for name in names) if isinstance(entry, dict) else ()
-    return next((value for value in values if type(value) is int and value > 0), None)

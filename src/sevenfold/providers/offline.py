@@ -23,8 +23,8 @@ from sevenfold.providers.reader import pieces_of
 from sevenfold.record import blocks, weight
 from sevenfold.record.blocks import Block, encode_json
 from sevenfold.record.log import Answer
-from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import OFFLINE
+from sevenfold.record.weight import Estimator
 
 NAME = "offline model: no network, no weights"
 

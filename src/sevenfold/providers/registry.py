@@ -55,16 +55,22 @@ def is_offline(model: str) -> bool:
     return isinstance(_answering(model, None), Offline)
 
 
-def client_for(model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}) -> Client:
-    """A client for this model: its provider's, or the offline model where nothing is configured.
+def client_for(
+    model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
+) -> Client:
+    """A client for this model: the one given, its provider's, or the offline model where nothing is configured.
 
     ``jobs`` are functions that answer for the offline model, by the source of a call.
     """
-    return _answering(model, wire, jobs).client(wire=wire)
+    return _answering(model, wire, jobs).client(wire=wire) if given is None else client_of(given, wire)
 
 
-def async_client_for(model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}) -> AsyncClient:
+def async_client_for(
+    model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
+) -> AsyncClient:
     """The same for asyncio."""
+    if given is not None:
+        return async_client_of(given, wire)
     return _answering(model, wire, jobs).async_client(wire=wire)
 
 

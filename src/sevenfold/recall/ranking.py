@@ -25,9 +25,9 @@ MOST_NEEDLES = 5
 MOST_FEATURES = 40
 LONGEST_QUERY = 20_000
 """Characters of a query that are looked at."""
-ENOUGH, ENOUGH_IF_ASKED = 0.4, 0.25
+ENOUGH, ENOUGH_IF_ASKED = 0.4, 0.325
 """The part of a query, by weight of its words, that the best record must hold; of a question less, and together with
-what is around it, since the words of an answer are others."""
+what is around it, since the words of an answer are others. What silence costs is in `docs/recall.md`."""
 BEHIND = 0.3
 """A record with less than this share of the best one's score is left out."""
 LENT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)

@@ -24,7 +24,7 @@ SEVERAL = 4
 """Exact matches that are looked for, for each one that is wanted."""
 QUOTATION = 5
 """Telling words from which on a query that is found as it is was meant as it is."""
-TOO_COMMON = (500, 5_000)
+TOO_COMMON = (500, 20_000)
 """A word in more than a fifth of all pieces tells nothing, within these bounds."""
 NEIGHBOUR = 160
 """Characters of a neighbour that are shown."""

@@ -247,26 +247,22 @@ class Tables:
         return map(_row, self._db.execute(statement, (value, most)))
 
     def among(self, pieces: Collection[int]) -> list[Row]:
-        """The pieces with these numbers."""
-        statement = f"{_ROWS} WHERE piece.id IN (SELECT value FROM json_each(?))"
+        """The pieces with these numbers, in the order in which they were said."""
+        statement = f"{_ROWS} WHERE piece.id IN (SELECT value FROM json_each(?)) ORDER BY piece.id"
         return [_row(found) for found in self._db.execute(statement, (json.dumps(list(pieces)),))]
 
     def around(self, pieces: Collection[int], reach: int, held: Container[int]) -> list[Row]:
-        """The pieces with these numbers, and of records up to so many places away the first and those in ``held``."""
-        wanted = {
-            (row.place.lane, row.place.number + distance)
-            for row in self.among(pieces)
-            for distance in range(-reach, reach + 1)
-        }
+        """Those of the pieces in ``held`` whose records are up to so many places away from these pieces'."""
+        # Only indexes are read to find the neighbours; most of them are not in ``held``, and their rows stay unread.
         statement = (
-            f"{_ROW} FROM json_each(?) AS wanted CROSS JOIN record"
-            " ON lane = wanted.value ->> 0 AND place = wanted.value ->> 1 JOIN piece ON piece.record = record.id"
+            "SELECT DISTINCT near.id FROM json_each(?) AS wanted"
+            " CROSS JOIN piece ON piece.id = wanted.value CROSS JOIN record ON record.id = piece.record"
+            " CROSS JOIN record AS other"
+            " ON other.lane = record.lane AND other.place BETWEEN record.place - ?2 AND record.place + ?2"
+            " CROSS JOIN piece AS near ON near.record = other.id"
         )
-        found: list[Row] = []
-        for row in self._db.execute(statement, (json.dumps(list(wanted)),)):
-            if row[0] in held or not found or found[-1].record != row[1]:
-                found.append(_row(row))
-        return found
+        near = self._db.execute(statement, (json.dumps(list(pieces)), reach))
+        return self.among([piece for (piece,) in near if piece in held])
 
     def postings(self, phrase: str, most: int) -> list[int]:
         """The numbers of pieces that have these words in a row."""

@@ -1,8 +1,8 @@
 """Content blocks in the shape of the Messages API, kept byte for byte.
 
 A `Block` is the bytes of one block with the little the engine must know to pair, place and hide it. The
-rest is decoded when somebody asks (`Block.body`), so a session of many megabytes is held once, as bytes,
-and fields or kinds that nobody here has heard of survive untouched.
+rest is decoded on demand (`Block.body`), so a session of many megabytes is held once, as bytes,
+and unknown fields and kinds survive untouched.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ Body = Known | Opaque
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 NOT_TEXT = frozenset({"image", "document", "tool_reference"})
-"""Parts of a tool result that are what they are: as text they would be of no use to anybody."""
+"""Parts of a tool result that would be of no use as text."""
 
 
 class _Head(Struct, frozen=True, gc=False):

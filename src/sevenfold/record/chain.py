@@ -42,7 +42,7 @@ class Branch(Struct, frozen=True, gc=False):
 
 
 class _Kept(Struct, frozen=True, gc=False):
-    """A segment that a compaction keeps: its records now stand behind ``anchor``."""
+    """A segment that a compaction keeps: its records now follow ``anchor``."""
 
     boundary: str
     anchor: str
@@ -61,7 +61,7 @@ class _Kept(Struct, frozen=True, gc=False):
 class Chain:
     """The tree of records read so far.
 
-    ``complete`` says that reading began at the start of the file: then a parent nobody has seen is the
+    ``complete`` says that reading began at the start of the file: then a parent that was never read is the
     end of the way, and not something to fetch from further back.
     """
 
@@ -119,7 +119,7 @@ class Chain:
         return uuid in self.nodes or uuid in self.links
 
     def resolve(self, uuid: str | None) -> str | None:
-        """The record that ``uuid`` stands for, links skipped; unknown ids come back as they are."""
+        """The record that ``uuid`` leads to, links skipped; unknown ids come back as they are."""
         if uuid not in self.links:
             return uuid
         seen: set[str] = set()
@@ -207,7 +207,7 @@ class Chain:
         return [segment for segment in kept if segment.members and segment.missing is None]
 
     def _keep(self, boundary: str, segment: Segment) -> _Kept:
-        """A segment as it stands in view when it is kept: from its head on, or the first after it."""
+        """A segment as the view has it when it is kept: from its head on, or the first after it."""
         tail = self.resolve(segment.tail_uuid)
         if tail is None or tail not in self.nodes:
             return _Kept(boundary, segment.anchor_uuid, segment.tail_uuid, {}, segment.tail_uuid)
@@ -229,7 +229,7 @@ class Chain:
         return next((uuid for uuid in kept if uuid), None)
 
     def _unread_compaction(self, members: list[str]) -> str | None:
-        """A summary among them stands for a compaction that may itself keep records from further back."""
+        """A summary among them replaces a compaction that may itself keep records from further back."""
         for uuid in members:
             entry = self.nodes[uuid].entry
             if isinstance(entry, Said) and entry.summary and entry.parent not in self.nodes:
@@ -279,10 +279,6 @@ class Chain:
         if isinstance(entry, Said) and entry.role == "assistant":
             return self._groups.get(entry.message_id, (uuid,))
         return (uuid,)
-
-    def has_mates(self, uuid: str) -> bool:
-        """Is ``uuid`` only one of several records of an answer?"""
-        return len(self.mates(uuid)) > 1
 
     def _calls(self, uuid: str) -> tuple[str, ...]:
         entry = self.nodes[uuid].entry

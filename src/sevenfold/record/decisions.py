@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 FORMAT_VERSION = 1
-"""Stands in every own record, and goes up when an older reader would misread one."""
+"""Part of every own record; goes up when an older reader would misread one."""
 
 
 class Segment(Struct, frozen=True, rename="camel"):
@@ -29,15 +29,15 @@ class Segment(Struct, frozen=True, rename="camel"):
 
 
 class CompactionChain(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where a compaction stands in the row of a session's compactions."""
+    """The place of a compaction among those of its session."""
 
     recompaction: bool = False
     turns_since: int = -1
     """Answers since the compaction before; -1 for the first."""
     previous_turn: str | None = None
-    """The turn of the compaction before, by its boundary…"""
+    """The turn of the compaction before, by its boundary."""
     turn: str = ""
-    """…and that of this one."""
+    """The turn of this compaction, by its boundary."""
     threshold: int = 0
     query_source: str = "main"
 
@@ -80,7 +80,7 @@ class MicrocompactMetadata(Struct, frozen=True, rename="camel"):
 
 
 class Own(Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=True):
-    """Base of all our own records; whoever writes one to a log gives it its id, place and time."""
+    """Base of all our own records; id, place and time are set when one is written."""
 
     id: str = ""
     at: str | None = None
@@ -103,11 +103,11 @@ class Epoch(Own, frozen=True, tag="epoch"):
     lifetimes: dict[str, str] = {}
     renderer: int = 1
     drops_thinking: bool = False
-    """Reasoning from before this record is no longer sent…"""
+    """Reasoning from before this record is no longer sent."""
     drops_thinking_after: str | None = None
-    """…except up to this one…"""
+    """The exception at the beginning: reasoning up to this record is still sent."""
     drops_thinking_before: str | None = None
-    """…and from this one on."""
+    """The exception at the end: reasoning from this record on is still sent."""
     boundary: str | None = None
     """The compaction it opens with, if it was written together with one."""
 
@@ -204,7 +204,7 @@ class Signed(Own, frozen=True, tag="signed"):
     boundary: str
     block: Raw
     model: str = ""
-    """Whose it is; to other models ours goes alone. Empty in older records: anybody's."""
+    """Whose it is; to other models ours goes alone. Empty in older records: for any model."""
 
 
 class Offloaded(Own, frozen=True, tag="offload"):
@@ -231,18 +231,18 @@ class Pinned(Own, frozen=True, tag="pinned"):
 
     calls: list[str] = []
     record: str = ""
-    """The record behind which it is said."""
+    """The record it follows."""
 
 
 class Snip(Own, frozen=True, tag="snip"):
-    """Whole rounds taken out of sight with no summary; ``first`` to ``last`` as they stand in the view."""
+    """Whole rounds taken out of sight with no summary; ``first`` to ``last`` in the order of the view."""
 
     first: str
     last: str
 
 
 class Fold(Own, frozen=True, tag="fold"):
-    """Whole rounds folded into the one text that now stands for them."""
+    """Whole rounds folded into the one text that replaces them."""
 
     first: str
     last: str
@@ -331,12 +331,12 @@ class Amended(Own, frozen=True, tag="amended"):
 
 
 class Purged(Own, frozen=True, tag="purged"):
-    """Leaked secrets were masked in what stood here: of requests made before, the hashes no longer fit."""
+    """Leaked secrets were masked in this file: of requests made before, the hashes no longer fit."""
 
     masks: list[str]
-    """What now stands in their place…"""
+    """What replaced them."""
     count: int
-    """…and how often in this file."""
+    """How many places were masked in this file."""
     results: dict[str, str] = {}
     """Stored results that were masked too, by path, with the SHA-256 they have now."""
 

@@ -62,9 +62,9 @@ class Said(Struct, frozen=True, gc=False):
     cut: bool = False
     """An answer of ours that was interrupted: what was reported of it by then need not count all of it."""
     calls: tuple[str, ...] = ()
-    """Ids of the tool calls in it…"""
+    """Ids of the tool calls in it; follows from its blocks."""
     answers: tuple[str, ...] = ()
-    """…and of those it answers; both follow from its blocks."""
+    """Ids of the tool calls it answers; follows from its blocks."""
 
     def __post_init__(self) -> None:
         calls: list[str] = []
@@ -246,17 +246,17 @@ def read(line: bytes) -> Entry:
 
 
 def _second_look(line: bytes, first: Exception) -> Entry:
-    """Lines the fast reader refuses: half a surrogate pair is mended, everything else is explained."""
+    """Lines the fast reader refuses: half a surrogate pair is replaced, everything else is explained."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         return Damaged(f"not JSON: {error}")
     if not isinstance(value, dict):
         return Damaged(f"a {type(value).__name__} where a record should be")
-    mended = _without_lone_surrogates(value)
-    if mended != value:
+    repaired = _without_lone_surrogates(value)
+    if repaired != value:
         try:
-            return _read(msgspec.json.encode(mended))
+            return _read(msgspec.json.encode(repaired))
         except (msgspec.DecodeError, RecursionError) as error:
             first = error
     uuid, parent = value.get("uuid"), value.get("parentUuid")

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from sevenfold import profiles
 from sevenfold.profiles import Profile
 from sevenfold.record.layout import Anchor, Layout, Measured
-from sevenfold.record.tokens import Estimate, Estimator
-from sevenfold.record.weight import NOTHING, Weight, opening, typical
+from sevenfold.record.weight import NOTHING, Estimate, Estimator, Weight, opening, typical
 from sevenfold.record.window import Status, Window
 
 if TYPE_CHECKING:
@@ -239,7 +238,7 @@ class Gauge(Struct, frozen=True):
     def check(
         self, size: Size, window: Window, *, wire: int | None = None, images: int | None = None
     ) -> Check:
-        """What a size means in a window, for the record and for whoever has to act on it.
+        """What a size means in a window, for the record and for the layers.
 
         ``wire`` and ``images`` are limits that hold in place of the profile's.
         """

@@ -38,7 +38,7 @@ class Fate(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True):
-    """Records out of sight from ``first`` to ``last``; ``summary`` stands for them unless it is empty."""
+    """Records out of sight from ``first`` to ``last``; ``summary`` replaces them unless it is empty."""
 
     decision: str
     first: str
@@ -47,7 +47,7 @@ class Span(Struct, frozen=True):
 
 
 class Replacement(Struct, frozen=True):
-    """A result whose content another text stands for; results that come later are not meant."""
+    """A text shown in place of a result; results that come later are not replaced."""
 
     decision: str
     text: str
@@ -75,9 +75,9 @@ class Effects(Struct, frozen=True):
     thinking: tuple[tuple[int, int], ...] = ()
     """Between these places in the file reasoning is no longer sent."""
     references: bool = False
-    """Results carry the names they can be deleted by from the cached prefix…"""
+    """Results carry the names they can be deleted by from the cached prefix."""
     deletions: dict[str, Block] = {}
-    """…and behind these records stands which of them are."""
+    """Record → the block behind it that deletes results."""
     signed: dict[str, Block] = {}
     """Boundary → the provider's own summary, sent in place of the readable one, or in front of it."""
     quiet: bool = False
@@ -109,9 +109,9 @@ class Made(Struct, frozen=True):
     seq: int
     what: Clearing | OwnDecision
     after: int = -1
-    """Place of the record an epoch names as the last whose reasoning stays…"""
+    """Place of the record an epoch names as the last whose reasoning stays."""
     before: int | None = None
-    """…and of the one from which on it stays."""
+    """Place of the record from which on it stays again."""
 
     @property
     def id(self) -> str:
@@ -135,7 +135,7 @@ class Ledger:
         self._standing: set[str] = set()
 
     def add(self, seq: int, what: Clearing | OwnDecision, chain: Chain) -> None:
-        """Take in a decision; it was made where the conversation now stands, so it holds."""
+        """Take in a decision; it was made at the present tip, so it holds."""
         made = Made(seq, what)
         if isinstance(what, Epoch):
             stays = chain.nodes.get(what.drops_thinking_after or "")
@@ -200,7 +200,7 @@ class Ledger:
         return [made for made in self._holding if made.seq > seq]
 
     def taken_back(self, chain: Chain) -> list[tuple[int, int]]:
-        """Where compactions stand that were undone or redone, and where that was decided."""
+        """Places of compactions that were undone or redone, each with the place of that decision."""
         spans = []
         for made in self.all:
             node = chain.nodes.get(made.what.decision) if isinstance(made.what, Undone) else None
@@ -293,7 +293,7 @@ def trims(item: Item, effects: Effects) -> set[str]:
 
 
 def _replacement(block: Block, seq: int, effects: Effects) -> Replacement | None:
-    """What stands for a result's content, if anything does."""
+    """What replaces a result's content, if anything does."""
     if block.kind != "tool_result" or block.id not in effects.results:
         return None
     return next((one for one in effects.results[block.id] if seq < one.seq), None)

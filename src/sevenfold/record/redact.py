@@ -20,30 +20,22 @@ from msgspec import Raw, Struct
 
 from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.known_secrets import KnownSecrets
-from sevenfold.record.secret_patterns import CONTEXTS, FORMATS, RULES
+from sevenfold.record.secret_patterns import patterns
 
 DIGITS_IN_MASK = 4
 """Hex digits of the hash that a mask shows."""
 DIGITS_OF_DIGEST = 8
-"""Hex digits by which a secret is named to somebody who looks for it."""
+"""Hex digits that name a secret to a user who looks for it."""
 
-_RULES = MappingProxyType({hint: rule for rule in RULES for hint in rule.hints})
-_ENDS = "-_."
 _BEFORE_A_TOKEN = re.compile(r"[-_.](?=[A-Za-z0-9][A-Za-z0-9_.-]{11})")
-"""Most tokens are a name, one of these signs, and a long word. Looking for that is faster than for each name."""
-_NAMES = frozenset(hint for rule in FORMATS for hint in rule.hints if len(hint) > 2 and hint[-1] in _ENDS)
-_TAIL = min(map(len, _NAMES))
-_TAILS = frozenset(name[-_TAIL:] for name in _NAMES)
-_LENGTHS = tuple(sorted({len(name) for name in _NAMES}))
-_LITERALS = tuple(hint for rule in FORMATS for hint in rule.hints if hint not in _NAMES)
-_CONTEXTS = tuple(hint for rule in CONTEXTS for hint in rule.hints)
 KNOWN = "known-secret"
 NONE_KNOWN = KnownSecrets()
-_FORMAT_KINDS = frozenset(rule.kind for rule in FORMATS) | {"private-key", KNOWN}
+_BEFORE_CONTEXTS = frozenset({"private-key", KNOWN})
+"""Kinds that count as much as a format: a secret that only its context gives away yields to them."""
 _LOWER = MappingProxyType({ord("A") + place: ord("a") + place for place in range(26)})
 _LONGEST_BEFORE = 40
 _ENOUGH = 120
-"""Characters of a secret by which it is told from an example."""
+"""Characters of a secret that tell it from an example."""
 _WORD_BEFORE = re.compile(r"(?<!\\)[A-Za-z0-9-]")
 _DATA = re.compile("[A-Za-z0-9+/_-]")
 _LAYOUT = re.compile(r"\\[nrt]|\s")
@@ -162,17 +154,19 @@ def _find(text: str) -> list[Finding]:
     lower = text.lower()
     if len(lower) != len(text):
         lower = text.translate(_LOWER)
-    places = [*_names(text), *_places(text, _LITERALS), *_places(lower, _CONTEXTS)]
+    table = patterns()
+    places = [*_names(text), *_places(text, table.literals), *_places(lower, table.contexts)]
     found = _apart([one for start, hint in places if (one := _at(text, start, hint))])
     return [Finding(one.kind, digest(text[one.start : one.end]), one.start, one.end) for one in found]
 
 
 def _apart(found: Sequence[Finding]) -> list[Finding]:
     """Those of the findings that do not overlap: formats before contexts, and of either the longer one."""
-    formats = _longest(one for one in found if one.kind in _FORMAT_KINDS)
+    first = patterns().format_kinds | _BEFORE_CONTEXTS
+    formats = _longest(one for one in found if one.kind in first)
     ends = [0, *(one.end for one in formats), sys.maxsize]
     starts = [*(one.start for one in formats), sys.maxsize]
-    others = _longest(one for one in found if one.kind not in _FORMAT_KINDS)
+    others = _longest(one for one in found if one.kind not in first)
     free = [
         one
         for one in others
@@ -198,17 +192,19 @@ def digest(secret: str) -> str:
 
 
 def label(kind: str, digest: str) -> str:
-    """What stands in the place of a secret."""
+    """What replaces a secret."""
     return f"[masked {kind} {digest[:DIGITS_IN_MASK]}]"
 
 
 def _names(text: str) -> Iterator[tuple[int, str]]:
     """Where a name begins that ends in a sign and is followed by a long word."""
+    table = patterns()
+    shortest = table.lengths[0]
     for sign in _BEFORE_A_TOKEN.finditer(text):
         end = sign.end()
-        if text[end - _TAIL : end] in _TAILS:
-            for length in _LENGTHS:
-                if length <= end and (name := text[end - length : end]) in _NAMES:
+        if text[end - shortest : end] in table.tails:
+            for length in table.lengths:
+                if length <= end and (name := text[end - length : end]) in table.names:
                     yield end - length, name
 
 
@@ -222,7 +218,7 @@ def _places(text: str, hints: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 def _at(text: str, start: int, hint: str) -> Finding | None:
     """The secret whose hint is here; its digest is left for later."""
-    rule = _RULES[hint]
+    rule = patterns().by_hint[hint]
     rest = rule.rest.match(text, start + len(hint))
     if rest is None:
         return None
@@ -235,7 +231,7 @@ def _at(text: str, start: int, hint: str) -> Finding | None:
         if preceding is None:
             return None
         first = preceding.start()
-    elif rule.in_context and not rule.many_lines:
+    elif "secret" in rule.rest.groupindex:
         first, end = rest.span("secret")
     looked_at = end if rule.many_lines else min(end, first + _ENOUGH)
     return Finding(rule.kind, "", first, end) if rule.is_real(text[first:looked_at]) else None
@@ -376,22 +372,21 @@ class _Walk:
                 masked[name] = self._by_call(value)
             else:
                 masked[self._name(name)] = self.value(value)
-        return (
-            raw
-            if masked == fields
-            else _encoder.encode({name: Raw(value) for name, value in masked.items()})
-        )
+        return _written(raw, fields, masked)
 
     def _by_call(self, raw: bytes) -> bytes:
+        """An object whose keys are ids of calls: only what they have is masked."""
         stored = {call: bytes(value) for call, value in _fields.decode(raw).items()}
-        masked = {call: self.value(value) for call, value in stored.items()}
-        return (
-            raw
-            if masked == stored
-            else _encoder.encode({call: Raw(value) for call, value in masked.items()})
-        )
+        return _written(raw, stored, {call: self.value(value) for call, value in stored.items()})
 
     def _name(self, name: str) -> str:
         masked = mask(name, self._known)
         self.findings += masked.findings
         return masked.text
+
+
+def _written(raw: bytes, fields: dict[str, bytes], masked: dict[str, bytes]) -> bytes:
+    """The object with other fields; as it was if they are the same."""
+    if masked == fields:
+        return raw
+    return _encoder.encode({name: Raw(value) for name, value in masked.items()})

@@ -1,19 +1,29 @@
-"""What one call used, as the provider reported it.
+"""What one call used, as the provider reported it, and what that costs.
 
 Tokens are counted four ways for the prompt (fresh, read from the cache, written to it for a short or a
 long time) and once for the output. Cached tokens occupy the window like any other, so `prompt` and
 `total` include them. A call may have run several iterations on the server (a tool loop, a compaction, a
 fallback to another model): each is billed on its own, and a compaction's iteration appears nowhere in
 the reported totals.
+
+Three figures say what that costs in US dollars: `Usage.cost` is what was paid, `Usage.uncached_cost` what the same call
+would have cost with no cache at all, and `ideal_cost` what a run of calls costs when every prompt token is written
+once and read ever after. A model without known prices gives None, never a guess.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Mapping
+from math import fsum
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
+
+from sevenfold.profiles import Profile, find
+
+MILLION = 1_000_000
 
 OFFLINE = "offline"
 """The service tier of what the offline model answers."""
@@ -31,7 +41,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     iterations: tuple[Iteration, ...] = ()
     """The parts the call is billed in, where they say more than the totals do."""
     free: bool = False
-    """Nobody bills it: the offline model answered."""
+    """The offline model answered, so nothing is billed."""
 
     @classmethod
     def read(cls, reported: bytes | msgspec.Raw) -> Usage:
@@ -113,6 +123,45 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
             free=self.free and other.free,
         )
 
+    def cost(self, profile: Profile) -> float | None:
+        """What the call cost: each part of it at its own model's price row for its own prompt size."""
+        return self._priced(profile, Usage._paid)
+
+    def uncached_cost(self, profile: Profile) -> float | None:
+        """What the call would have cost with every prompt token at the input price."""
+        return self._priced(profile, Usage._uncached)
+
+    def _priced(self, profile: Profile, price: Callable[[Usage, Profile], float | None]) -> float | None:
+        """Dollars from the millionths of each part the call is billed in; one unknown makes the sum unknown."""
+        if not self.iterations:
+            alone = price(self, profile)
+            return None if alone is None else alone / MILLION
+        parts = [price(part.usage, find(part.model) if part.model else profile) for part in self.iterations]
+        if not any(part.answers for part in self.iterations):
+            # The totals are the sum of the answering rounds: they count only where no such round is listed.
+            parts.append(price(self, profile))
+        return None if None in parts else fsum(cast(list[float], parts)) / MILLION
+
+    def _paid(self, profile: Profile) -> float | None:
+        if self.free:
+            return 0.0
+        price = profile.price(self.prompt)
+        if price is None:
+            return None
+        return fsum(
+            (
+                self.input_tokens * price.input,
+                self.cache_read_input_tokens * price.read,
+                self.cache_creation_5m * price.write_5m,
+                self.cache_creation_1h * price.write_1h,
+                self.output_tokens * price.output,
+            )
+        )
+
+    def _uncached(self, profile: Profile) -> float | None:
+        price = profile.price(self.prompt)
+        return None if price is None else self.prompt * price.input + self.output_tokens * price.output
+
 
 MOST = 10**12
 """What is above is no count of tokens: one wrong number is not to fill a window for good."""
@@ -161,6 +210,65 @@ class Iteration(msgspec.Struct, frozen=True):
     def answers(self) -> bool:
         """Whether it is a round of the answer, as opposed to a compaction or a second opinion."""
         return self.kind in ("message", "fallback_message")
+
+
+class BilledCall(NamedTuple):
+    """One call of a run, as far as its ideal cost goes."""
+
+    prompt: int
+    output: int
+    lifetime: int
+    """Seconds for which new prompt tokens are cached."""
+
+
+def ideal_cost(calls: Iterable[BilledCall], profile: Profile) -> float | None:
+    """What a run of calls costs with a perfect cache: each prompt token written once, then read.
+
+    A run is what shares one prefix: callers start another at each boundary and each change of model.
+    """
+    written = 0
+    terms: list[float] = []
+    for call in calls:
+        price = profile.price(call.prompt)
+        if price is None:
+            return None
+        read = min(call.prompt, written)
+        fresh = call.prompt - read
+        terms += [read * price.read, fresh * price.write(call.lifetime), call.output * price.output]
+        written = max(written, call.prompt)
+    return fsum(terms) / MILLION
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What a session has cost so far."""
+
+    requests: int = 0
+    usd: float | None = 0.0
+    """None once a call was made whose price is unknown."""
+    tip: str | None = None
+    """The newest record the last request held."""
+
+    def billed(self, usd: float | None) -> Account:
+        """After one more answer."""
+        return replace(self, usd=None if self.usd is None or usd is None else self.usd + usd)
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """Prompt tokens so far."""
+
+    read: int = 0
+    prompt: int = 0
+
+    def after(self, usage: Usage) -> Tally:
+        """With one more answer."""
+        return replace(
+            self, read=self.read + usage.cache_read_input_tokens, prompt=self.prompt + usage.prompt
+        )
+
+    @property
+    def share(self) -> float | None:
+        """How much of it came from the cache."""
+        return self.read / self.prompt if self.prompt else None
 
 
 def _decoded(reported: bytes | msgspec.Raw) -> Mapping[str, Any]:

@@ -39,7 +39,7 @@ from sevenfold.record.entries import (
     UnknownDecision,
     name_of,
 )
-from sevenfold.record.layout import Anchor, Item, Layout, Measured
+from sevenfold.record.layout import Item, Layout, Measured
 from sevenfold.record.ledger import Effects, Fate, Ledger
 from sevenfold.record.weight import NOTHING, Weight, typical
 from sevenfold.record.wire import Message, Repair
@@ -133,16 +133,6 @@ class View:
     def weight(self) -> Weight:
         """Of all that is sent, system and tools aside."""
         return self.layout.total
-
-    @property
-    def faded(self) -> Weight:
-        """The part of the weight that is reasoning of earlier turns: models that do not keep it drop it."""
-        return self.layout.faded
-
-    @property
-    def anchor(self) -> Anchor | None:
-        """The newest reported size that still holds for this view."""
-        return self.layout.anchor
 
     @property
     def pending_calls(self) -> list[str]:
@@ -240,7 +230,7 @@ class View:
     # -- folding -----------------------------------------------------------------------------
 
     def add(self, entry: Entry, offset: int = -1) -> Measured | None:
-        """Take in the next entry of the log, which stands at ``offset``; tells of a reported size."""
+        """Take in the next entry of the log, which is at ``offset``; returns the size it reports, if any."""
         self._seq += 1
         if isinstance(entry, LINKED):
             if entry.sidechain is not self._lane and self._elsewhere(entry):
@@ -307,7 +297,7 @@ class View:
         self._refold(boundary.uuid)
 
     def _forget(self) -> None:
-        """Once a summary stands in the view, what it replaced is left to the store."""
+        """Once a summary is in view, what it replaced is left to the store."""
         if self.keeps_history or self.boundary is None or not self.layout.items:
             return
         nodes, since = self._chain.nodes, self._chain.nodes[self.boundary].seq
@@ -387,7 +377,7 @@ class View:
                     self._forget()
                 return measured
         self._refold(entry.uuid)
-        if isinstance(entry, Clearing) or self._chain.has_mates(entry.uuid):
+        if isinstance(entry, Clearing) or len(self._chain.mates(entry.uuid)) > 1:
             return None
         return self.layout.measured_alone(entry)
 

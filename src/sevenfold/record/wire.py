@@ -3,7 +3,7 @@
 Records that make up one message are joined: everything the user side says between two answers, and all
 records of one answer. A message is turned into bytes when the next one begins, and those bytes are then
 only ever joined with others. What a server would refuse in a list of messages (a call without its
-result, a result without its call, a call made twice, a start in the middle) is mended here, always the
+result, a result without its call, a call made twice, a start in the middle) is repaired here, always the
 same way, and reported; the records themselves stay as they are.
 """
 
@@ -29,7 +29,7 @@ ORPHAN = "[Result of a tool call that is not in view]"
 
 
 class Repair(Struct, frozen=True, gc=False):
-    """Something in the record that no server would take, and that is sent mended."""
+    """Something in the record that no server would take, and that is sent otherwise."""
 
     what: str
     """unanswered_call, orphan_result, second_call, second_result or cut_start"""
@@ -132,7 +132,7 @@ class Wire:
         return self._sealed + self._tail()
 
     def repairs(self) -> list[Repair]:
-        """What was mended in the messages as they stand."""
+        """What was repaired in the messages as they are now."""
         return [repair for message in self.messages() for repair in message.repairs]
 
     def pending(self) -> list[str]:
@@ -150,17 +150,20 @@ class Wire:
 
     def _answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
         """The draft of an answer with these blocks in it; a call that was made before is left out."""
-        calls: list[str] = []
+        kept: list[Block] = []
+        calls: dict[str, None] = {}
         repairs: list[Repair] = []
         server = False
         for block in parts:
             if block.kind == "tool_use":
-                calls.append(block.id)
+                if block.id in self._calls or block.id in calls:
+                    repairs.append(Repair("second_call", block.id))
+                    continue
+                calls[block.id] = None
             elif block.kind in SERVER_CALLS or block.kind.endswith("_tool_result"):
                 server = True
-        if calls and (len(calls) > 1 or calls[0] in self._calls):
-            parts, calls, repairs = self._called_once(parts)
-        draft = self._answer_draft(number, key, parts) if parts else self._drafts[-1]
+            kept.append(block)
+        draft = self._answer_draft(number, key, kept) if kept else self._drafts[-1]
         if calls:
             self._calls.update(calls)
             draft.calls = (*draft.calls, *calls)
@@ -169,20 +172,6 @@ class Wire:
         if server:
             draft.server = True
         return draft
-
-    def _called_once(self, parts: Sequence[Block]) -> tuple[list[Block], list[str], list[Repair]]:
-        """An answer's blocks without calls that were made before, its calls, and what was left out."""
-        kept: list[Block] = []
-        calls: list[str] = []
-        repairs: list[Repair] = []
-        for block in parts:
-            if block.kind == "tool_use":
-                if block.id in self._calls or block.id in calls:
-                    repairs.append(Repair("second_call", block.id))
-                    continue
-                calls.append(block.id)
-            kept.append(block)
-        return kept, calls, repairs
 
     def _answer_draft(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
         last = self._drafts[-1] if self._drafts else None
@@ -237,13 +226,11 @@ class Wire:
         draft = self._drafts[index]
         parts, repairs = draft.blocks, draft.repairs
         if draft.server:
-            parts, mended = self._server_tools(index)
-            repairs = (*repairs, *mended)
+            parts, repaired = self._server_tools(index)
+            repairs = (*repairs, *repaired)
         if draft.role == "user":
-            before = self._drafts[index - 1] if index else None
-            if not _is_answered(parts, before.calls if before else ()):
-                parts, mended = _answered(parts, before, closing)
-                repairs = (*repairs, *mended)
+            parts, repaired = _answered(parts, self._drafts[index - 1] if index else None, closing)
+            repairs = (*repairs, *repaired)
         return Message(draft.role, tuple(parts), encoded_message(draft.role, parts), repairs)
 
     def _settled(self) -> int:
@@ -302,36 +289,28 @@ def _answers_server(block: Block) -> bool:
     return block.kind.endswith("_tool_result")
 
 
-def _is_answered(said: Sequence[Block], asked: tuple[str, ...]) -> bool:
-    """Is a user message one block that can go out as it is: the user's words, or the one result asked for?"""
-    if len(said) != 1:
-        return False
-    return (said[0].id,) == asked if said[0].kind == "tool_result" else not asked
-
-
 def _answered(
     said: Sequence[Block], before: _Draft | None, closing: bool
 ) -> tuple[list[Block], list[Repair]]:
     """A user message as a server takes it: results first, one for each call ``before`` it, then the rest."""
-    asked = before.calls if before else ()
+    asked = dict.fromkeys(before.calls if before else ())
     results: dict[str, Block] = {}
     rest: list[Block] = []
     repairs: list[Repair] = []
-    calls = frozenset(asked)
     for block in said:
         if block.kind != "tool_result":
             rest.append(block)
         elif block.id in results:
             repairs.append(Repair("second_result", block.id))
-        elif block.id in calls:
+        elif block.id in asked:
             results[block.id] = block
         else:
             repairs.append(Repair("orphan_result", block.id))
             rest.append(blocks.text(f"{ORPHAN}\n{blocks.words_of(block)}"))
-    if before and (closing or rest or not said):
+    missing = [call for call in asked if call not in results]
+    if before and missing and (closing or rest or not said):
         toolsets = {block.id: blocks.toolset_of(block) for block in before.blocks}
-        for call in asked:
-            if call not in results:
-                results[call] = blocks.result(call, NO_RESULT, is_error=True, toolset=toolsets[call])
-                repairs.append(Repair("unanswered_call", call))
+        for call in missing:
+            results[call] = blocks.result(call, NO_RESULT, is_error=True, toolset=toolsets[call])
+            repairs.append(Repair("unanswered_call", call))
     return [*results.values(), *rest], repairs

@@ -1,1 +1,1 @@
-"""What is sent: sections, assembly, cache plan, cache watch, price."""
+"""What is sent: sections, assembly, cache plan, cache watch."""

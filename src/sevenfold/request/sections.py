@@ -1,7 +1,7 @@
 """The system prompt as a list of sections.
 
-Static sections come first and are the same for everybody; then a boundary, at which a cache marker can
-stand; then the sections of this session. A section is computed once and kept until the conversation is
+Static sections come first and are the same for everybody; then a boundary, where a cache marker
+can go; then the sections of this session. A section is computed once and kept until the conversation is
 cleared or compacted, because every byte of it is part of the cache key and, on current models, of what
 thinking is bound to. One that must vary says why. It is sent once, with the rest; what becomes of it
 later is appended to the conversation as a message, and what was sent is left alone.
@@ -24,7 +24,7 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import encode_json
 
 BETWEEN = "\n\n"
-"""What stands between two sections."""
+"""What separates two sections."""
 _ORDER: tuple[type[Text], ...] = (
     system.Guidance,
     system.MemoryIndex,
@@ -35,6 +35,7 @@ _ORDER: tuple[type[Text], ...] = (
     system.OutputStyle,
     system.McpInstructions,
     system.Skills,
+    system.AgentTypes,
     system.Scratch,
     system.Clearing,
     system.Budgets,
@@ -115,7 +116,7 @@ class SystemPrompt(Struct, frozen=True):
 def announcement(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """The words that tell the model what became of sections it was sent before; empty: they read the same.
 
-    Compare with what the model was last told, or a change is told again and again.
+    Compare with the last announcement, or a change is announced again and again.
     """
     changed: list[Text] = [Changed(name, words) for name, words in now.items() if before.get(name) != words]
     gone = [Withdrawn(name) for name in before if name not in now]

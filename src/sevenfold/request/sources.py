@@ -1,6 +1,6 @@
 """On whose behalf a request is made, and what follows from that.
 
-Everything that differs between the main thread, a fork and a sub-agent stands in this one table: whether
+Everything that differs between the main thread, a fork and a sub-agent is in this one table: whether
 its context may be compacted, and whether its tail is written to the cache, which decides under whose key the cache
 is watched. Whose prefix may be kept for an hour is policy, and a setting.
 """
@@ -17,8 +17,8 @@ class QuerySource(Struct, frozen=True):
     compacts: bool = False
     """May auto-compaction run before it? A fork's may not: it would wait for itself."""
     writes_tail: bool = True
-    """Does it write what it adds, and is its cache watched by itself? A fork of one turn does not, for nobody will
-    read it again: what it loses is a loss of the conversation whose prefix it repeats."""
+    """Does it write what it adds, and is its cache watched by itself? A fork of one turn does not, for it is
+    never read again: what it loses is a loss of the conversation whose prefix it repeats."""
 
 
 _TABLE = {

@@ -21,8 +21,7 @@ from sevenfold.profiles import Profile
 from sevenfold.record.blocks import encode_json, read, read_field, text
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
-from sevenfold.request.frame import Frame, Marker, tool_name
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import Frame, Lifetimes, Marker, tool_name
 
 SHARE = 0.05
 """A fall by a smaller share of what was cached is not reported."""

@@ -14,32 +14,29 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.flow import drive_async
+from sevenfold.conversation.request import completed
 from sevenfold.layers.compact.request import CompactionRequest
-from sevenfold.layers.dream.task import DreamTask
 from sevenfold.layers.idle import Choice, IdleDecision, idle
 from sevenfold.layers.notes.layer import compact
-from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
-from sevenfold.session.factory import OFFLINE_JOBS, Options, RequestFields, request_fields
+from sevenfold.session.factory import OFFLINE_JOBS, Options, RequestFields
 from sevenfold.session.options import check_name, checked
-from sevenfold.session.results import Request, completed
-from sevenfold.session.session import Session
+from sevenfold.session.results import Request
+from sevenfold.session.session import Session, SessionBase
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.flow import AsyncHookRunner
     from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
-    from sevenfold.conversation.status import Health, Reading
-    from sevenfold.conversation.tasks import TaskRegistry
-    from sevenfold.events import Listener, Proposed
+    from sevenfold.conversation.request import Completion
+    from sevenfold.events import Proposed
     from sevenfold.layers.compact.request import Compacted, Preview
     from sevenfold.ports import AsyncClient, Store, Watcher
     from sevenfold.recall.search import Hit
-    from sevenfold.session.results import Completion, Explanation, Wishes
+    from sevenfold.session.results import Explanation, Wishes
 
 S = TypeVar("S", bound="AsyncSession")
 
@@ -65,7 +62,7 @@ class Opening(Generic[S]):
             await self._session.close()
 
 
-class AsyncSession:
+class AsyncSession(SessionBase):
     """The same session with the same names, awaited."""
 
     def __init__(
@@ -75,7 +72,7 @@ class AsyncSession:
         hooks: AsyncHookRunner | None = None,
         wire: str | None = None,
     ) -> None:
-        self._session = session
+        self._session, self.conversation = session, session.conversation
         self._given = client
         self._wire = wire
         self._provider = provider_for(session.conversation.profile.model, client, wire)
@@ -133,30 +130,6 @@ class AsyncSession:
     ) -> None:
         await self.close()
 
-    @property
-    def conversation(self) -> Conversation:
-        """See `Session.conversation`."""
-        return self._session.conversation
-
-    @property
-    def title(self) -> str:
-        """See `Session.title`."""
-        return self._session.title
-
-    @title.setter
-    def title(self, title: str) -> None:
-        self._session.title = title
-
-    @property
-    def gauge(self) -> Reading:
-        """See `Session.gauge`."""
-        return self._session.gauge
-
-    @property
-    def health(self) -> Health:
-        """See `Session.health`."""
-        return self._session.health
-
     async def user(self, content: Content, *, key: str = "") -> str:
         """See `Session.user`."""
         return self._session.user(content, key=key)
@@ -167,7 +140,7 @@ class AsyncSession:
 
     async def prepare(self, **fields: Unpack[RequestFields]) -> Request:
         """See `Session.prepare`."""
-        flow = turn.prepare(self.conversation, request_fields(self.conversation, fields))
+        flow = turn.prepare(self.conversation, self._session.own_fields(fields))
         pending = await drive_async(flow, self._client, hooks=self._hooks)
         return Request(self.conversation, pending, self._provider)
 
@@ -187,7 +160,7 @@ class AsyncSession:
         """See `Session.complete`."""
         client = self._asker()
         self.conversation.may_ask(self._tasks)
-        flow = turn.turn(self.conversation, request_fields(self.conversation, fields))
+        flow = turn.turn(self.conversation, self._session.own_fields(fields))
         return completed(await drive_async(flow, client, watch, self._hooks))
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
@@ -212,25 +185,6 @@ class AsyncSession:
     ) -> list[Hit]:
         """See `Session.recall`."""
         return await asyncio.to_thread(self._session.recall, query, kind=kind, most=most, by=by)
-
-    @property
-    def tasks(self) -> TaskRegistry:
-        """See `Session.tasks`; its ``wait`` blocks."""
-        return self._session.tasks
-
-    @property
-    def memory(self) -> Memory | None:
-        """See `Session.memory`; its methods read and write small files at once."""
-        return self._session.memory
-
-    @property
-    def dream(self) -> DreamTask | None:
-        """See `Session.dream`."""
-        return self._session.dream
-
-    def kill_dream(self) -> bool:
-        """See `Session.kill_dream`; it waits for nothing."""
-        return self._session.kill_dream()
 
     async def notes(self) -> str | None:
         """See `Session.notes`."""
@@ -264,10 +218,6 @@ class AsyncSession:
     async def dry_run(self) -> list[Proposed]:
         """See `Session.dry_run`."""
         return self._session.dry_run()
-
-    def listen(self, listener: Listener) -> None:
-        """See `Session.listen`; the listener itself is called, not awaited."""
-        self._session.listen(listener)
 
     async def undo(self, reference: str = "") -> str:
         """See `Session.undo`."""
@@ -310,10 +260,5 @@ class AsyncSession:
     def _asker(self) -> AsyncClient:
         if self._client is None:
             model = self.conversation.profile.model
-            given, wire = self._given, self._wire
-            self._client = (
-                async_client_for(model, wire, OFFLINE_JOBS)
-                if given is None
-                else async_client_of(given, wire)
-            )
+            self._client = async_client_for(model, self._wire, OFFLINE_JOBS, self._given)
         return self._client

@@ -21,10 +21,8 @@ from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.fork import begin_branch
 from sevenfold.conversation.layer import Layer
-from sevenfold.conversation.options import RequestOptions
-from sevenfold.conversation.options import request_fields as encoded_fields
-from sevenfold.conversation.provider_edits import REPRODUCIBLE
-from sevenfold.conversation.services import Services
+from sevenfold.conversation.options import RequestOptions, Services
+from sevenfold.conversation.room import REPRODUCIBLE
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.errors import InputError, TranscriptError
 from sevenfold.events import Listener
@@ -57,11 +55,10 @@ from sevenfold.record.entries import VERSION
 from sevenfold.record.known_secrets import assignments, secret_values
 from sevenfold.record.log import Place
 from sevenfold.record.redact import find
-from sevenfold.request.frame import Frame
-from sevenfold.request.plan import Lifetimes
+from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
-from sevenfold.session.options import check_name, checked
-from sevenfold.settings import Fixed, Source
+from sevenfold.session.options import check_name
+from sevenfold.settings import Source
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
@@ -80,7 +77,7 @@ _LOOKED_THROUGH = 1_000_000
 ENV_FILES = (".env", ".env.local", ".envrc")
 """Files of a project that set variables, secrets among them."""
 USUAL_ANSWER = 8_000
-"""Tokens an answer may have if nobody says, and the model can give so many."""
+"""Tokens an answer may have unless the caller says otherwise, if the model can give so many."""
 
 
 OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
@@ -96,7 +93,7 @@ OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
 
 
 class Tool(Struct, frozen=True):
-    """A tool as the model is told of it, and what kind of tool it is for the engine."""
+    """A tool: its definition for the model, and its kind for the engine."""
 
     schema: Mapping[str, Any]
     kind: str = ""
@@ -310,7 +307,7 @@ def in_memory(
     if source is None or isinstance(source, Mapping):
         found = load(folder or Path.cwd(), source or {})
         warn_ignored(found)
-        source = Fixed(found.settings)
+        source = found
     place = MemoryStore()
     log, results = place.open(name), place.results(name)
     return SessionParts(
@@ -360,7 +357,12 @@ def _secret_in(content: bytes) -> str:
 
 
 def _is_there(folder: Path, claim: str) -> bool:
-    """Is a path, or a command, still there?"""
+    """Is a path, a command, or "--flag in path" still there? A file that cannot be read tells nothing of its flags."""
+    flag, named, script = claim.partition(" in ")
+    if named:
+        with suppress(OSError):
+            return flag.encode() in (folder / script).read_bytes()
+        return True
     return (folder / claim).exists() if "/" in claim or "." in claim else shutil.which(claim) is not None
 
 
@@ -382,7 +384,7 @@ def read_text(path: str) -> str:
 
 
 def profile_for(store: SessionParts, model: str, client: Any, wire: str | None = None) -> Profile:
-    """What is known of a model: by our table, and by what whoever answers for it here has listed."""
+    """What is known of a model: from our table, and from what its server has listed."""
     asked = client if client is None or isinstance(client, Lister) else client_of(client, wire)
     address = asked.address if isinstance(asked, Lister) else address_for(model, wire)
     return listings(store).profile(model, address, asked)
@@ -451,11 +453,6 @@ def _request_options(profile: Profile, options: Options) -> RequestOptions:
         Lifetimes(lifetime, lifetime) if lifetime else None,
         options.get("source", "main"),
     )
-
-
-def request_fields(c: Conversation, given: RequestFields) -> Mapping[str, bytes]:
-    """What one request is to have of its own, checked and encoded."""
-    return encoded_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
 
 
 def _described(given: object, place: int) -> Tool:

@@ -1,7 +1,7 @@
 """What a session or an agent is made with, looked over at the entrance.
 
 Python takes any keyword where options are spread out, so a misspelt one would be ignored in silence: a rule that
-forbids nothing, a limit that limits nothing. And a value of a wrong kind would fail where nobody can tell why. An
+forbids nothing, a limit that limits nothing. And a value of a wrong kind would fail far from its cause. An
 option that is None is as good as left out.
 """
 

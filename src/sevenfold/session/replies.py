@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.errors import InputError
 from sevenfold.ports import Reply
@@ -129,9 +130,7 @@ def _partial(reply: Reply) -> Reply:
     found = reply.answer.blocks
     if reply.answer.stop_reason is None and found and found[-1].kind != "text":
         found = found[:-1]
-    return _spoken(
-        msgspec.structs.replace(reply, answer=msgspec.structs.replace(reply.answer, blocks=found))
-    )
+    return _spoken(replace(reply, answer=replace(reply.answer, blocks=found)))
 
 
 def _spoken(reply: Reply) -> Reply:
@@ -139,6 +138,4 @@ def _spoken(reply: Reply) -> Reply:
     spoken = [block for block in reply.answer.blocks if not block.blank]
     while spoken and spoken[-1].kind in THINKING:
         spoken.pop()
-    return msgspec.structs.replace(
-        reply, answer=msgspec.structs.replace(reply.answer, blocks=tuple(spoken))
-    )
+    return replace(reply, answer=replace(reply.answer, blocks=tuple(spoken)))

@@ -1,4 +1,4 @@
-"""What a session hands to a program: requests, answers, explanations, and what can be asked of a compaction."""
+"""What a session hands to a program besides answers: requests, explanations, and what can be asked of a compaction."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from msgspec import Struct
 
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.history import Past
-from sevenfold.conversation.request import Outcome, Pending
+from sevenfold.conversation.request import Pending
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.layers.compact.scope import Span
 from sevenfold.providers.provider import Provider, Put
-from sevenfold.record import blocks
-from sevenfold.record.blocks import ToolUse, read_fields
 from sevenfold.record.decisions import Why
 
 EXTRAS = ("extra_body", "extra_headers")
@@ -76,26 +74,6 @@ class Request(Mapping[str, Any]):
         return self._provider.arguments(self._put)
 
 
-class ToolCall(Struct, frozen=True):
-    """A call the model makes."""
-
-    id: str
-    name: str
-    input: Any
-    """A mapping; text if the answer was cut off in the middle of it."""
-
-
-class Completion(Struct, frozen=True):
-    """An answer, and what it cost."""
-
-    text: str
-    calls: tuple[ToolCall, ...]
-    stop_reason: str
-    usd: float | None
-    outcome: Outcome
-    """Everything else that is known about it."""
-
-
 class Explanation(Struct, frozen=True):
     """Why a request was what it was, and how far what was expected of it came true."""
 
@@ -105,9 +83,9 @@ class Explanation(Struct, frozen=True):
     expected_tokens: int | None
     actual_tokens: int | None
     expected_usd: float | None
-    """What its prompt was to cost…"""
+    """What its prompt was expected to cost."""
     actual_usd: float | None
-    """…and what it did cost."""
+    """What its prompt did cost."""
     usd: float | None
     """What it cost with its answer."""
 
@@ -139,17 +117,3 @@ def explained(past: Past) -> Explanation:
         past.prompt_usd,
         past.usd,
     )
-
-
-def completed(outcome: Outcome) -> Completion:
-    """An answer as a program wants it."""
-    answer = outcome.reply.answer
-    calls = tuple(
-        ToolCall(body.id, body.name, read_fields(body.input))
-        for block in answer.blocks
-        if isinstance(body := block.body(), ToolUse)
-    )
-    text = "\n".join(
-        filter(None, (blocks.words_of(block) for block in answer.blocks if block.kind == "text"))
-    )
-    return Completion(text, calls, answer.stop_reason or "", outcome.cost, outcome)

@@ -7,12 +7,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
 from sevenfold.conversation.flow import drive
 from sevenfold.conversation.fork import fork
+from sevenfold.conversation.options import request_fields
+from sevenfold.conversation.request import Completion, ToolCall, completed
 from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import CompactionRequest
@@ -23,25 +25,17 @@ from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Call
 from sevenfold.providers.models import ListingClient
-from sevenfold.providers.registry import client_for, client_of, error_of, provider_for
+from sevenfold.providers.registry import client_for, error_of, provider_for
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
 from sevenfold.session.factory import Options, RequestFields
 from sevenfold.session.options import check_name, checked
-from sevenfold.session.results import (
-    Completion,
-    Explanation,
-    Request,
-    ToolCall,
-    Wishes,
-    completed,
-    explained,
-)
+from sevenfold.session.results import Explanation, Request, Wishes, explained
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.flow import HookRunner
+    from sevenfold.conversation.flow import Flow, HookRunner
     from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
     from sevenfold.conversation.status import Health, Reading
@@ -54,8 +48,60 @@ if TYPE_CHECKING:
 
 __all__ = ["Completion", "Explanation", "Session", "ToolCall", "Wishes"]
 
+R = TypeVar("R")
 
-class Session:
+
+class SessionBase:
+    """What a session tells without waiting for anything, whether it is awaited or not."""
+
+    conversation: Conversation
+    """The conversation itself, for programs that build on it."""
+
+    @property
+    def title(self) -> str:
+        """What it is called in lists of sessions; empty until it has a title."""
+        return title_of(self.conversation.transcript.view.labels)
+
+    @title.setter
+    def title(self, title: str) -> None:
+        with self.conversation.lock:
+            self.conversation.transcript.label("custom-title", title)
+
+    @property
+    def gauge(self) -> Reading:
+        """How full the window is, and what the session has cost."""
+        return self.conversation.reading
+
+    @property
+    def health(self) -> Health:
+        """How the session is doing with its window: compactions, failures, share of the cache."""
+        return self.conversation.state(Compactor).health
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener``, a plain function, with every event from now on; it may veto what is proposed."""
+        self.conversation.events.listen(listener)
+
+    @property
+    def tasks(self) -> TaskRegistry:
+        """What runs in the background: notes, summaries, memory and, in an agent's session, commands and agents."""
+        return self.conversation.tasks
+
+    @property
+    def memory(self) -> Memory | None:
+        """What outlives the session; None if it was opened without."""
+        return self.conversation.services.memory
+
+    @property
+    def dream(self) -> DreamTask | None:
+        """The consolidation of memory that is under way, or the last one of this session; None if there was none."""
+        return None if self.memory is None else self.conversation.state(Dreamer).task
+
+    def kill_dream(self) -> bool:
+        """Stop the consolidation that is under way; memory is as it was before it. False if none is."""
+        return self.memory is not None and self.conversation.state(Dreamer).kill()
+
+
+class Session(SessionBase):
     """A conversation with a model that stays within its window and never forgets in silence.
 
     Made with `Session.open` or `Session.in_memory`. Every option can be left out:
@@ -88,7 +134,6 @@ class Session:
         wire: str | None = None,
     ) -> None:
         self.conversation = conversation
-        """The conversation itself, for programs that build on it."""
         self._store = store
         self._given = client
         self._client: Client | None = None
@@ -128,7 +173,7 @@ class Session:
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
-        """A session that is kept nowhere, for tests and for what nobody wants to continue."""
+        """A session that is kept nowhere, for tests and for one-off conversations."""
         options = checked(options, Options)
         check_name(model, "model")
         store = opened.in_memory(name, options.get("settings"))
@@ -168,8 +213,8 @@ class Session:
 
         ``fields`` are different in this request alone, see `RequestFields`.
         """
-        flow = turn.prepare(self.conversation, opened.request_fields(self.conversation, fields))
-        pending = drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
+        flow = turn.prepare(self.conversation, self.own_fields(fields))
+        pending = self._run(flow)
         return Request(self.conversation, pending, self._provider)
 
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
@@ -187,16 +232,13 @@ class Session:
     def failed(self, error: Exception) -> bool:
         """Take in that your client failed; True: `prepare` again, and it may succeed."""
         mapped = error_of(error, self.conversation.profile)
-        if mapped is None:
-            return False
-        flow = turn.refused(self.conversation, mapped)
-        return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
+        return mapped is not None and self._run(turn.refused(self.conversation, mapped))
 
     def complete(self, watch: Watcher | None = None, **fields: Unpack[RequestFields]) -> Completion:
         """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come, ``fields`` as in `prepare`."""
         client = self._asker()
         self.conversation.may_ask(self._threads)
-        flow = turn.turn(self.conversation, opened.request_fields(self.conversation, fields))
+        flow = turn.turn(self.conversation, self.own_fields(fields))
         return completed(drive(flow, client, watch, self._hooks, self.conversation.lock))
 
     def fork(self, source: str = "fork") -> Fork:
@@ -214,26 +256,6 @@ class Session:
 
     # -- looking ---------------------------------------------------------------------------------
 
-    @property
-    def title(self) -> str:
-        """What it is called in lists of sessions; empty until it has a title."""
-        return title_of(self.conversation.transcript.view.labels)
-
-    @title.setter
-    def title(self, title: str) -> None:
-        with self.conversation.lock:
-            self.conversation.transcript.label("custom-title", title)
-
-    @property
-    def gauge(self) -> Reading:
-        """How full the window is, and what the session has cost."""
-        return self.conversation.reading
-
-    @property
-    def health(self) -> Health:
-        """How the session is doing with its window: compactions, failures, share of the cache."""
-        return self.conversation.state(Compactor).health
-
     def why(self, number: int = -1) -> Explanation:
         """Why a request was what it was; counted from 0, or from the newest with negative numbers."""
         return explained(self.conversation.past(number))
@@ -249,29 +271,6 @@ class Session:
     def dry_run(self) -> list[Proposed]:
         """What the layers would do before the next request."""
         return self.conversation.ladder.propose(self.conversation)
-
-    def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with every event from now on; it may veto what is proposed."""
-        self.conversation.events.listen(listener)
-
-    @property
-    def tasks(self) -> TaskRegistry:
-        """What runs in the background: notes, summaries, memory and, in an agent's session, commands and agents."""
-        return self.conversation.tasks
-
-    @property
-    def memory(self) -> Memory | None:
-        """What outlives the session; None if it was opened without."""
-        return self.conversation.services.memory
-
-    @property
-    def dream(self) -> DreamTask | None:
-        """The consolidation of memory that is under way, or the last one of this session; None if there was none."""
-        return None if self.memory is None else self.conversation.state(Dreamer).task
-
-    def kill_dream(self) -> bool:
-        """Stop the consolidation that is under way; memory is as it was before it. False if none is."""
-        return self.memory is not None and self.conversation.state(Dreamer).kill()
 
     def recall(
         self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
@@ -291,8 +290,7 @@ class Session:
         Without a client the summary is extracted by code alone.
         """
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
-        flow = compact(self.conversation, request)
-        return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
+        return self._run(compact(self.conversation, request))
 
     def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
         """What `compact` would do and cost, without doing it: how much of the next request would still come from
@@ -306,7 +304,7 @@ class Session:
         Call it on a timer while the conversation rests; ``again`` of the decision says when. It does nothing before
         that, and a listener may refuse what it proposes.
         """
-        return drive(idle(self.conversation), self._client, hooks=self._hooks, guard=self.conversation.lock)
+        return self._run(idle(self.conversation))
 
     def next_costs(self) -> tuple[Choice, ...]:
         """What the next message costs after the cache of a large conversation expired, with the other choices."""
@@ -353,13 +351,19 @@ class Session:
             parts.callback(self._store.recall.close)
             parts.callback(self._threads.close)
 
+    def own_fields(self, given: RequestFields) -> Mapping[str, bytes]:
+        """What one request is to have of its own, checked and encoded."""
+        c = self.conversation
+        return request_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
+
+    def _run(self, flow: Flow[R]) -> R:
+        """Run a flow that may need a model, but for which none is made."""
+        return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
+
     def _asker(self) -> Client:
         if self._client is None:
             model = self.conversation.profile.model
-            given, wire = self._given, self._wire
-            self._client = (
-                client_for(model, wire, opened.OFFLINE_JOBS) if given is None else client_of(given, wire)
-            )
-            if given is None:
+            self._client = client_for(model, self._wire, opened.OFFLINE_JOBS, self._given)
+            if self._given is None:
                 opened.listings(self._store).refresh(model, self._client)
         return self._client

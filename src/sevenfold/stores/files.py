@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from sevenfold.errors import (
     ResultMissing,
@@ -125,7 +125,7 @@ def explain(error: OSError, path: Path) -> TranscriptError:
 
 
 class Staged:
-    """A file that is written and on the disk, but does not have its name yet."""
+    """A file that is written and on the disk, but does not have its name yet; leaving its context discards it."""
 
     def __init__(self, target: Path, content: Iterable[bytes]) -> None:
         """Write the content; raises `sevenfold.errors.TranscriptError`, and then leaves nothing behind."""
@@ -140,12 +140,17 @@ class Staged:
                 file.writelines(content)
                 file.flush()
                 os.fsync(handle)
-        except OSError as error:
+        except BaseException as error:
             self.discard()
-            raise explain(error, target) from error
-        except BaseException:
-            self.discard()
+            if isinstance(error, OSError):
+                raise explain(error, target) from error
             raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
 
     def commit(self) -> None:
         """Give it its name, replacing the file that had it."""
@@ -162,12 +167,17 @@ class Staged:
 
 def write_whole(target: Path, content: bytes) -> None:
     """Write a file in one step; it is on the disk when this returns."""
-    staged = Staged(target, [content])
-    try:
+    with Staged(target, [content]) as staged:
         staged.commit()
-    except BaseException:
-        staged.discard()
-        raise
+
+
+def append_line(fd: int, line: bytes) -> None:
+    """Write a line at the end of an open file; one before it that was cut short is ended first."""
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
+        line = b"\n" + line
+    while line:
+        line = line[os.write(fd, line) :]
 
 
 def private_folder(folder: Path) -> None:

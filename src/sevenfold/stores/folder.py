@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from sevenfold.errors import InputError, TranscriptDenied, TranscriptLocked
-from sevenfold.stores.files import Staged, explain, is_temporary, private_folder, write_whole
+from sevenfold.stores.files import Staged, append_line, explain, is_temporary, private_folder, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
 LARGEST = 16 * 1024 * 1024
@@ -74,7 +74,11 @@ class FileFolder:
         top = self._path(below) if below else self._folder
         found: list[str] = []
         for folder, folders, files in os.walk(top):
-            folders[:] = [name for name in folders if not (Path(folder) / name).is_symlink()]
+            folders[:] = [
+                name
+                for name in folders
+                if not name.startswith(".") and not (Path(folder) / name).is_symlink()
+            ]
             for name in files:
                 path = Path(folder) / name
                 if not is_temporary(path) and path.is_file() and not path.is_symlink():
@@ -100,11 +104,11 @@ class FileFolder:
         path = self._path(name)
         private_folder(path.parent)
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            handle = os.open(
+                path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600
+            )
             try:
-                end = os.lseek(handle, 0, os.SEEK_END)
-                torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"
-                os.write(handle, (b"\n" if torn else b"") + line + b"\n")
+                append_line(handle, line + b"\n")
                 os.fsync(handle)
             finally:
                 os.close(handle)
@@ -139,10 +143,8 @@ class FileFolder:
             lock = FileLock(self._folder, wait=wait)
         except OSError as error:
             raise explain(error, self._folder) from error
-        try:
+        with lock:
             yield
-        finally:
-            lock.release()
 
     def dream_lock(self) -> ConsolidateLock:
         """The lock of those who consolidate what is in the folder."""
@@ -161,7 +163,8 @@ class MemoryFolder:
     def names(self, below: str = "") -> Sequence[str]:
         """The files below a folder of this one."""
         start = f"{check_name(below)}/" if below else ""
-        return sorted(name for name in self._files if name.startswith(start))
+        below_it = (name for name in self._files if name.startswith(start))
+        return sorted(name for name in below_it if "/." not in f"/{name[len(start) :].rpartition('/')[0]}")
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
         """A file's content."""
@@ -260,13 +263,9 @@ class ConsolidateLock:
         return bool(self._held) and self._folder.read(DREAM_LOCK) == self._held
 
     def _put(self, body: bytes, time: float) -> None:
-        staged = Staged(self._path, [body])
-        try:
+        with Staged(self._path, [body]) as staged:
             os.utime(staged.path, (time, time))
             staged.commit()
-        except BaseException:
-            staged.discard()
-            raise
 
     def _time(self) -> float | None:
         try:

@@ -28,7 +28,7 @@ from pathlib import Path, PureWindowsPath
 
 from msgspec import Struct
 
-from sevenfold.errors import SettingError
+from sevenfold.errors import InputError, SettingError
 from sevenfold.stores.files import explain, is_temporary, safe_name
 from sevenfold.stores.trust import HOME_VARIABLE
 
@@ -174,7 +174,11 @@ class Home(Struct, frozen=True):
 
     def project(self, folder: Path) -> Project:
         """The data of one folder; whichever way leads to the folder, it is the same."""
-        real = str(folder) if _is_foreign(folder) else str(folder.expanduser().resolve())
+        try:
+            real = str(folder) if _is_foreign(folder) else str(folder.expanduser().resolve())
+        except (OSError, RuntimeError) as error:  # links in a circle, a name that is too long, no such user
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"{folder}: this folder cannot be followed ({why}); name another") from error
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", real)[-40:].strip("-")
         digest = hashlib.sha256(real.encode(errors="surrogateescape")).hexdigest()[:16]
         return Project(self.root / "projects" / f"{readable or 'root'}.{digest}")

@@ -6,15 +6,16 @@ A database overrides those it has an index for.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import TypeVar, cast
 
 import msgspec
 
 from sevenfold.errors import InputError, Refused
-from sevenfold.ports import LogIdentity
+from sevenfold.ports import Log, LogIdentity
 from sevenfold.record import entries
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Commit, OwnDecision, Undone
@@ -23,27 +24,14 @@ from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said, 
 Made = TypeVar("Made", bound=OwnDecision)
 
 
-class LineLog(ABC):
+class LineLog(Log):
     """A `sevenfold.ports.Log` that answers its queries by searching its lines, the newest first."""
 
     fence: int = 0
-    """The number of its lease; 0 if it was not opened for writing."""
-
-    @abstractmethod
-    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Write lines in one go; see `sevenfold.ports.Log`."""
-
-    @abstractmethod
-    def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines from a position on; see `sevenfold.ports.Log`."""
 
     @abstractmethod
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """The lines that contain ``text`` and end before a position, the newest first."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let others write."""
 
     def head(self, count: int) -> list[bytes]:
         """The first lines."""
@@ -193,12 +181,10 @@ class BranchLog(LineLog):
 
 def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:
     """Write the lines of another session to the log of a new one, and close it; see `sevenfold.ports.Store.import_`."""
-    try:
+    with closing(log):
         if log.head(1):
             raise InputError(f"{session}: there is such a session already; import it under another name")
         log.append(list(lines), durable=True)
-    finally:
-        log.close()
 
 
 def positions(first: int, lines: Sequence[bytes]) -> list[int]:

@@ -101,7 +101,7 @@ class FileSource:
         self._report = report
         self._told = ""
         self._files = _watched(project, user_folder(self._environ))
-        self._seen = _stamp(self._files)
+        self._seen = self._stamps()
         self._resolved = self._load()
         warn_ignored(self._resolved)
 
@@ -112,7 +112,7 @@ class FileSource:
 
     def current(self) -> Settings:
         """The settings as of now: the last copy, unless a file has changed since and can be used."""
-        stamp = _stamp(self._files)
+        stamp = self._stamps()
         if stamp != self._seen or _unsettled(stamp):
             self._seen = stamp
             self._reload()
@@ -131,6 +131,9 @@ class FileSource:
         if found != self._resolved:
             self._resolved = found
 
+    def _stamps(self) -> Stamp:
+        return tuple(map(_stamp, self._files))
+
     def _load(self) -> Resolved:
         return load(self._project, self._code, environ=self._environ)
 
@@ -146,11 +149,7 @@ def _watched(project: Path | None, folder: Path) -> tuple[Path, ...]:
     return own if project is None else (*own, project / PROJECT_FILE)
 
 
-def _stamp(files: tuple[Path, ...]) -> Stamp:
-    return tuple(_file_stamp(file) for file in files)
-
-
-def _file_stamp(file: Path) -> tuple[int, int, int] | None:
+def _stamp(file: Path) -> tuple[int, int, int] | None:
     try:
         about = file.stat()
     except (OSError, ValueError):

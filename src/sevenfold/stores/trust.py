@@ -88,17 +88,16 @@ class Trust:
             raise UserError(f"{self.path}: another process is changing it; try again") from error
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written: {error.strerror or error}") from error
-        try:
+        with lock:
             known = self.folders()
             if (str(folder) in known) == listed:
                 return False
             others = [one for one in known if one != str(folder)]
             now = _Listed(tuple(sorted([*others, str(folder)] if listed else others)))
-            write_whole(self.path, msgspec.json.format(msgspec.json.encode(now), indent=2) + b"\n")
-        except TranscriptError as error:
-            raise UserError(str(error)) from error
-        finally:
-            lock.release()
+            try:
+                write_whole(self.path, msgspec.json.format(msgspec.json.encode(now), indent=2) + b"\n")
+            except TranscriptError as error:
+                raise UserError(str(error)) from error
         return True
 
     def _refuse_foreign(self, about: os.stat_result) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from sevenfold.errors import SettingError, TranscriptLocked
 from sevenfold.events import Event
 from sevenfold.record.redact import mask_text
+from sevenfold.stores.files import append_line
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.telemetry.sink import Mask, Sink
 
@@ -54,11 +55,7 @@ class JsonlSink(Sink):
                 self._put_aside(fd)
                 os.close(fd)
                 fd = self._open()
-                size = os.fstat(fd).st_size
-            if size and os.pread(fd, 1, size - 1) != b"\n":
-                line = b"\n" + line
-            while line:
-                line = line[os.write(fd, line) :]
+            append_line(fd, line)
         finally:
             os.close(fd)
 
@@ -77,10 +74,6 @@ class JsonlSink(Sink):
 
     def _put_aside(self, fd: int) -> None:
         """Put the full file aside, unless another process has or is about to."""
-        with suppress(TranscriptLocked):
-            lock = FileLock(self.path)
-            try:
-                if os.path.samestat(self.path.stat(), os.fstat(fd)):
-                    self.path.replace(self.previous)
-            finally:
-                lock.release()
+        with suppress(TranscriptLocked), FileLock(self.path):
+            if os.path.samestat(self.path.stat(), os.fstat(fd)):
+                self.path.replace(self.previous)

@@ -1,6 +1,6 @@
 """What all sinks have in common: they listen, mask what they take, and never disturb the session.
 
-Whatever goes wrong in a sink (a full disk, a broken exporter, an event nobody foresaw) costs one event, which is
+Whatever goes wrong in a sink (a full disk, a broken exporter, an unforeseen event) costs one event, which is
 counted, and nothing else. A sink may serve several sessions on several threads; it takes one event at a time.
 """
 

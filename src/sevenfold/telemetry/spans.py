@@ -1,9 +1,9 @@
-"""Events as spans: one per request, and whatever else happens beside it or on its own.
+"""Events as spans: one per request, and whatever else happens meanwhile or on its own.
 
 A request's span goes from `Sending` to `Answered` or `Failed`. What happens meanwhile on behalf of the same source
 becomes an event on that span; what happens when none is open becomes a span of its own, `sevenfold.{layer}`, as long
 as it took from its proposal. Nothing is kept without bound: a request that is never heard of again is ended, marked
-as unanswered, when its record is sent anew, when too many are open, or at the end.
+as unanswered, when its record is sent again, when too many are open, or at the end.
 """
 
 from __future__ import annotations
@@ -140,5 +140,5 @@ def _keep(held: dict[Key, Held], key: Key, value: Held, most: int) -> Held | Non
 
 
 def _nanoseconds(at: float) -> int:
-    """A time as OpenTelemetry counts it; now, for an event that nobody stamped."""
+    """A time as OpenTelemetry counts it; now, for an event without a time."""
     return int(at * 1e9) if 0 < at < _END_OF_TIME else time_ns()

@@ -46,8 +46,8 @@ class People:
     def everyone(self) -> Sequence[Correspondent]:
         return self.known
 
-    def notify(self, to: Correspondent) -> str:
-        self.notified.append(to.id)
+    def notify(self, to: Correspondent, due: float = 0.0) -> str:
+        self.notified += [] if due else [to.id]
         return "it is working"
 
 

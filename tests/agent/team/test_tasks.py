@@ -117,7 +117,7 @@ def test_work_that_takes_too_long_is_given_up(clock):
 
 def test_a_task_that_does_not_exist_is_an_error_that_names_those_that_do(clock):
     tasks = TaskRegistry(clock)
-    with pytest.raises(InputError, match="there are: none"):
+    with pytest.raises(InputError, match="there is no task 'notes-1' nor any other"):
         tasks.kill("notes-1")
     tasks.run(asking(), lambda came: None, "notes", Later())
     with pytest.raises(InputError, match="there are: notes-1"):
@@ -209,6 +209,26 @@ def test_how_a_command_ended_is_in_the_list(tmp_path):
         assert (task.state, task.progress) == ("failed", "exit code 3")
 
 
+@pytest.mark.spec("S7.11")
+def test_commands_stay_on_the_list_when_a_session_is_continued(tmp_path):
+    steps = [
+        [
+            use("Shell", command="echo done", background=True),
+            use("Shell", command="sleep 60", background=True),
+        ],
+        "They run.",
+    ]
+    with agent(steps, tmp_path, name="again", mode="autonomous") as made:
+        made.run("Start them.")
+        made.session.tasks.wait("task-1", 10)
+    with agent([], tmp_path, name="again") as again:
+        first, second = again.session.tasks
+        assert (first.state, first.progress) == ("completed", "exit code 0")
+        assert Path(first.output).read_text() == "done\n"
+        assert second.state in ("failed", "cancelled")
+        assert second.progress
+
+
 # -- another terminal --------------------------------------------------------------------------------
 
 
@@ -232,6 +252,11 @@ def test_another_terminal_lists_and_kills_what_a_session_runs(working, tmp_path,
     assert main(["tasks", "kill", "task-1", "--folder", str(tmp_path)]) == 0
     assert "task-1 is stopped" in capsys.readouterr().out
     assert working.session.tasks.get("task-1").state == "cancelled"
+
+
+def test_killing_where_nothing_runs_says_so(tmp_path, capsys):
+    assert main(["tasks", "kill", "task-7", "--folder", str(tmp_path)]) == 2
+    assert "nothing runs in the background" in capsys.readouterr().err
 
 
 def test_killing_what_is_not_there_says_what_is(working, tmp_path, capsys):

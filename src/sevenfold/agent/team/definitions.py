@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +26,8 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.tools import files
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.memory.front_matter import split
+from sevenfold.prompts.system import AgentTypes
+from sevenfold.request.sections import SectionSource
 
 Scope = Literal["user", "project", "local"]
 Isolation = Literal["worktree"]
@@ -155,6 +158,40 @@ def find_definitions(
     known: dict[str, AgentDefinition] = {}
     hidden = tuple(one for one in (*found, *BUILT_IN) if known.setdefault(one.name, one) is not one)
     return Definitions(dict(sorted(known.items())), tuple(problems), hidden)
+
+
+class AgentCatalog:
+    """The types of agents that can be started: those that are built in, found in files, and given."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        user: Path,
+        trusted: Callable[[Path], bool],
+        given: Mapping[str, AgentDefinition],
+    ) -> None:
+        self._find = partial(find_definitions, workspace, user, trusted)
+        self._given = given
+        self.known: dict[str, AgentDefinition] = {}
+        """Definitions by name; a type whose file has gone stays until the session is opened again."""
+        self.problems: tuple[DefinitionProblem, ...] = ()
+        """Files that were to define agents, and could not."""
+
+    def listing(self) -> dict[str, str]:
+        """Names and descriptions, for `sevenfold.prompts.system.AgentTypes.of`."""
+        return {name: one.description for name, one in self.known.items()}
+
+    def text(self) -> str:
+        """Look for definitions, and list all there are as the model sees them."""
+        found = self._find()
+        self.known.update({**found.known, **self._given})
+        self.problems = found.problems
+        made = AgentTypes.of(self.listing())
+        return made.render() if made else ""
+
+    def section(self) -> SectionSource:
+        """The listing as a section of the system prompt: as it is now, and again after each compaction."""
+        return SectionSource(AgentTypes.file, self.text, AgentTypes.stage)
 
 
 def read_definition(path: Path, dialect: str, name: str = "") -> AgentDefinition:

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
 from sevenfold.conversation.epoch import recorded_frame
-from sevenfold.conversation.flow import Ask, Flow, Run, Signal
-from sevenfold.conversation.history import Account
+from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
+from sevenfold.conversation.history import account_of
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError
 from sevenfold.prompts.context import AgentNotes
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
+from sevenfold.record.usage import MILLION
 from sevenfold.request.frame import Frame
-from sevenfold.request.price import MILLION
 from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Descent(Struct, frozen=True):
         """What the conversation it begins with had cost; None if a price is unknown."""
         for position, made in store.log.decisions(Forked):
             if made.name == store.branch:
-                return Account.of(store.log.upto(position)).usd
+                return account_of(store.log.upto(position)).usd
         return 0.0
 
 
@@ -222,24 +222,15 @@ def with_client(flow: Flow[R], child: Assembly, warm: Signal, heard: Watcher) ->
     ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
     clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
     until = None if limit is None else clock.now() + limit
-    try:
-        effect = next(flow)
-        while True:
-            try:
-                if until is not None and clock.now() >= until:
-                    child.loop.interrupt()
-                if isinstance(effect, Ask):
-                    given = effect.call, heard
-                    got: Any = yield from Run(partial(ask, *given), partial(ask_async, *given))
-                    warm.happen()
-                else:
-                    got = yield effect
-            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                effect = flow.throw(error)
-            else:
-                effect = flow.send(got)
-    except StopIteration as end:
-        result: R = end.value
-        return result
-    finally:
-        flow.close()
+
+    def step(effect: Effect) -> Flow[Any]:
+        if until is not None and clock.now() >= until:
+            child.loop.interrupt()
+        if not isinstance(effect, Ask):
+            return (yield effect)
+        given = effect.call, heard
+        got = yield from Run(partial(ask, *given), partial(ask_async, *given))
+        warm.happen()
+        return got
+
+    return translated(flow, step)

@@ -23,6 +23,8 @@ class TeamMail:
         self._team = team
         self._mailbox = mailbox
         self._clock = clock
+        self._held: dict[str, float] = {}
+        """When mail that is held for an agent may be delivered, by its id; under no id, that for the agent itself."""
 
     def everyone(self) -> list[Correspondent]:
         """The agents it may write to: the one that started it, those it has started, and those next to it."""
@@ -34,15 +36,35 @@ class TeamMail:
         leader = Correspondent(above.address, "leader", "leader")
         return [leader, *known, *(one for one in peers if one.id != team.owner)]
 
-    def notify(self, to: Correspondent) -> str:
+    def notify(self, to: Correspondent, due: float = 0.0) -> str:
         """There is a message for an agent: one that waits looks, and one that has ended goes on."""
-        above = self._team.above
-        if above is not None and to.relation == "leader":
-            above.wake_up()
-            return ""
-        team = above if above is not None and to.relation == "peer" else self._team
-        entry = team.roster.get(to.id)
-        return "" if entry is None else team.mail.bring(entry)
+        team = self._team.above if to.relation != "worker" else None
+        team = team or self._team
+        entry = None if to.relation == "leader" else team.roster.get(to.id)
+        if due > self._clock.now():
+            team.mail.hold(entry.id if entry else "", due)
+        elif to.relation == "leader":
+            team.wake_up()
+        elif entry is not None:
+            return team.mail.bring(entry)
+        return ""
+
+    def hold(self, agent: str, due: float) -> None:
+        """There is mail for an agent that may not be delivered before then."""
+        self._held[agent] = min(due, self._held.get(agent, due))
+
+    def bring_held(self) -> None:
+        """Have agents see to mail that was held for them and is due now, those below this one included."""
+        now = self._clock.now()
+        for agent in [agent for agent, until in list(self._held.items()) if until <= now]:
+            del self._held[agent]
+            entry = self._team.roster.get(agent)
+            if entry is None:
+                self._team.wake_up()
+            elif entry.status in ("working", "completed"):
+                self.bring_late(entry)
+        for team in self._team.below():
+            team.mail.bring_held()
 
     def bring(self, entry: AgentEntry) -> str:
         """Let an agent see to its mail; says what is done for that."""
@@ -59,6 +81,9 @@ class TeamMail:
     def bring_late(self, entry: AgentEntry) -> None:
         """What came when the agent was about to end is not left lying."""
         with suppress(SevenfoldError):
+            waiting = self._mailbox.waiting(entry.id) if self._mailbox else ()
             # Only for what it will really get: a held message would bring it back again and again.
-            if self._mailbox and due(self._mailbox.waiting(entry.id), self._clock.now()):
+            if due(waiting, self._clock.now()):
                 self.bring(entry)
+            elif waiting:
+                self.hold(entry.id, min(one.due for one in waiting if one.due > self._clock.now()))

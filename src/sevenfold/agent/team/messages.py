@@ -80,8 +80,11 @@ class Directory(Protocol):
         """All of them; of two with the same name, the first has it."""
         ...
 
-    def notify(self, to: Correspondent) -> str:
-        """There is a message for one of them: wake it up if it waits or has ended; returns what was done, to show."""
+    def notify(self, to: Correspondent, due: float = 0.0) -> str:
+        """There is a message for one of them: wake it up if it waits or has ended, but not before it is due.
+
+        Returns what was done, to show.
+        """
         ...
 
 
@@ -172,6 +175,7 @@ class Post:
             self._conversation.events.tell(
                 SteppedAside(layer="messages", reason=f"{to.label}: held for {hold:.0f} s, {reason}")
             )
+            self._directory.notify(to, message.due)
             return Receipt(to.label, "held", reason)
         return Receipt(to.label, state, self._directory.notify(to) if state == "queued" else "")
 

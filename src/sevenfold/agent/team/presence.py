@@ -88,9 +88,13 @@ class Presence:
                 if not self._watching:
                     return
                 file.update(conversation.tasks, conversation.events.tell)
-            if team is not None and team.post is not None and team.post.waiting:
-                # It may come from another process, which cannot wake this one.
-                team.wake_up()
+            if team is not None:
+                team.write_progress()
+            if team is not None and team.post is not None:
+                team.mail.bring_held()
+                if team.post.waiting:
+                    # It may come from another process, which cannot wake this one.
+                    team.wake_up()
 
         self._ends.callback(file.remove)
         self._ends.callback(runner.every(BEAT, beat))

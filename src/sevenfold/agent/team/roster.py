@@ -169,18 +169,21 @@ class Roster:
 
 def output_of(entry: AgentEntry) -> ToolOutput:
     """The result of the tool call that started an agent in the foreground."""
-    return ToolOutput(result_text(entry), is_error=entry.status == "failed")
+    return ToolOutput("\n\n".join(filter(None, result_parts(entry))), is_error=entry.status == "failed")
 
 
-def result_text(entry: AgentEntry) -> str:
+def result_parts(entry: AgentEntry) -> tuple[str, str]:
     """What an agent said in the end, and how its work ended."""
     ended = entry.ended
     if ended is None:
-        return f"[agentId: {entry.id}. {entry.label} was stopped with the program; it goes on when the session does.]"
+        return (
+            "",
+            f"[agentId: {entry.id}. {entry.label} was stopped with the program; it goes on when the session does.]",
+        )
     cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
     how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
-    said = ended.text or "(It said nothing.)"
-    return f"{said}\n\n[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turns{cost}]"
+    footer = f"[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turns{cost}]"
+    return ended.text or "(It said nothing.)", footer
 
 
 def agent_id(session: str, owner: str, call: str) -> str:

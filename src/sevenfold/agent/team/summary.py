@@ -1,23 +1,48 @@
-"""What an agent is doing, in a line of three to five words: by code, from the tool call it made last.
+"""What an agent is doing, in a line of three to five words: by code, or by a model if that is switched on.
 
-The line names a file, a command, a pattern or an address, because the call does; it costs nothing, and is as new as the
-call itself.
+The line that code makes from the newest tool call names a file, a command, a pattern or an address, because the call
+does; it costs nothing, and is as new as the call itself. A model's line can say what the call is for. It is asked for
+every 30 s, by the cheaper of two calls: a fork of the agent, which reads its whole prompt from the cache, or what was
+said last, to the model for summaries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from sevenfold.record.blocks import ToolUse, read_fields
+from msgspec import Struct
+
+from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, locked
+from sevenfold.conversation.fork import fork
+from sevenfold.layers.compact.engines import billed
+from sevenfold.ports import Call
+from sevenfold.prompts.context import AskProgress
+from sevenfold.record import blocks
+from sevenfold.record.blocks import ToolUse, read_fields, words_of
+from sevenfold.record.wire import Message, encoded_message
+from sevenfold.request.frame import Frame, assemble
 
 if TYPE_CHECKING:
+    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.ports import Clock
     from sevenfold.record.layout import Item
     from sevenfold.record.view import View
 
+R = TypeVar("R")
+SOURCE = "agent_summary"
+EVERY = 30.0
+"""Seconds between two lines that a model writes about an agent."""
+LONGEST_WAIT = 60.0
+ANSWER_TOKENS = 100
+FEW, LONGEST_PIECE = 6, 600
+"""Records, and characters of each block in them, that a model gets to see."""
+_LINE = re.compile(r"[A-Z]\w*ing(?: [^\s<>]{1,60}){1,7}")
+"""A few words that begin with a verb in the -ing form."""
 LONGEST_NAME = 40
 LOOKED_AT = 40
 """Records among which the newest call is looked for."""
@@ -38,6 +63,98 @@ _DOING: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """How each tool is put into words, and the input that names what it is used on."""
+
+
+class _Written(Struct):
+    """What is known about one agent's lines."""
+
+    asked: float
+    """When a line was last asked for, or the agent began."""
+    tip: str | None = None
+    """The newest record then."""
+    line: str = ""
+    under_way: Signal | None = None
+
+
+class ProgressLines:
+    """Lines that a model writes about agents at work."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._agents: dict[str, _Written] = {}
+
+    def begin(self, agent: str) -> None:
+        """An agent begins its work."""
+        self._agents[agent] = _Written(self._clock.now())
+
+    def line(self, agent: str, view: View) -> str:
+        """The newest line: that of the model for 30 s, or until the agent goes on, and otherwise the code's."""
+        known = self._agents.get(agent)
+        if known is None or not known.line:
+            return progress_line(view)
+        new = known.tip == view.tip or self._clock.now() - known.asked < EVERY
+        return known.line if new else progress_line(view)
+
+    def look(self, agent: str, c: Conversation, run: Callable[..., None]) -> None:
+        """Ask for a line if 30 s have passed and there is something new; ``run`` runs a flow in the background."""
+        known, tip = self._agents.get(agent), c.transcript.view.tip
+        if known is None or known.under_way is not None or known.tip == tip:
+            return
+        if self._clock.now() - known.asked < EVERY:
+            return
+        known.asked, known.tip, known.under_way = self._clock.now(), tip, Signal()
+
+        def done(came: list[str] | Exception) -> None:
+            known.line = "" if isinstance(came, Exception) else came[0]
+            over, known.under_way = known.under_way, None
+            if over is not None:
+                over.happen()
+
+        def work() -> Flow[list[str]]:
+            # In a Gather, so that its steps do not hold the lock of the main conversation.
+            return (yield from Gather([locked(write_line(c), c.lock)], 1))
+
+        run(work(), done)
+
+    def settle(self, agent: str) -> Flow[None]:
+        """Before an agent's account is closed: wait for the line that is being written, as it has to be paid for."""
+        known = self._agents.pop(agent, None)
+        if known is not None and known.under_way is not None:
+            yield from Wait(known.under_way, LONGEST_WAIT)
+
+
+def write_line(c: Conversation) -> Flow[str]:
+    """Ask for a line about a conversation; empty if what comes is none."""
+    recent = _recent(c)
+    model = c.profile.companion(c.settings.summary_model) or c.profile
+    tokens = c.size().tokens
+    here, there = c.profile.price(tokens), model.price(0)
+    if here is not None and there is not None and tokens * here.read < c.count(recent) * there.input:
+        asked = fork(c, SOURCE)
+        asked.user(AskProgress().render())
+        answer = (yield from asked.turn()).reply.answer
+    else:
+        settings: dict[str, Any] = {"thinking": {"type": model.thinking.off}} if model.thinking.off else {}
+        frame = Frame.of(model.model, ANSWER_TOKENS, **settings)
+        question = (blocks.text(AskProgress(recent).render()),)
+        message = Message("user", question, encoded_message("user", question))
+        call = Call(assemble(frame, [message]).raw, frame.betas, SOURCE)
+        reply, _, _ = yield from billed(c, call, model)
+        answer = reply.answer
+    said = "\n".join(words_of(block) for block in answer.blocks if block.kind == "text").strip()
+    line = said.strip("\"'“”.")
+    return line if _LINE.fullmatch(line) else ""
+
+
+def _recent(c: Conversation) -> str:
+    """What was said last, as plain text."""
+    parts = []
+    for item in tuple(c.transcript.view.items[-FEW:]):
+        for block in item.said.blocks:
+            words = block.raw.decode(errors="replace") if block.kind == "tool_use" else words_of(block)
+            if words:
+                parts.append(f"{item.said.role}: {words[:LONGEST_PIECE]}")
+    return "\n".join(parts)
 
 
 def progress_line(view: View) -> str:

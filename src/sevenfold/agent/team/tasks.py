@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from sevenfold.agent.processes import GONE
 from sevenfold.conversation.tasks import STATES, Task
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Event, SteppedAside
@@ -41,11 +42,13 @@ class CommandTasks:
         self._processes = processes
 
     def tasks(self) -> Iterator[Task]:
-        """Those that this process has started."""
+        """Those of the session; what ran when an earlier process ended has failed."""
         for one in self._processes.tasks():
-            if one.state in STATES:
-                ended = "" if one.code is None else f"exit code {one.code}"
-                yield Task(one.id, "command", one.command, STATES[one.state], progress=ended)
+            ended = "" if one.code is None else f"exit code {one.code}"
+            progress = GONE if one.state == "gone" else ended
+            yield Task(
+                one.id, "command", one.command, STATES[one.state], progress=progress, output=one.path
+            )
 
     def kill(self, task: str) -> None:
         """End a command with everything it started."""
@@ -65,9 +68,8 @@ class AgentTasks:
             started = entry.started
             name = f"{entry.label}: {started.description}"
             at = datetime.fromisoformat(started.timestamp).timestamp() if started.timestamp else None
-            yield Task(
-                entry.id, "agent", name, team.status(entry), at, team.progress(entry), team.usd(entry)
-            )
+            progress, usd = team.progress(entry), team.usd(entry)
+            yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd)
 
     def kill(self, task: str) -> None:
         """Stop an agent."""

@@ -23,7 +23,7 @@ from sevenfold.agent.executor import CONCURRENT, result_block
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
 from sevenfold.agent.team.mail import TeamMail
-from sevenfold.agent.team.messages import Post
+from sevenfold.agent.team.messages import Post, quoted
 from sevenfold.agent.team.roster import (
     GENERAL,
     AgentEntry,
@@ -32,11 +32,12 @@ from sevenfold.agent.team.roster import (
     agent_id,
     check_agent_name,
     output_of,
-    result_text,
+    result_parts,
 )
-from sevenfold.agent.team.summary import progress_line
+from sevenfold.agent.team.summary import ProgressLines
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
+from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged, SteppedAside
@@ -44,7 +45,6 @@ from sevenfold.prompts.context import AgentReport, ForkTask
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
@@ -83,6 +83,7 @@ class Team:
         self._warm: dict[str, Signal] = {}
         """For each place forks begin at: a signal for the moment the first one's answer has begun."""
         self._news = Signal()
+        self._lines = ProgressLines(parent.clock)
         self._closing = self._resumed = False
         self._lock = RLock()
         self.address = self.owner or f"session:{parent.store.name}"
@@ -109,7 +110,19 @@ class Team:
         if entry.ended is not None:
             return entry.ended.detail
         live = self._live.get(entry.id)
-        return progress_line(live.conversation.transcript.view) if live is not None else ""
+        return self._lines.line(entry.id, live.conversation.transcript.view) if live is not None else ""
+
+    def write_progress(self) -> None:
+        """Have lines written about the agents in the background, if that is switched on and may be paid for."""
+        conversation = self.root._parent.conversation
+        if not conversation.settings.progress_lines or not conversation.may_spend():
+            return
+        for agent, live in tuple(self._live.items()):
+            entry = self.roster.get(agent)
+            if entry is not None and entry.started.background:
+                self._lines.look(agent, live.conversation, conversation.run_aside)
+        for team in self.below():
+            team.write_progress()
 
     def usd(self, entry: AgentEntry) -> float | None:
         """What an agent has cost in its whole life, its own agents included."""
@@ -130,7 +143,11 @@ class Team:
     @property
     def working(self) -> int:
         """How many agents are at work, those below them included."""
-        return len(self._over) + sum(live.team.working for live in self._live.values() if live.team)
+        return len(self._over) + sum(team.working for team in self.below())
+
+    def below(self) -> list[Team]:
+        """The teams of its agents that are at work."""
+        return [live.team for live in tuple(self._live.values()) if live.team is not None]
 
     def states(self) -> Iterator[State]:
         """Agents that work, or whose result the model has not got, for after a compaction."""
@@ -303,6 +320,7 @@ class Team:
             except Exception as error:  # noqa: BLE001 (whatever ends an agent is its result)
                 known = isinstance(error, SevenfoldError)
                 detail = str(error) if known else f"{type(error).__name__}: {error}"
+                yield from self._lines.settle(entry.id)
                 usd = self._cost(child, entry) if child is not None else 0.0
                 result = AgentEnd(agent=entry.id, state="failed", detail=detail, usd=usd)
             return entry if self._closing else self._ended(entry, result)
@@ -328,6 +346,7 @@ class Team:
             child.reporter.sink = ProgressSink(progress)
         with self._lock:
             self._live[entry.id] = child
+            self._lines.begin(entry.id)
             if self._closing or entry.id in self._stopped:
                 child.loop.interrupt()
         return child
@@ -346,6 +365,7 @@ class Team:
             finished = yield from with_client(flow, child, warm, Warming(warm))
         finally:
             warm.happen()
+        yield from self._lines.settle(entry.id)
         return self._judged(finished, child, entry)
 
     def _go_ahead(self, child: Assembly) -> Flow[Signal]:
@@ -426,6 +446,9 @@ class Team:
         waiting = set(conversation.waiting)
         left = [one for one in self.roster if one.ended is None or one.pending]
         calls = [one for one in left if not one.started.background and one.started.call in waiting]
+        for entry in self.roster:
+            if entry.status == "completed":
+                self.mail.bring_late(entry)
         for entry in left:
             if entry.started.background and entry.ended is None:
                 self.launch(entry)
@@ -443,6 +466,7 @@ class Team:
         conversation = self._parent.conversation
         if self.post is not None:
             self.post.deliver()
+            self.mail.bring_held()
         for entry in self.roster:
             if not entry.pending:
                 continue
@@ -473,11 +497,11 @@ class Team:
         news.happen()
 
     def _report(self, entry: AgentEntry) -> str:
-        text, path = result_text(entry), None
+        (text, how), path = result_parts(entry), None
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())
             text = text[:LONGEST_REPORT]
-        return AgentReport(entry.id, entry.label, entry.status, text, path).render()
+        return AgentReport(entry.id, entry.label, entry.status, f"{quoted(text)}\n\n{how}", path).render()
 
     # -- stopping -------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import AgentEvent
-    from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.team import Team
     from sevenfold.agent.tools.context import Context
     from sevenfold.conversation.flow import Flow, Signal
@@ -54,11 +53,11 @@ class AgentTool(StandardTool[AgentInput]):
     concurrent = True
     input = AgentInput
 
-    def __init__(self, team: TeamSource, types: Mapping[str, AgentDefinition]) -> None:
+    def __init__(self, team: TeamSource, types: str) -> None:
+        """``types`` lists the types of agents where the system prompt does not."""
         super().__init__()
         self._team = team
-        listed = (f"- {one.name}: {' '.join(one.description.split())}" for one in types.values())
-        self.description = "\n".join((self.description, "", "Types of agents:", *listed))
+        self.description = "\n\n".join(filter(None, (self.description, types)))
 
     def requires(self, given: AgentInput, context: Context) -> PermissionRequest:
         """Nothing by itself: what the agent does is permitted call by call."""
@@ -125,8 +124,8 @@ class TaskStopTool(StandardTool[TaskStopInput]):
         return ToolOutput(f"{entry.label} is stopped; what it has done stays done.")
 
 
-def team_tools(team: TeamSource, types: Mapping[str, AgentDefinition]) -> list[Tool]:
-    """The tools of an agent that may start agents of these types."""
+def team_tools(team: TeamSource, types: str) -> list[Tool]:
+    """The tools of an agent that may start others; for ``types`` see `AgentTool`."""
     return [
         AgentTool(team, types),
         ListAgentsTool(team),

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import FileChanged, ToolOutput
-from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.agent.tools.tool import Input, StandardTool
 from sevenfold.errors import InputError, Refused
 
 _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
@@ -61,19 +61,27 @@ class EditTool(StandardTool[EditInput]):
     input = EditInput
     action = "write"
 
+    def check(self, given: Input, context: Context) -> None:
+        """Raise if the text cannot be replaced."""
+        self._replace(self._typed(given), files.permitted_path(given["path"], context), context)
+
     def act(self, given: EditInput, context: Context) -> ToolOutput:
         """Replace the text, if it is clear which."""
+        path = files.permitted_path(given.path, context)
+        with context.desk.changing:
+            before, after, whole = self._replace(given, path, context)
+            return _done(path, before, after, context, whole=whole)
+
+    def _replace(self, given: EditInput, path: str, context: Context) -> tuple[bytes, bytes, bool]:
+        """The file before and after, and whether the model knows all of it."""
         old, new = _encoded(given.old, "old"), _encoded(given.new, "new")
         if not old:
             raise InputError("old is empty; say what to replace, or use Write to create a file.")
-        path = files.permitted_path(given.path, context)
-        with context.desk.changing:
-            before = files.content(path)
-            whole = _must_be_known(path, before, context)
-            if before.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise Refused(f"{path} is not in UTF-8; change it with a command.")
-            after = replaced(before, old, new, everywhere=given.replace_all, path=path)
-            return _done(path, before, after, context, whole=whole)
+        before = files.content(path)
+        whole = _must_be_known(path, before, context)
+        if before.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise Refused(f"{path} is not in UTF-8; change it with a command.")
+        return before, replaced(before, old, new, everywhere=given.replace_all, path=path), whole
 
 
 class WriteTool(StandardTool[WriteInput]):
@@ -84,19 +92,27 @@ class WriteTool(StandardTool[WriteInput]):
     input = WriteInput
     action = "write"
 
+    def check(self, given: Input, context: Context) -> None:
+        """Raise if the file cannot be replaced."""
+        self._replaced(files.permitted_path(given["path"], context), context)
+
     def act(self, given: WriteInput, context: Context) -> ToolOutput:
         """Write it."""
         after = _encoded(given.content, "content")
         path = files.permitted_path(given.path, context)
         with context.desk.changing:
-            if not files.exists(path):
-                return _done(path, None, after, context, whole=True)
-            before = files.content(path)
-            if not _must_be_known(path, before, context):
-                raise Refused(
-                    f"Only part of {path} was read; writing would lose the rest. Read all of it, or use Edit."
-                )
-            return _done(path, before, after, context, whole=True)
+            return _done(path, self._replaced(path, context), after, context, whole=True)
+
+    def _replaced(self, path: str, context: Context) -> bytes | None:
+        """The file that would be replaced; None if there is none."""
+        if not files.exists(path):
+            return None
+        before = files.content(path)
+        if not _must_be_known(path, before, context):
+            raise Refused(
+                f"Only part of {path} was read; writing would lose the rest. Read all of it, or use Edit."
+            )
+        return before
 
 
 def _done(path: str, before: bytes | None, after: bytes, context: Context, *, whole: bool) -> ToolOutput:

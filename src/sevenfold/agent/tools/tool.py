@@ -84,6 +84,15 @@ class AsyncTool(Tool, Protocol):
 
 
 @runtime_checkable
+class CheckedTool(Tool, Protocol):
+    """A tool that knows of some calls that they cannot succeed, so that the user need not be asked about them."""
+
+    def check(self, given: Input, context: Context) -> None:
+        """Raise the error that `run` would raise; changes nothing."""
+        ...
+
+
+@runtime_checkable
 class FlowTool(Tool, Protocol):
     """A tool whose work is a flow: it may ask models and run tools, and is driven with the agent."""
 
@@ -161,6 +170,11 @@ class BriefTool:
         """What this call is about to do."""
         return self._tool.permission_request(given, context)
 
+    def check(self, given: Input, context: Context) -> None:
+        """Raise if it cannot succeed."""
+        if isinstance(self._tool, CheckedTool):
+            self._tool.check(given, context)
+
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Do it."""
         return self._tool.run(given, context)
@@ -237,6 +251,16 @@ class Toolbox:
         if isinstance(request, PermissionRequest):
             return request
         return failed(f"{name} does not say what it will do, so it cannot be permitted.")
+
+    def check(self, name: str, given: Any, context: Context) -> ToolOutput | None:
+        """The error result of a call that cannot succeed, as far as its tool can say before it runs."""
+        tool = self.get(name)
+        if isinstance(tool, CheckedTool):
+            try:
+                tool.check(given, context)
+            except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+                return _failure(tool, error)
+        return None
 
     def flow(self, name: str, given: Any, context: Context) -> Flow[ToolOutput] | None:
         """Carry out a call as a flow; None if the tool is no `FlowTool`."""

@@ -27,18 +27,19 @@ from sevenfold.agent.events import (
 )
 from sevenfold.agent.suggestion import Suggestion
 from sevenfold.cli.chat import consent, lines
+from sevenfold.cli.chat.kept_rules import keep_rules
 from sevenfold.cli.chat.lines import STYLES, Activity
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.status import Spending, StatusLine
 from sevenfold.cli.text import clean, one_line, plural
-from sevenfold.conversation.edits import compaction_undone
+from sevenfold.conversation.edits import compaction_undone, is_compaction
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Acted, Answered, Compacting, Sending
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
 from sevenfold.ports import Piece
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.tools.context import Abort
     from sevenfold.agent.tools.output import ToolOutput
     from sevenfold.cli.chat.lines import Level
-    from sevenfold.cli.chat.menu import Menu
+    from sevenfold.cli.chat.menu import Menu, MenuAnswer
     from sevenfold.cli.chat.screen import Screen
     from sevenfold.cli.chat.start import ChatOptions
     from sevenfold.events import Event, Veto
@@ -65,6 +66,8 @@ ENDS = {
     "cut": "the answer was cut off at the token limit",
 }
 MOST_FOLDED = 500
+AWAY_SECONDS = 15.0
+"""A user who has not typed or answered for longer may be looking elsewhere."""
 
 
 class FoldedLines:
@@ -110,6 +113,12 @@ class Chat:
         self._thought = ""
         self._waited: dict[str, float] = {}
         """Seconds the user took to decide, by call."""
+        self._deeds: dict[str, str] = {}
+        """What the layers did in this run, by decision."""
+        self._acted_at = time.monotonic()
+        """When the user last sent something or answered."""
+        self._paused = 0.0
+        self._asked_at: float | None = None
         self.agent = open_agent(options, self)
         self.status = self._read_status()
 
@@ -117,10 +126,13 @@ class Chat:
 
     def turn(self, prompt: str) -> Finished | None:
         """Send a message and show the answer; returns how it ended, or None after an error."""
+        self._acted_at = time.monotonic()
         finished = self._run(prompt)
         while finished is not None and finished.end == "interrupted" and self.agent.waiting:
             # A user who interrupts with a message queued wants that message to be read now.
             finished = self._run("")
+        if finished is None or finished.end != "interrupted":
+            self._notify("done")
         if finished is not None and finished.end == "done":
             self.suggestion.begin()
         if left := len(self.agent.waiting):
@@ -221,7 +233,7 @@ class Chat:
                 self.live = replace(self.live, preparing=name)
             case ToolBegan(call=call):
                 self._flush()
-                self.live = self.live.began(call, time.monotonic())
+                self.live = self.live.began(call, self.clock())
             case ToolProgress(call=call, text=text):
                 self.live = self.live.progress(call, text)
             case ToolEnded():
@@ -250,6 +262,8 @@ class Chat:
     def _show_event(self, event: Event) -> None:
         """Take in an event of the engine, and show it if it concerns the user."""
         self.spent = self.spent.add(event)
+        if isinstance(event, Acted) and event.reference:
+            self._deeds[event.reference] = event.what
         if isinstance(event, Sending) and event.source == "main":
             self._show_queued()
         if isinstance(event, Answered) and event.source == "main":
@@ -268,6 +282,16 @@ class Chat:
         self._flush()
         details = [(name, clean(value), "") for name, value in line.detail]
         self.say(line.level, line.line, self.folded.add(lambda: pairs(details)) if details else 0)
+
+    def deed(self, decision: str) -> str:
+        """What a decision did, in words."""
+        if decision in self._deeds:
+            return self._deeds[decision]
+        return (
+            "a compaction"
+            if is_compaction(self.agent.session.conversation, decision)
+            else f"decision {decision}"
+        )
 
     def say(self, level: Level, words: str, number: int = 0) -> None:
         """Show a line of the app's own; its sign says what its colour says."""
@@ -291,23 +315,32 @@ class Chat:
 
     def consent(self, asked: Asked) -> Consented:
         """Ask for permission to carry out a call, or for approval of a plan."""
+        self.agent.assembly.reporter.wait_until_handled()  # or the question came before what led to it
         if asked.call.name == consent.PLAN_READY:
             plan, grants = str(asked.call.input.get("plan", "")), self.agent.grants
             self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
-            approval = self.screen.ask(consent.plan_menu(grants.after_planning))
+            approval = self._ask(consent.plan_menu(grants.after_planning))
             consented, grants.after_planning = consent.read_plan_answer(grants.after_planning, approval)
             return consented
-        self.screen.show(*consent.preview(asked))
+        folder = self.options.folder
+        self.screen.show(*consent.preview(asked, str(folder), self.screen.signs))
         began = time.monotonic()
-        answer = self.screen.ask(consent.permission_menu(asked, str(self.options.folder)))
+        answer = self._ask(consent.permission_menu(asked, str(folder)))
         self._waited[asked.call.id] = time.monotonic() - began
-        return consent.read_permission(asked, answer)
+        consented, for_good = consent.read_permission(asked, answer)
+        if for_good:
+            try:
+                keep_rules(folder, *asked.decision.would_allow)
+            except SevenfoldError as error:
+                self.say("warning", f"this holds for the session only: {error}")
+        return consented
 
     def answer(self, questions: Sequence[context.Question], abort: Abort) -> Sequence[str] | None:
         """The user's answers to the model's questions; None if the user gives up."""
+        self.agent.assembly.reporter.wait_until_handled()
         answers = []
         for one in questions:
-            answer = self.screen.ask(consent.model_menu(one))
+            answer = self._ask(consent.model_menu(one))
             if answer is None or abort.is_set():
                 return None
             answers.append(consent.read_model_answer(one, answer))
@@ -315,6 +348,28 @@ class Chat:
                 Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}")
             )
         return answers
+
+    def _ask(self, menu: Menu) -> MenuAnswer | None:
+        """Ask for the agent, whose clock stops meanwhile; a user who cancels interrupts the turn."""
+        self._notify("waiting for your answer")
+        self._asked_at = time.monotonic()
+        answer = self.screen.ask(replace(menu, escape="Esc interrupts") if self._in_turn else menu)
+        self._acted_at = time.monotonic()
+        self._paused += time.monotonic() - self._asked_at
+        self._asked_at = None
+        if answer is None and self._in_turn:
+            self.interrupt()
+        return answer
+
+    def _notify(self, what: str) -> None:
+        """Call a user who has not done anything for a while."""
+        how = self.agent.session.conversation.settings.notify
+        if how != "off" and time.monotonic() - self._acted_at > AWAY_SECONDS:
+            self.screen.notify(f"{what}: {self.options.folder.name}", how)
+
+    def clock(self) -> float:
+        """Seconds, not counting those in which the agent waits for the user."""
+        return (self._asked_at or time.monotonic()) - self._paused
 
     def ask(self, menu: Menu) -> int:
         """Which item the user chooses; -1 for none."""
@@ -326,7 +381,7 @@ class Chat:
     def _begin(self, doing: str, *, turn: bool = True) -> None:
         self._in_turn = turn
         self._stream, self._thought = MarkdownStream(), ""
-        self.live = Activity(doing=doing, since=time.monotonic(), queued=self.agent.waiting)
+        self.live = Activity(doing=doing, since=self.clock(), queued=self.agent.waiting)
         self.screen.changed()
 
     def _finish(self) -> None:

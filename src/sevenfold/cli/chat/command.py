@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sevenfold import __version__
-from sevenfold.cli.options import number, positive
+from sevenfold.cli.options import complain, number, positive
 from sevenfold.cli.text import clean, plural
 from sevenfold.errors import Refused, UserError
 
@@ -64,9 +65,17 @@ def arguments(command: argparse.ArgumentParser) -> None:
         "--print",
         dest="printed",
         metavar="PROMPT",
+        nargs="?",
+        const="",
         help="run once and print the answer; standard input goes with the prompt, and - is the prompt",
     )
     add("--output-format", choices=("text", "json", "stream-json"), default="text", help="for -p")
+    add(
+        "--input-format",
+        choices=("text", "stream-json"),
+        default="text",
+        help="for -p; stream-json reads a message a line from standard input, and answers each",
+    )
     add("--model", default="", metavar="NAME", help="the model to use; 'offline' repeats what you say")
     add("--mode", choices=MODES, help="what the agent may do without asking (default: ask)")
     add("--allow", action="append", default=[], metavar="RULE", help="allow, as in 'Shell(git *)'")
@@ -78,7 +87,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="USD",
         help="limit the dollars of the whole session",
     )
-    add("--agents", action="store_true", help="let the agent start others (see: sevenfold agents)")
+    add(
+        "--agents",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether the agent may start others (default: yes; see: sevenfold agents)",
+    )
     add("--folder", type=Path, default=Path(), help="the folder to work in (default: this one)")
 
 
@@ -104,9 +118,18 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
     # These load the agent.
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import print_mode, start
+    from sevenfold.cli.chat.stream_lines import read_prompts
     from sevenfold.providers.registry import OFFLINE, provider_for
 
-    prompt = print_mode.read_prompt(options.printed, sys.stdin)
+    prompts: Iterable[str]  # read while they are answered: a script may wait for an answer first
+    if options.input_format == "stream-json":
+        if options.printed:
+            raise Refused(
+                "with --input-format stream-json the prompts come from standard input: leave -p without one"
+            )
+        prompts = read_prompts(sys.stdin)
+    else:
+        prompts = [print_mode.read_prompt(options.printed, sys.stdin)]
     chosen = start.choose(options, folder, None)
     if chosen.no_key():
         # A script would take the echo for an answer.
@@ -115,14 +138,12 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
         )
     made = start.agent_options(chosen)
     with closing(made["client"]), Agent(chosen.model, **made) as agent:
-        return print_mode.run(
-            agent,
-            prompt,
-            options.output_format,
-            session=chosen.name,
-            offline=chosen.offline,
-            out=sys.stdout,
-        )
+        if warning := start.assumed_window(agent):
+            complain(f"warning: {warning}")
+        how = options.output_format
+        about: dict[str, Any] = {"session": chosen.name, "offline": chosen.offline}
+        # The worst end of all runs is the command's.
+        return max((print_mode.run(agent, one, how, **about, out=sys.stdout) for one in prompts), default=0)
 
 
 def _screen() -> InlineScreen | PlainScreen:
@@ -164,6 +185,8 @@ def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | Plai
     chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))
     if chat.options.no_key():
         chat.say("warning", chat.options.no_key())
+    if warning := start.assumed_window(chat.agent):
+        chat.say("warning", warning)
     if not start.trust().covers(folder):
         chat.say(
             "note", "this folder is not trusted, so its own settings, hooks and instructions are not used"

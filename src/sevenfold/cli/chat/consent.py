@@ -10,15 +10,18 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.agent.executor import Consented
-from sevenfold.agent.tools.edit import diff
-from sevenfold.cli.chat.lines import diff_lines
+from sevenfold.agent.tools.edit import diff, replaced
+from sevenfold.cli.chat.kept_rules import rules_file
+from sevenfold.cli.chat.lines import diff_lines, heading
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuItem
 from sevenfold.cli.text import clean
+from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
     from sevenfold.agent.executor import Asked
     from sevenfold.agent.permissions.engine import Mode
     from sevenfold.agent.tools import context
+    from sevenfold.cli.chat.screen import Signs
 
 LARGEST_READ = 2_000_000
 """Bytes of a file that is read to show what a write would change."""
@@ -28,34 +31,47 @@ _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "ca
 
 def permission_menu(asked: Asked, folder: str = "") -> Menu:
     """Ask for permission; paths are shown relative to the folder."""
-    request, rules = asked.request, asked.decision.would_allow
+    request, rules = asked.request, ", ".join(asked.decision.would_allow)
     what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
     items = [MenuItem("Yes, this once", "y")]
     if rules:
-        what_rules = f"{', '.join(rules)}; also after a resume, but in no other session"
-        items.append(MenuItem("Yes, and don't ask again in this session", "a", what_rules))
+        items += [
+            MenuItem(
+                "Yes, and don't ask again in this session",
+                "a",
+                f"{rules}; also after a resume, but in no other session",
+            ),
+            MenuItem(
+                "Yes, and never ask again in this folder",
+                "f",
+                f"{rules}; kept in {rules_file()} until /permissions revoke",
+            ),
+        ]
     items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
     asker = f"Agent {asked.agent}: " if asked.agent else ""
     title = f"{asker}{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
     return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))
 
 
-def read_permission(asked: Asked, answer: MenuAnswer | None) -> Consented:
-    """What an answer to `permission_menu` means."""
+def read_permission(asked: Asked, answer: MenuAnswer | None) -> tuple[Consented, bool]:
+    """What an answer to `permission_menu` means, and whether its rules are to be kept for good."""
+    lasting = bool(asked.decision.would_allow)
     match answer:
         case MenuAnswer(places=(0,)):
-            return Consented(True)
-        case MenuAnswer(places=(1,)) if asked.decision.would_allow:
-            return Consented(True, always=True)
+            return Consented(True), False
+        case MenuAnswer(places=(1 | 2 as place,)) if lasting:
+            return Consented(True, always=True), place == 2
         case MenuAnswer(words=words):
-            return Consented(False, remark=words)
+            return Consented(False, remark=words), False
         case _:
-            return Consented(False)
+            return Consented(False), False
 
 
-def preview(asked: Asked) -> Iterator[RenderableType]:
-    """What the user must see to decide: the whole command, or the change to a file."""
+def preview(asked: Asked, folder: str, signs: Signs) -> Iterator[RenderableType]:
+    """What the user must see to decide: the call with its whole command, or its change to a file."""
     given = asked.call.input if isinstance(asked.call.input, dict) else {}
+    what = asked.call.name if asked.request.action == "run" else heading(asked.call, folder)
+    yield Text.assemble((f"{signs.asked} ", "bold yellow"), what)
     match asked.request.action:
         case "run":
             for number, line in enumerate(clean(asked.request.subject).split("\n")):
@@ -63,8 +79,7 @@ def preview(asked: Asked) -> Iterator[RenderableType]:
             for word in asked.request.outside:
                 yield Text(f"    outside the workspace: {clean(word)}", style="yellow")
         case "write":
-            old, new = _change(given, asked.request.subject)
-            yield from diff_lines(diff(old, new, asked.request.subject).text, _LINES)
+            yield from _change(given, asked.request.subject)
             if asked.request.named:
                 yield Text(f"    {clean(asked.request.named)} is a link to it", style="yellow")
         case "call":
@@ -72,23 +87,27 @@ def preview(asked: Asked) -> Iterator[RenderableType]:
                 yield Text(f"  {clean(str(name))}: {clean(str(value))[:2_000]}", overflow="fold")
 
 
-def _change(given: dict[str, object], path: str) -> tuple[str, str]:
-    """The file as it is and as it would be; if the old text is not in it, the texts of the call."""
-    before, old, new = _content(path), given.get("old"), str(given.get("new", ""))
-    if not isinstance(old, str):
-        return before, str(given.get("content", ""))
-    if not old or old not in before:
-        return f"{old}\n", f"{new}\n"
-    return before, before.replace(old, new, -1 if given.get("replace_all") else 1)
+def _change(given: dict[str, object], path: str) -> Iterator[Text]:
+    """How a call would change a file."""
+    before, old = _content(path), given.get("old")
+    after = str(given.get("content", "")).encode(errors="replace")
+    if isinstance(old, str):
+        texts = (one.encode(errors="replace") for one in (old, str(given.get("new", ""))))
+        try:
+            after = replaced(before, *texts, everywhere=bool(given.get("replace_all")), path=path)
+        except Refused as error:
+            yield Text(f"    {clean(str(error))}", style="yellow")
+            return
+    change = diff(before.decode(errors="replace"), after.decode(errors="replace"), path)
+    yield from diff_lines(change.text, _LINES)
 
 
-def _content(path: str) -> str:
+def _content(path: str) -> bytes:
     try:
         file = Path(path)
-        small = file.is_file() and file.stat().st_size <= LARGEST_READ
-        return file.read_text("utf-8", "replace") if small else ""
+        return file.read_bytes() if file.is_file() and file.stat().st_size <= LARGEST_READ else b""
     except OSError:
-        return ""
+        return b""
 
 
 # -- questions of the model ------------------------------------------------------------------

@@ -57,6 +57,28 @@ class CustomCommand(Struct, frozen=True):
         return _PLACES.sub(put, text).strip()
 
 
+BUILT_IN = (
+    CustomCommand(
+        "init",
+        "Look at this project: its README, build files, tests and the layout of its source. Then write AGENTS.md at "
+        "its root, or improve the one that is there: what the project is, how to build, run and test it (one test "
+        "too), how it is laid out, and the conventions that are not obvious from any one file. At most 60 lines; only "
+        "what you have seen, no general advice. $ARGUMENTS",
+        "look at the project and write AGENTS.md for agents that work on it",
+    ),
+    CustomCommand(
+        "review",
+        "Review the changes in this working tree that are not committed (git status, git diff HEAD, new files), or "
+        "what is named here: $ARGUMENTS\n\nRead the code around each change before you judge it. Report what is wrong, "
+        "worst first: the file and line, what happens, and when. Say what you checked and found right in one line. Do "
+        "not change anything.",
+        "review what is not committed yet, or what you name",
+        "[WHAT]",
+    ),
+)
+"""Commands that a file of the user's with the same name replaces."""
+
+
 def custom_commands(folder: Path) -> dict[str, CustomCommand]:
     """The commands of a folder and of the user, by name; the folder's count more."""
     user = user_folder(os.environ)
@@ -65,7 +87,7 @@ def custom_commands(folder: Path) -> dict[str, CustomCommand]:
     found: dict[str, CustomCommand] = {}
     for command in (command for place in places for command in _read_all(*place)):
         found.setdefault(command.name, command)
-    return found
+    return {one.name: one for one in BUILT_IN} | found
 
 
 def _read_all(folder: Path, pattern: str) -> Iterator[CustomCommand]:

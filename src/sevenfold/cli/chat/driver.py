@@ -18,7 +18,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.cli.chat import slash_commands
+from sevenfold.cli.chat.history import talks
 from sevenfold.cli.chat.lines import draw_activity
+from sevenfold.cli.chat.model_list import ALIASES
 from sevenfold.cli.chat.screen import Worker
 from sevenfold.cli.chat.slash_commands import MODES
 from sevenfold.cli.chat.status import draw_status
@@ -112,7 +114,7 @@ class Driver:
         """What is going on."""
         chat = self.chat
         shown = replace(chat.live, queued=(*chat.live.queued, *self._later))
-        return draw_activity(shown, chat.screen.signs, width, time.monotonic(), str(chat.options.folder))
+        return draw_activity(shown, chat.screen.signs, width, chat.clock(), str(chat.options.folder))
 
     def status(self, width: int) -> RenderableType:
         """The status line."""
@@ -221,11 +223,11 @@ class ChatCompleter(Completer):
     def _values(self, command: str) -> tuple[str, ...]:
         match command:
             case "model":
-                return names()
+                return (*ALIASES, *names())
             case "mode":
                 return MODES
             case "resume":
-                return tuple(one.name for one in slash_commands.sessions_of(self._folder))
+                return tuple(one.title for one in talks(slash_commands.sessions_of(self._folder)))
             case _:
                 return ()
 

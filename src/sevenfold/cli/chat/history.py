@@ -35,6 +35,8 @@ LONGEST_TITLE = 200
 TAIL_BYTES = 256 * 1024
 """Bytes at the end that are searched for a title."""
 _FENCE = "````"
+PRINTED = "p-"
+"""How the names of sessions begin that `-p` made."""
 
 # -- the sessions of a folder ----------------------------------------------------------------
 
@@ -62,9 +64,24 @@ def sessions(project: Project) -> list[KeptSession]:
     return [one for one in found if one.title]
 
 
-def new_name() -> str:
-    """A name for a new session: the time, and something no other session has."""
-    return f"{datetime.now():%Y-%m-%d-%H%M%S}-{secrets.token_hex(2)}"
+def talks(kept: list[KeptSession]) -> list[KeptSession]:
+    """The sessions in which a user talked to an agent, without the runs of scripts."""
+    return [one for one in kept if not one.name.startswith(PRINTED)]
+
+
+def find_session(kept: list[KeptSession], name: str) -> KeptSession | None:
+    """The session with this name or title, the newest if several have it, or the only one that begins so."""
+    wanted = name.strip().casefold()
+    for one in kept:
+        if wanted in (one.name.casefold(), one.title.casefold()):
+            return one
+    begun = [one for one in kept if one.name.startswith(wanted) or one.title.casefold().startswith(wanted)]
+    return begun[0] if len(begun) == 1 else None
+
+
+def new_name(*, printed: bool = False) -> str:
+    """A name for a new session: the time, and something no other session has; marked if a script runs it."""
+    return f"{PRINTED if printed else ''}{datetime.now():%Y-%m-%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def title(path: Path) -> str:
@@ -158,6 +175,11 @@ def export(log: JsonlLog, target: Path, heading: str) -> int:
     except OSError as error:
         raise UserError(f"{target}: cannot write: {error.strerror or error}") from error
     return len(view)
+
+
+def as_text(log: Log) -> str:
+    """The whole conversation as text, what was compacted included."""
+    return "\n".join(_sections(history.whole(log)))
 
 
 def _sections(view: View) -> Iterator[str]:

@@ -15,10 +15,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, DummyCompleter, DynamicCompleter, ThreadedCompleter
 from prompt_toolkit.data_structures import Size
@@ -46,7 +48,7 @@ from rich.text import Text
 
 from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindings
 from sevenfold.cli.chat.menu import MenuAnswer, MenuState, draw_menu
-from sevenfold.cli.chat.screen import Worker, ignore_interrupts
+from sevenfold.cli.chat.screen import Worker, ignore_interrupts, notification, pager_command, run_pager
 from sevenfold.cli.text import clean
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ class InlineScreen:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._driver: Driver | None = None
         self._opening = Worker(self._over)
+        self._paging: asyncio.Future[None] | None = None
         self._pressed = float("-inf")
         self._hint = ""
         self._drawn: tuple[object, str] = (None, "")
@@ -174,6 +177,31 @@ class InlineScreen:
         """Print for good, above what changes."""
         self._shown.append(self._renderer.ansi(*shown, width=self.width))
         self._call(self._print)
+
+    def page(self, *shown: RenderableType) -> None:
+        """Show something long in the user's pager; print what fits on the screen, or if there is no pager."""
+        text, command = self._renderer.ansi(*shown, width=self.width), pager_command(os.environ)
+        if not command or text.count("\n") <= self._output.get_size().rows - _ROOM_BELOW:
+            self._shown.append(text)
+            self._call(self._print)
+        else:
+            self._call(partial(self._page, command, text))
+
+    def _page(self, command: list[str], text: str) -> None:
+        if self._paging or not self._app.is_running:
+            return
+
+        async def run() -> None:
+            await run_in_terminal(partial(run_pager, command, text), in_executor=True)
+            self._paging = None
+            self._print()
+
+        with set_app(self._app):
+            self._paging = asyncio.ensure_future(run())
+
+    def notify(self, words: str, how: str) -> None:
+        """Call the user back to the terminal."""
+        self._call(lambda: (self._output.write_raw(notification(words, how)), self._output.flush()))
 
     def ask(self, menu: Menu) -> MenuAnswer | None:
         """Wait for the user's answer; None if there is none."""
@@ -339,8 +367,8 @@ class InlineScreen:
             loop.call_soon_threadsafe(work)
 
     def _print(self) -> None:
-        if not self._shown:
-            return
+        if not self._shown or self._paging is not None:
+            return  # what comes meanwhile is printed when the user leaves the pager
         drawing = self._app.is_running
         if drawing:
             self._app.renderer.erase(leave_alternate_screen=False)
@@ -379,8 +407,8 @@ class InlineScreen:
 
     def _live(self) -> str:
         driver, size = self._driver, self._output.get_size()
-        if driver is None:
-            return ""
+        if driver is None or self.asking is not None:
+            return ""  # nothing goes on while the user is asked
         moment = (driver.chat.live, int(time.monotonic() / TICK), size)
         if moment != self._drawn[0]:
             # It is drawn more often than it changes, and Markdown is expensive.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import msgspec
 from prompt_toolkit.filters import Condition
@@ -45,6 +47,7 @@ def _always(app: InlineScreen) -> KeyBindings:
             app.leave()
 
     keys.add("c-o")(lambda event: app.command("/show"))
+    keys.add("c-t")(lambda event: app.command("/transcript"))
     keys.add("c-l")(lambda event: event.app.renderer.clear())
     keys.add("c-z")(lambda event: event.app.suspend_to_background())
     return keys
@@ -89,7 +92,7 @@ def _typing(app: InlineScreen) -> KeyBindings:
             app.command("/rewind")
 
     keys.add("<bracketed-paste>", filter=typed)(
-        lambda event: app.typed.insert_text(app.pastes.fold(event.data))
+        lambda event: app.typed.insert_text(picture_mention(event.data) or app.pastes.fold(event.data))
     )
     suggested = typed & empty & Condition(lambda: bool(app.suggested))
     for key in ("tab", "right"):
@@ -122,9 +125,14 @@ def _choosing(app: InlineScreen) -> KeyBindings:
             case "down":
                 app.advance(state.move(1))
             case " ":
-                app.advance(state.toggle())
+                app.advance(state.press(" ") if state.menu.filtered else state.toggle())
             case _:
                 app.advance(state.enter())
+
+    @keys.add("backspace", filter=choosing)
+    def shorten(event: KeyPressEvent) -> None:
+        if app.asking is not None:
+            app.advance(app.asking.narrow(app.asking.needle[:-1]))
 
     @keys.add("<any>", filter=choosing)
     def letter(event: KeyPressEvent) -> None:
@@ -142,6 +150,8 @@ def _choosing(app: InlineScreen) -> KeyBindings:
         state = app.asking
         if state is not None and state.writing and state.menu.items:
             app.advance(state.back())
+        elif state is not None and state.needle:
+            app.advance(state.narrow(""))
         else:
             app.answer(None)
 
@@ -213,6 +223,24 @@ class Pastes:
     def _paste(self, match: re.Match[str]) -> str:
         place = int(match[1]) - 1
         return self._kept[place] if place < len(self._kept) else match[0]
+
+
+PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
+
+
+def picture_mention(pasted: str) -> str:
+    """The mention of a picture whose path was pasted, as terminals do when a file is dropped on them; else empty."""
+    word = pasted.strip()
+    if "\n" in word or len(word) > MOST_CHARACTERS:
+        return ""
+    if word.startswith("file://"):
+        word = unquote(word.removeprefix("file://"))
+    try:
+        (path,) = shlex.split(word) if re.search(r"[\\'\"]", word) else [word]
+        found = Path(path).suffix.lower() in PICTURES and Path(path).expanduser().is_file()
+    except (ValueError, OSError, RuntimeError):
+        return ""
+    return f'@"{path}" ' if found and '"' not in path else ""
 
 
 # -- history ---------------------------------------------------------------------------------

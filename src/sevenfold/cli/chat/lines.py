@@ -28,8 +28,8 @@ from sevenfold.agent.tools.output import (
 )
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
+from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
-from sevenfold.session.results import ToolCall
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import Mentioned
@@ -45,7 +45,7 @@ FIRST_LINES = 3
 """Lines of a result shown with its call."""
 ERROR_LINES = 30
 """Lines of an error shown with its call."""
-MANY_LINES = 2_000
+MANY_LINES = 20_000
 """Lines shown when a call is opened."""
 _LEAST_SECONDS = 0.5
 """Shorter times are not shown."""
@@ -91,17 +91,18 @@ def result_lines(
     seen: bool = False,
 ) -> RenderableType:
     """A call with its result; ``seen`` says that the user has seen the diff already."""
-    failed = output.is_error
+    failed, denied = output.is_error, any(isinstance(fact, Denied) for fact in output.facts)
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
-    denied = any(isinstance(fact, Denied) for fact in output.facts)
-    parts = ["not permitted" if denied else "failed"] if failed else list(_figures(output))
+    if denied:
+        sign, style = signs.denied, "yellow"
+    parts = ["denied" if denied else "failed"] if failed else list(_figures(output))
     if seconds >= _LEAST_SECONDS:
         parts.append(stopwatch(seconds))
     tail = signs.dot + signs.dot.join([*parts, f"[{number}]"])
     head = fit(heading(call, folder), max(8, width - 3 - len(tail)), signs.cut)
-    line = Text.assemble((f"{sign} ", f"bold {style}"), head, (tail, "red" if failed else "dim"))
+    line = Text.assemble((f"{sign} ", f"bold {style}"), head, (tail, style if failed else "dim"))
     line.no_wrap = True
-    return Group(line, *_below(output, signs, width, seen=seen))
+    return Group(line, *_below(output, signs, width, style, seen=seen))
 
 
 def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableType:
@@ -202,10 +203,12 @@ def _lines(output: ToolOutput) -> str:
     return plural(len(text.splitlines()), "line") if text.strip() else "no output"
 
 
-def _below(output: ToolOutput, signs: Signs, width: int, *, seen: bool) -> Iterator[RenderableType]:
+def _below(
+    output: ToolOutput, signs: Signs, width: int, style: str, *, seen: bool
+) -> Iterator[RenderableType]:
     lines = [line.rstrip() for line in clean(text_of(output)).splitlines() if line.strip()]
     if output.is_error:
-        yield from _barred(lines, ERROR_LINES, signs, width, "red")
+        yield from _barred(lines, ERROR_LINES, signs, width, style)
         return
     if any(isinstance(fact, TodosChanged) for fact in output.facts):
         yield Text("\n".join(f"  {line}" for line in lines), overflow="fold")
@@ -219,7 +222,7 @@ def _below(output: ToolOutput, signs: Signs, width: int, *, seen: bool) -> Itera
 
 def _barred(lines: Sequence[str], most: int, signs: Signs, width: int, style: str) -> Iterator[Text]:
     """The first lines, and if they are an error's also the last ones; how many are left out is said."""
-    last = most // 2 if style == "red" else 0
+    last = most // 2 if style != "dim" else 0
     left = len(lines) - most
     shown = lines if left <= 1 else [*lines[: most - last], "", *lines[len(lines) - last :]]
     for number, line in enumerate(shown):
@@ -256,7 +259,10 @@ def event_line(event: Event) -> EventLine | None:
             return _went_wrong(event)
         case events.Vetoed():
             return EventLine("note", f"{event.layer} was vetoed: {event.what} ({event.reason})")
-        case events.SteppedAside(layer="breaker" | "rules"):
+        case events.SteppedAside(layer="breaker"):
+            short, _, more = event.reason.partition(" (")
+            return EventLine("warning", short, (("why", event.reason),) if more else ())
+        case events.SteppedAside(layer="rules"):
             return EventLine("warning", event.reason)
         case events.SteppedAside(layer="notes" | "remember", error=""):
             # There will be another time, and the user need not do anything.
@@ -273,7 +279,7 @@ def event_line(event: Event) -> EventLine | None:
         case events.EpochOpened() if event.drops_thinking and event.reason != COMPACTED:
             return EventLine(
                 "note",
-                f"earlier reasoning is dropped from here on: {event.reason}",
+                f"the model's earlier reasoning is no longer sent ({event.reason}); its words are",
                 _pairs(epoch=event.epoch, cost=money(event.usd)),
             )
         case events.Repaired():

@@ -47,6 +47,10 @@ class Menu(Struct, frozen=True):
     """Without any, the user answers in words."""
     several: bool = False
     start: int = 0
+    filtered: bool = False
+    """Whether what is typed narrows the list, rather than choosing by a letter or number."""
+    escape: str = "Esc cancels"
+    """What giving no answer does."""
 
 
 class MenuAnswer(Struct, frozen=True):
@@ -69,19 +73,36 @@ class MenuState(Struct, frozen=True):
     ticked: frozenset[int] = frozenset()
     writing: bool = False
     """Whether the user is typing words."""
+    needle: str = ""
+    """What was typed to narrow the list."""
 
     @classmethod
     def open(cls, menu: Menu) -> MenuState:
         """The state before the first key."""
         return cls(menu, menu.start, writing=not menu.items)
 
+    @property
+    def matching(self) -> list[int]:
+        """The items that have every word that was typed."""
+        words = self.needle.casefold().split()
+        texts = (f"{item.before} {item.label}".casefold() for item in self.menu.items)
+        return [place for place, text in enumerate(texts) if all(word in text for word in words)]
+
+    def narrow(self, needle: str) -> MenuState:
+        """Show only items with these words."""
+        narrowed = replace(self, needle=needle)
+        places = narrowed.matching
+        return narrowed if self.at in places or not places else replace(narrowed, at=places[0])
+
     def move(self, by: int) -> MenuState:
         """Move the pointer, around the ends."""
-        return replace(self, at=(self.at + by) % max(1, len(self.menu.items)))
+        places = self.matching or [self.at]
+        return replace(self, at=places[(places.index(self.at) + by) % len(places)])
 
     def jump(self, by: int) -> MenuState:
         """Move the pointer, but not past the ends."""
-        return replace(self, at=max(0, min(self.at + by, len(self.menu.items) - 1)))
+        places = self.matching or [self.at]
+        return replace(self, at=places[max(0, min(places.index(self.at) + by, len(places) - 1))])
 
     def toggle(self) -> MenuState:
         """Tick or untick the item at the pointer."""
@@ -89,6 +110,8 @@ class MenuState(Struct, frozen=True):
 
     def press(self, key: str) -> MenuState | MenuAnswer:
         """Move to the item of a letter or digit; choose it if one answer is enough."""
+        if self.menu.filtered:
+            return self.narrow(self.needle + key) if key.isprintable() else self
         for place, item in enumerate(self.menu.items):
             if key and key in (item.key, str(place + 1)):
                 there = replace(self, at=place)
@@ -99,6 +122,8 @@ class MenuState(Struct, frozen=True):
         """Finish, or go on to the words if the item wants some."""
         if self.writing:
             return MenuAnswer(self._chosen(), words.strip())
+        if not self.matching:
+            return self
         if any(self.menu.items[place].words for place in self._chosen()):
             return replace(self, writing=True)
         return MenuAnswer(self._chosen())
@@ -126,18 +151,24 @@ def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
     shown = Text().append("\n".join(_wrap(one_line(menu.title), room, signs)), "bold yellow")
     if state.writing:
         return shown.append(f"\n  {state.wanted()} (Enter sends it, Esc goes back)", style="dim")
-    count = len(menu.items)
-    first = max(0, min(state.at - PAGE // 2, count - PAGE))
+    if state.needle:
+        shown.append(f"\n  filter: {one_line(state.needle)}", style="cyan")
+    places = state.matching
+    count, at = len(places), places.index(state.at) if places else 0
+    first = max(0, min(at - PAGE // 2, count - PAGE))
     last = min(count, first + PAGE)
     shown.append(f"\n  {signs.cut} {first} more above" if first else "", style="dim")
-    for place in range(first, last):
+    if not places:
+        shown.append("\n  no matches", style="dim")
+    for place in places[first:last]:
         style = "bold cyan" if place == state.at else ""
         for line in _item_lines(state, place, signs, room):
             shown.append(f"\n{line}", style=style)
     shown.append(f"\n  {signs.cut} {count - last} more below" if last < count else "", style="dim")
     pages = ", PgUp and PgDn move by page" if count > PAGE else ""
     hint = "Space ticks, Enter sends" if menu.several else "Enter chooses"
-    return shown.append(f"\n  arrows move{pages}, {hint}, Esc cancels", style="dim")
+    hint = f"type to filter, {hint}" if menu.filtered else hint
+    return shown.append(f"\n  arrows move{pages}, {hint}, {menu.escape}", style="dim")
 
 
 def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterator[str]:
@@ -146,7 +177,8 @@ def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterat
     tick = ("[x] " if place in state.ticked else "[ ] ") if state.menu.several else ""
     key = f" ({item.key})" if item.key else ""
     before = f"{item.before}  " if item.before else ""
-    head = f"{signs.pointer if place == state.at else ' '} {place + 1}. {tick}{before}"
+    number = "" if state.menu.filtered else f"{place + 1}. "
+    head = f"{signs.pointer if place == state.at else ' '} {number}{tick}{before}"
     line, about = f"{head}{one_line(item.label)}{key}", one_line(item.about)
     if not about or cell_len(line) + 2 + cell_len(about) <= room:
         yield fit(f"{line}  {about}".rstrip(), room, signs.cut)
@@ -182,6 +214,10 @@ def read_answer(menu: Menu, line: str) -> MenuState | MenuAnswer | None:
     line, state = line.strip(), MenuState.open(menu)
     if state.writing:
         return state.enter(line)
+    if menu.filtered:
+        found = [int(line) - 1] if line.isdecimal() else state.narrow(line).matching
+        alone = len(found) == 1 and found[0] in range(len(menu.items))
+        return MenuAnswer((found[0],)) if alone else None
     if not menu.several:
         came = state.press(line.lower())
         return None if came is state else came

@@ -24,6 +24,7 @@ from sevenfold.cli.text import (
     plural,
     share,
     short_count,
+    source,
     times,
 )
 from sevenfold.conversation.status import Reading
@@ -71,7 +72,7 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
     rows = [
         ("cost", money(gauge.usd), money(run.usd), unpriced),
         *(
-            (f"of it {name}", money(whole.by_source[name]), money(run.by_source.get(name, 0.0)), "")
+            (f"of it {source(name)}", money(whole.by_source[name]), money(run.by_source.get(name, 0.0)), "")
             for name in sources
         ),
         ("without cache", money(whole.uncached_usd), money(run.uncached_usd), more),
@@ -159,7 +160,7 @@ def recall_page(hits: Sequence[Hit]) -> RenderableType:
     return Group(*parts)
 
 
-_MODES = {
+MODES = {
     "ask": "asks before changing files, running commands and fetching addresses",
     "accept_edits": "changes files in the workspace without asking; asks before running commands",
     "plan": "changes nothing but the plan",
@@ -167,12 +168,22 @@ _MODES = {
 }
 
 
-def permissions_page(permissions: Permissions) -> RenderableType:
-    """The mode and the rules."""
-    rows = [("mode", permissions.mode.replace("_", " "), _MODES[permissions.mode])]
+def modes_page(now: str, signs: Signs) -> RenderableType:
+    """All modes with what each permits, the present one marked."""
+    return pairs((signs.pointer if name == now else "", name, says) for name, says in MODES.items())
+
+
+def permissions_page(
+    permissions: Permissions, granted: Sequence[str], kept: Sequence[str], file: str
+) -> RenderableType:
+    """The mode and the rules; of those the user granted, how long they hold."""
+    rows = [("mode", permissions.mode.replace("_", " "), MODES[permissions.mode])]
     rows.append(("workspace", permissions.workspace, ""))
+    lasts = dict.fromkeys(granted, "in this session") | dict.fromkeys(kept, f"for good, in {file}")
     for name, lines in permissions.rules.as_data().items():
-        rows += [(name, line, "") for line in lines]
+        rows += [
+            (name, line, lasts.get(line, "") if name == "allow" else "") for line in dict.fromkeys(lines)
+        ]
     return pairs(rows)
 
 
@@ -306,8 +317,11 @@ def _draw_window(parts: list[tuple[str, str, int]], gauge: Reading, signs: Signs
     """Rows of cells, each worth the same number of tokens; the mark is where compaction begins."""
     cells, each = room * _ROWS, max(1.0, gauge.effective / (room * _ROWS))
     drawn: list[tuple[str, str]] = []
+    filled = 0
     for letter, style, size in parts:
-        drawn += [(letter, style)] * max(1, round(size / each))
+        # Rounded sums, not summed roundings: many small parts must not look like a full window.
+        filled += size
+        drawn += [(letter, style)] * (round(filled / each) - len(drawn))
     drawn = drawn[:cells] + [(signs.free, "dim")] * max(0, cells - len(drawn))
     drawn[min(cells - 1, int(gauge.threshold / each))] = (signs.mark, "bold yellow")
     rows = (Text.assemble(*drawn[start : start + room]) for start in range(0, cells, room))

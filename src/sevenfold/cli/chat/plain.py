@@ -45,6 +45,13 @@ class PlainScreen:
         sys.stdout.write("\n".join(line.rstrip() for line in text.split("\n")))
         sys.stdout.flush()
 
+    def page(self, *shown: RenderableType) -> None:
+        """Print: such a terminal has no pager."""
+        self.show(*shown)
+
+    def notify(self, words: str, how: str) -> None:
+        """Such a terminal cannot call."""
+
     def ask(self, menu: Menu) -> MenuAnswer | None:
         """Wait for the user's answer; None if there is none."""
         if not self._worker.busy:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -27,6 +28,7 @@ from sevenfold.agent.events import (
 from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.lines import event_line, text_of
 from sevenfold.cli.chat.status import Spending
+from sevenfold.cli.chat.stream_lines import SUBTYPES, MessageLines, init_line, usage_fields
 from sevenfold.cli.options import complain
 from sevenfold.cli.text import clean, one_line
 from sevenfold.errors import ModelError, Refused, UserError
@@ -55,6 +57,10 @@ class PermissionDenial(Struct, frozen=True):
     id: str
     input: Any
     reason: str
+    # The same under the names that scripts for Claude Code read.
+    tool_name: str = ""
+    tool_use_id: str = ""
+    tool_input: Any = None
 
 
 class PrintResult(Struct, frozen=True, kw_only=True):
@@ -76,6 +82,15 @@ class PrintResult(Struct, frozen=True, kw_only=True):
     usd: float | None = None
     """The cost of the run; null if a price is unknown."""
     permission_denials: list[PermissionDenial] = []
+    # The same under the names that scripts for Claude Code read.
+    subtype: str = "success"
+    is_error: bool = False
+    result: str = ""
+    session_id: str = ""
+    num_turns: int = 0
+    duration_ms: int = 0
+    total_cost_usd: float | None = None
+    usage: dict[str, int] = {}
 
 
 def read_prompt(given: str, stdin: TextIO | None) -> str:
@@ -116,7 +131,8 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
     """Run once and print; returns the exit code."""
     spent, finished, error = Spending(), Finished("interrupted"), ""
     denials: list[PermissionDenial] = []
-    show = _printer(how, out)
+    show = _printer(how, out, agent, session)
+    began = time.monotonic()
     try:
         for event in agent.stream(prompt):
             if isinstance(event, Happened):
@@ -124,7 +140,8 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
             if isinstance(event, ToolEnded):
                 reasons = [fact.reason for fact in event.output.facts if isinstance(fact, Denied)]
                 call = event.call
-                denials += [PermissionDenial(call.name, call.id, call.input, one) for one in reasons]
+                named = (call.name, call.id, call.input)
+                denials += [PermissionDenial(*named, one, *named) for one in reasons]
             if isinstance(event, Ended):
                 finished = event.finished
             show(event)
@@ -132,8 +149,10 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         error = str(wrong)
     except KeyboardInterrupt:
         error = "interrupted"
+    end = "error" if error and error != "interrupted" else finished.end
+    usd = 0.0 if offline else spent.usd
     result = PrintResult(
-        end="error" if error and error != "interrupted" else finished.end,
+        end=end,
         text=finished.text,
         error=error or finished.detail,
         session=session,
@@ -143,8 +162,16 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         prompt_tokens=spent.prompt,
         cache_read_tokens=spent.read,
         output_tokens=spent.output,
-        usd=0.0 if offline else spent.usd,
+        usd=usd,
         permission_denials=denials,
+        subtype=SUBTYPES.get(end, "error_during_execution"),
+        is_error=end != "done",
+        result=finished.text or error or finished.detail,
+        session_id=session,
+        num_turns=finished.turns,
+        duration_ms=round(1000 * (time.monotonic() - began)),
+        total_cost_usd=usd,
+        usage=usage_fields(spent.prompt - spent.read, 0, spent.read, spent.output),
     )
     _print(result, how, out)
     if error == "interrupted":
@@ -178,12 +205,15 @@ def _write(line: str, out: TextIO) -> None:
         raise UserError(f"cannot write the answer to standard output: {error.strerror}") from error
 
 
-def _printer(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
+def _printer(how: Format, out: TextIO, agent: Agent, session: str) -> Callable[[AgentEvent], None]:
     """The function that prints each event as it happens."""
 
+    messages = MessageLines(session)
+
     def stream(event: AgentEvent) -> None:
-        if (shown := as_json(event)) is not None:
-            _write(msgspec.json.encode(shown).decode(), out)
+        for shown in (as_json(event), *messages.lines(event)):
+            if shown is not None:
+                _write(msgspec.json.encode(shown).decode(), out)
 
     def warn(event: AgentEvent) -> None:
         if isinstance(event, Mentioned) and event.output.is_error:
@@ -192,7 +222,10 @@ def _printer(how: Format, out: TextIO) -> Callable[[AgentEvent], None]:
         if line is not None and line.level in ("warning", "error"):
             complain(f"{line.level}: {clean(line.line)}")
 
-    return stream if how == "stream-json" else warn
+    if how == "stream-json":
+        _write(msgspec.json.encode(init_line(agent, session)).decode(), out)
+        return stream
+    return warn
 
 
 def as_json(event: AgentEvent) -> dict[str, Any] | None:

@@ -13,12 +13,12 @@ from sevenfold.cli.chat import lines
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.text import clean, money, plural, short_count
+from sevenfold.conversation.request import ToolCall
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import ToolResult
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.session.results import ToolCall
 
 MOST_DRAWN = 40
 """Records of the conversation that are drawn again, the newest."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
+import shlex
+import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 from rich.console import Console, RenderableType
+
+from sevenfold.cli.text import one_line
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.menu import Menu, MenuAnswer
@@ -22,6 +29,8 @@ class Signs(Struct, frozen=True):
     working: tuple[str, ...] = ("◐", "◓", "◑", "◒")
     done: str = "✓"
     failed: str = "✗"
+    denied: str = "⊘"
+    asked: str = "?"
     layer: str = "◆"
     note: str = "·"
     warning: str = "▲"
@@ -43,6 +52,7 @@ POOR = Signs(
     working=("|", "/", "-", "\\"),
     done="+",
     failed="x",
+    denied="o",
     layer="*",
     note="-",
     warning="!",
@@ -85,6 +95,14 @@ class Screen(Protocol):
 
     def show(self, *shown: RenderableType) -> None:
         """Print for good."""
+        ...
+
+    def page(self, *shown: RenderableType) -> None:
+        """Show something long in the user's pager, or print it where there is none."""
+        ...
+
+    def notify(self, words: str, how: str) -> None:
+        """Call the user back to the terminal, by its ``bell`` or by a ``desktop`` notification."""
         ...
 
     def ask(self, menu: Menu) -> MenuAnswer | None:
@@ -148,6 +166,30 @@ def colours_of(environ: Mapping[str, str]) -> Colours:
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return "all"
     return "many" if "256" in term else "some"
+
+
+# -- the pager and the bell ------------------------------------------------------------------
+
+
+def pager_command(environ: Mapping[str, str]) -> list[str]:
+    """The user's pager; empty if there is none."""
+    try:
+        command = shlex.split(environ.get("PAGER", "less"))
+    except ValueError:
+        return []
+    return command if command and shutil.which(command[0]) else []
+
+
+def run_pager(command: list[str], text: str) -> None:
+    """Show a text in a pager and wait until the user leaves it."""
+    environ = {"LESS": "-R", **os.environ}
+    with suppress(OSError):
+        subprocess.run(command, input=text.encode(errors="replace"), env=environ, check=False)
+
+
+def notification(words: str, how: str) -> str:
+    """What makes a terminal call its user; OSC 9 is the sequence most terminals take for the desktop."""
+    return f"\x1b]9;{one_line(words)}\a" if how == "desktop" else "\a"
 
 
 # -- work ------------------------------------------------------------------------------------

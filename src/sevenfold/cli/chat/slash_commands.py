@@ -7,10 +7,10 @@ and dispatch all read it, so everything that is listed works.
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -22,27 +22,27 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.cli import agents as agents_command
 from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
-from sevenfold.cli.chat import history, pages
+from sevenfold.cli.chat import history, message_list, pages
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.custom_commands import CustomCommand, custom_commands
+from sevenfold.cli.chat.kept_rules import forget_rule, kept_rules, rules_file
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
+from sevenfold.cli.chat.model_list import full_name, model_menu, served_models, similar
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.resumed import show_resumed
-from sevenfold.cli.chat.rewind import rewind_to
-from sevenfold.cli.chat.start import MOST_LISTED, session_menu
+from sevenfold.cli.chat.start import assumed_window, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
-from sevenfold.cli.text import clean, money, one_line, parse_time, plural, short_count
+from sevenfold.cli.text import clean, fit, one_line, plural, short_count
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
-from sevenfold.layers.compact.request import Preview
-from sevenfold.profiles import names
-from sevenfold.session.results import Wishes
+from sevenfold.profiles import find as find_profile
 from sevenfold.settings import by_name, described, unknown
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -54,105 +54,20 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 # -- the conversation ------------------------------------------------------------------------
 
 
-_PART = re.compile(r"(from|up to)(?:\s+(\d+)(?:\s+(.+))?)?", re.IGNORECASE | re.DOTALL)
-"""A part of the conversation; anything else that follows `/compact` is instructions."""
-
-
-def _compact(chat: Chat, rest: str) -> None:
-    wish, instructions = Wishes(), rest
-    if part := _PART.fullmatch(rest):
-        span, instructions = part[1].lower(), part[3] or ""
-        point = _chosen_point(chat, span, part[2])
-        if point is None:
-            return
-        wish = Wishes(span="from" if span == "from" else "up_to", record=point.record)
-        if span != "from" and not _may_rewrite(
-            chat, chat.agent.session.compact_preview(instructions, **wish)
-        ):
-            return
-
-    def work() -> None:
-        if chat.agent.compact(instructions, **wish) is None:
-            chat.say("warning", "a hook or listener vetoed the compaction; nothing changed")
-
-    chat.working("compacting", work)
-
-
-def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPoint | None:
-    """The user's message where a part begins or ends, by number (1 is the last) or from a menu; None if none is."""
-    points = [one for one in _points(chat) if not one.compacted]
-    if not points:
-        raise Refused("there is nothing to compact: no message was sent yet")
-    if number and not 1 <= int(number) <= len(points):
-        raise InputError(
-            f"there is no message {number}: 1 is your last message, {len(points)} the first in view"
-        )
-    place = int(number) - 1 if number else _choose_point(chat, f"Summarise {span} which message?", points)
-    return None if place < 0 else points[place]
-
-
-def _may_rewrite(chat: Chat, preview: Preview) -> bool:
-    """Ask whether to go on, because everything that is kept has to be written to the cache again."""
-    cost = f", which costs about {money(preview.next_usd)}" if preview.next_usd is not None else ""
-    title = (
-        f"Summarise {plural(preview.summarised, 'record')} ({short_count(preview.tokens_hidden)} tokens)? "
-        f"The next request writes {short_count(preview.written)} tokens to the cache again{cost}."
-    )
-    return chat.ask(Menu(title, (MenuItem("Yes", "y"), MenuItem("No", "n")))) == 0
-
-
 def _undo(chat: Chat, rest: str) -> None:
     name = chat.agent.session.undo(rest)
     chat.update()
-    chat.say("layer", f"undone: {name} (now {_tokens(chat)}; /redo restores it)")
+    chat.say("layer", f"undone: {chat.deed(name)} (now {_tokens(chat)}; /redo restores it)")
 
 
 def _redo(chat: Chat, rest: str) -> None:
     name = chat.agent.session.redo(rest)
     chat.update()
-    chat.say("layer", f"redone: {name} (now {_tokens(chat)})")
+    chat.say("layer", f"redone: {chat.deed(name)} (now {_tokens(chat)})")
 
 
 def _tokens(chat: Chat) -> str:
     return f"{short_count(chat.agent.session.gauge.seen)} tokens"
-
-
-def _rewind(chat: Chat, rest: str) -> None:
-    """Go back to before one of the user's messages, which can then be edited and sent again."""
-    points = _points(chat)
-    if not points:
-        raise Refused("there is nothing to rewind: no message was sent yet")
-    place = _choose_point(chat, "Go back to before which message?", points)
-    if place >= 0:
-        rewind_to(chat, points[place])
-
-
-def _points(chat: Chat) -> list[history.RewindPoint]:
-    """The user's messages, the newest first."""
-    transcript = chat.agent.session.conversation.transcript
-    return history.rewind_points(transcript.log, transcript.view)
-
-
-def _choose_point(chat: Chat, title: str, points: list[history.RewindPoint]) -> int:
-    now = datetime.now()
-    items = tuple(MenuItem(_first_line(one.words), before=_when(one, now)) for one in points)
-    return chat.ask(Menu(title, items))
-
-
-def _first_line(words: str) -> str:
-    lines = [line for line in words.splitlines() if line.strip()]
-    more = f" (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
-    return one_line(lines[0], 200) + more
-
-
-def _when(point: history.RewindPoint, now: datetime) -> str:
-    """The time of a message, with the date if it was not sent today."""
-    said = parse_time(point.at)
-    if said is None:
-        return ""
-    said = said.astimezone().replace(tzinfo=None)
-    shown = f"{said:%H:%M}" if said.date() == now.date() else f"{said:%Y-%m-%d %H:%M}"
-    return f"{shown}, compacted" if point.compacted else shown
 
 
 def _recall(chat: Chat, rest: str) -> None:
@@ -188,13 +103,14 @@ def _clear(chat: Chat, rest: str) -> None:
 def _resume(chat: Chat, rest: str) -> None:
     kept = [one for one in sessions_of(chat.options.folder) if one.name != chat.options.name]
     if rest:
-        chosen = next((one for one in kept if one.name == rest), None)
+        chosen = history.find_session(kept, rest)
         if chosen is None:
             raise Refused(f"no other session named {rest} in this folder; /resume lists them")
     else:
+        kept = history.talks(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
-        place = chat.ask(session_menu(kept[:MOST_LISTED]))
+        place = chat.ask(session_menu(kept))
         if place < 0:
             return
         chosen = kept[place]
@@ -202,14 +118,41 @@ def _resume(chat: Chat, rest: str) -> None:
     show_resumed(chat)
 
 
-def _model(chat: Chat, rest: str) -> None:
+def _rename(chat: Chat, rest: str) -> None:
     if not rest:
-        chat.screen.show(Text(f"now: {chat.options.model}\nknown: {', '.join(names())}"))
-        return
-    chat.switch(replace(chat.options, model=rest, resumed=True))
+        raise InputError("say what to call this session: /rename NAME")
+    chat.agent.session.conversation.transcript.label("custom-title", one_line(rest, history.LONGEST_TITLE))
+    chat.say(
+        "note",
+        f"this session is called {rest}; to continue it later: sevenfold chat --resume {shlex.quote(rest)}",
+    )
+
+
+def _model(chat: Chat, rest: str) -> None:
+    now = chat.options.model
+    if not rest:
+        menu, listed = model_menu(now, served_models(chat.agent.assembly.options.get("client"), now))
+        place = chat.ask(menu)
+        if place < 0 or listed[place] == now:
+            return
+        rest = listed[place]
+    name = full_name(rest)
+    if not find_profile(name).known and name not in served_models(
+        chat.agent.assembly.options.get("client"), now
+    ):
+        near = similar(name)
+        as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed")
+        items = (MenuItem(near), as_typed) if near else (as_typed,)
+        place = chat.ask(
+            Menu(f"There is no known model {name}{f'; did you mean {near}?' if near else '.'}", items)
+        )
+        if place < 0:
+            return
+        name = near if near and place == 0 else name
+    chat.switch(replace(chat.options, model=name, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
-    if chat.options.no_key():
-        chat.say("warning", chat.options.no_key())
+    if warning := chat.options.no_key() or assumed_window(chat.agent):
+        chat.say("warning", warning)
 
 
 def _quit(chat: Chat, rest: str) -> None:
@@ -226,14 +169,14 @@ def sessions_of(folder: Path) -> list[history.KeptSession]:
 
 
 def _mode(chat: Chat, rest: str) -> None:
-    wanted = rest.replace(" ", "_").replace("-", "_")
+    wanted = rest.lower().replace(" ", "_").replace("-", "_")
     if wanted and wanted not in MODES:
         raise InputError(f"unknown mode {rest!r}; choose from {', '.join(MODES)}")
     for one in MODES:
         if one == wanted:
             chat.agent.grants.mode = one
     chat.update()
-    chat.screen.show(pages.permissions_page(chat.agent.grants.now))
+    chat.screen.show(pages.modes_page(chat.agent.grants.mode, chat.screen.signs))
 
 
 def _permissions(chat: Chat, rest: str) -> None:
@@ -245,12 +188,13 @@ def _permissions(chat: Chat, rest: str) -> None:
         case "allow" if rule:
             grants.allow(rule)
         case "revoke" if rule:
-            if rule not in grants.granted:
-                raise Refused(f"{rule} was not granted in this session, so it cannot be revoked")
+            if not forget_rule(chat.options.folder, rule) and rule not in grants.granted:
+                raise Refused(f"{rule} was not granted, neither in this session nor for good")
             grants.revoke(rule)
         case _:
             raise InputError("use /permissions, /permissions allow RULE or /permissions revoke RULE")
-    chat.screen.show(pages.permissions_page(grants.now))
+    kept = kept_rules(chat.options.folder)
+    chat.screen.show(pages.permissions_page(grants.now, grants.granted, kept, str(rules_file())))
 
 
 def _hooks(chat: Chat, rest: str) -> None:
@@ -361,6 +305,22 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
+def _agents(chat: Chat, rest: str) -> None:
+    """List the agents that are defined here and those at work; with ``kill``, stop one."""
+    action, _, name = rest.partition(" ")
+    tasks = chat.agent.session.tasks
+    if action == "kill" and name:
+        tasks.kill(name.strip())
+    elif action not in ("", "list"):
+        raise InputError("use /agents or /agents kill ID")
+    lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
+    running = [task_line(one, time.time()) for one in tasks if one.kind == "agent"]
+    for line in (*lines, *(running or ["No agent is at work."])):
+        chat.screen.show(Text(fit(clean(line), chat.screen.width - 1, chat.screen.signs.cut)))
+    if not chat.options.agents:
+        chat.say("note", "this chat was begun with --no-agents, so the agent starts none")
+
+
 def _tasks(chat: Chat, rest: str) -> None:
     """List what runs in the background, or stop one of it."""
     action, _, name = rest.partition(" ")
@@ -374,7 +334,13 @@ def _tasks(chat: Chat, rest: str) -> None:
 
 
 def _show(chat: Chat, rest: str) -> None:
-    chat.screen.show(chat.folded.open(_number(rest) if rest else None))
+    chat.screen.page(chat.folded.open(_number(rest) if rest else None))
+
+
+def _transcript(chat: Chat, rest: str) -> None:
+    """Show everything that was said and done, what was compacted included."""
+    transcript = chat.agent.session.conversation.transcript
+    chat.screen.page(Text(history.as_text(transcript.log), overflow="fold"))
 
 
 def _number(text: str) -> int:
@@ -412,6 +378,7 @@ KEYS = (
     ("Esc, Ctrl-C", "interrupt"),
     ("Esc Esc", "rewind (if the input is empty)"),
     ("Ctrl-O", "show the last [number] in full"),
+    ("Ctrl-T", "the whole transcript, in your pager"),
     ("Shift-Tab", "next mode: ask, accept edits, plan"),
     ("Tab, Right", "take the suggested prompt (setting prompt_suggestion)"),
     ("Ctrl-R", "search your earlier input"),
@@ -423,7 +390,7 @@ COMMANDS = (
     SlashCommand(
         "compact",
         "summarise the conversation, or from or up to a message (1 is your last), and go on",
-        _compact,
+        message_list.compact,
         "[from [N] | up to [N]] [INSTRUCTIONS]",
     ),
     SlashCommand("clear", "start a new session; this one can be resumed", _clear),
@@ -451,10 +418,17 @@ COMMANDS = (
     SlashCommand("hooks", "which hooks run, and when", _hooks, anytime=True),
     SlashCommand("mcp", "the state of the MCP servers", _mcp, "[NAME to restart]", anytime=True),
     SlashCommand("resume", "continue another session", _resume, "[NAME]"),
-    SlashCommand("rewind", "go back to an earlier message: the conversation, files or both", _rewind),
+    SlashCommand("rename", "give this session a name", _rename, "NAME"),
+    SlashCommand(
+        "rewind", "go back to an earlier message: the conversation, files or both", message_list.rewind
+    ),
     SlashCommand("export", "write the conversation to a file", _export, "FILE", anytime=True),
     SlashCommand("config", "settings and where they come from", _config, "[NAME]", anytime=True),
     SlashCommand("show", "open a line with a [number], or the last", _show, "[NUMBER]", anytime=True),
+    SlashCommand("transcript", "everything that was said, in your pager", _transcript, anytime=True),
+    SlashCommand(
+        "agents", "which agents there are and which are at work", _agents, "[kill ID]", anytime=True
+    ),
     SlashCommand("quit", "leave; the session is kept", _quit, anytime=True),
 )
 

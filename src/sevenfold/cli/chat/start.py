@@ -18,12 +18,16 @@ from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.cli.chat.history import new_name, sessions, title
+from sevenfold.cli.chat.history import find_session, new_name, sessions, talks, title
+from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
+from sevenfold.cli.chat.model_list import full_name
 from sevenfold.cli.text import one_line, size
+from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.providers.models import Lister
+from sevenfold.providers.listing import is_local
 from sevenfold.providers.registry import OFFLINE, address_for, client_for, is_offline, provider_for
+from sevenfold.providers.sdk import SdkProvider
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.lock import FileLock
@@ -46,7 +50,6 @@ HOOKS_FILE = "hooks.json"
 PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE
 MCP_SECONDS = 0.5
 """How long a chat waits for MCP servers; slower ones are announced when they are ready."""
-MOST_LISTED = 20
 
 
 class ChatOptions(Struct, frozen=True, kw_only=True):
@@ -62,7 +65,7 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     max_usd: float | None = None
     rules: dict[str, list[str]] = {}
     resumed: bool = False
-    agents: bool = False
+    agents: bool = True
     """Whether the agent may start others."""
 
     @property
@@ -84,10 +87,10 @@ def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> Ch
     ``screen`` asks the user which session to continue; without one, the session must be named.
     """
     kept = _chosen(given, folder, screen)
-    model = given.model or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
+    model = full_name(given.model) or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
     return ChatOptions(
         folder=folder,
-        name=kept.name if kept else new_name(),
+        name=kept.name if kept else new_name(printed=given.printed is not None),
         model=model,
         mode=given.mode,
         max_turns=given.max_turns,
@@ -104,17 +107,19 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
         return None
     kept = sessions(user_home().project(folder))
     if given.resume:
-        found = next((one for one in kept if one.name == given.resume), None)
+        found = find_session(kept, given.resume)
         if found is None:
             raise Refused(f"no session {given.resume} in {folder}; 'sevenfold sessions' lists them")
         return found
     if not kept:
         raise Refused(f"there is no session in {folder} to continue")
+    # A user who comes back means a conversation, a script any session.
+    kept = talks(kept) or kept if screen is not None else kept
     if given.newest:
         return kept[0]
     if screen is None:
         raise Refused("say which session: --resume NAME, or --continue for the newest")
-    answer = screen.ask(session_menu(kept[:MOST_LISTED]))
+    answer = screen.ask(session_menu(kept))
     if answer is None:
         raise Refused("no session was chosen")
     return kept[answer.place]
@@ -124,10 +129,9 @@ def session_menu(kept: list[KeptSession]) -> Menu:
     """Ask which session to continue."""
     now = time.time()
     items = tuple(
-        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}, {one.name}")
-        for one in kept
+        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}") for one in kept
     )
-    return Menu("Continue which session?", items)
+    return Menu("Continue which session?", items, filtered=True)
 
 
 def _last_model(transcript: Path) -> str:
@@ -158,8 +162,10 @@ class LazyClient:
 
     def listing(self, model: str, seconds: float) -> bytes:
         """What the server says about a model, if anything."""
-        made = self._made()
-        return made.listing(model, seconds) if isinstance(made, Lister) else b"[]"
+        chosen = provider_for(self._model)
+        if is_offline(self._model) or not isinstance(chosen, SdkProvider):
+            return b"[]"
+        return chosen.look_up(model, os.environ, seconds)
 
     def _made(self) -> Client:
         with self._lock:
@@ -180,12 +186,26 @@ def open_agent(options: ChatOptions, chat: Chat) -> Agent:
     return Agent(options.model, **made)
 
 
+def assumed_window(agent: Agent) -> str:
+    """The warning that the window of a local model is assumed, and what to do; empty if its server has said it."""
+    assembly = agent.assembly
+    window = assembly.conversation.window
+    if window.source not in ASSUMED or not is_local(address_for(agent.model)):
+        return ""
+    short = ", too few for some of the tools" if assembly.fit.size == "tiny" else ""
+    return (
+        f"the server does not say how large the window of {agent.model} is: {window.context:,} tokens are "
+        f"assumed{short}. Set SEVENFOLD_CONTEXT_WINDOW to the size it runs with, or load the model first "
+        "(see docs/local-models.md)"
+    )
+
+
 def agent_options(options: ChatOptions) -> AgentOptions:
     """The options of an agent, without the user it asks."""
     made: AgentOptions = {
         "name": options.name,
         "folder": options.folder,
-        "rules": options.rules,
+        "rules": {**options.rules, "allow": [*options.rules.get("allow", ()), *kept_rules(options.folder)]},
         "hooks": hooks_of(options.folder),
         "max_turns": options.max_turns,
         "max_usd": options.max_usd,

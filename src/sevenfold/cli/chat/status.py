@@ -18,7 +18,6 @@ from sevenfold.profiles import find
 from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.usage import Usage
-from sevenfold.request import price
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.screen import Signs
@@ -125,8 +124,8 @@ def _answered(usage: Usage, model: str, source: str) -> Answered:
         cache_read_tokens=usage.cache_read_input_tokens,
         cache_write_tokens=usage.cache_creation_input_tokens,
         output_tokens=usage.output_tokens,
-        usd=price.cost(usage, profile),
-        uncached_usd=price.uncached_cost(usage, profile),
+        usd=usage.cost(profile),
+        uncached_usd=usage.uncached_cost(profile),
     )
 
 

@@ -10,12 +10,11 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.events import Acted, Answered
-from sevenfold.lab.demo.harbour import INCIDENT
+from sevenfold.lab.demo.harbour import GATES, INCIDENT
 from sevenfold.lab.simulator.prompt import read_prompt
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
-from sevenfold.request.price import cost
 
 MODEL = "claude-opus-4-6"
 TURN_SECONDS = 8.0
@@ -65,7 +64,24 @@ class FactsJudged(Struct, frozen=True, tag_field="event"):
     lost: tuple[str, ...]
 
 
-Report = AgentStarted | UserSpoke | Answered | Acted | ToolUsed | TaskEnded | FactsJudged
+class HandedOver(Struct, frozen=True, tag_field="event"):
+    """Work was handed to other agents, and all of them have ended."""
+
+    text: str
+    """The last words of the agent that handed it over."""
+    agents: list[str]
+    """The names of those that were started."""
+    once: int
+    """How many of them got work once, and ended well."""
+    delivered: int
+    """How many results have arrived."""
+    at_work: int = 0
+    """How many were at work when the process was killed."""
+    findings: tuple[str, ...] = ()
+    """What they wrote down: a line for each piece of work, each time it was done."""
+
+
+Report = AgentStarted | UserSpoke | Answered | Acted | ToolUsed | TaskEnded | FactsJudged | HandedOver
 
 
 class Figures(Struct, frozen=True):
@@ -105,6 +121,7 @@ class DemoOutcome(Struct, frozen=True):
     next_day: str = ""
     """What a new session answers the day after, from memory alone."""
     lost: tuple[str, ...] = ()
+    handed: HandedOver | None = None
 
 
 def bars(outcome: DemoOutcome) -> dict[str, bool]:
@@ -125,7 +142,18 @@ def bars(outcome: DemoOutcome) -> dict[str, bool]:
         f"the next day, in a new session, it knew from memory: {outcome.next_day}": NEXT_DAY
         in outcome.next_day,
         f"the work is done: {outcome.tests}": " 0 failed" in outcome.tests,
+        **(_handed_bar(outcome.handed) if outcome.handed else {}),
     }
+
+
+def _handed_bar(handed: HandedOver) -> dict[str, bool]:
+    agents, lines = len(handed.agents), len(handed.findings)
+    says = (
+        f"killed with {handed.at_work} agents at work: {agents} started, {handed.once} ran once, {handed.delivered} "
+        f"results delivered, {lines} findings for {len(GATES)} gates"
+    )
+    met = agents == handed.once == handed.delivered == len(GATES) + 1 and handed.at_work > 0
+    return {says: met and sorted(one.partition(":")[0] for one in handed.findings) == sorted(GATES)}
 
 
 def prompt_tokens(answer: Answered) -> int:
@@ -149,8 +177,8 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
         fresh, output = min(fresh, usage.prompt), usage.output_tokens
         cached = usage.prompt - fresh
         best = Usage(cache_read_input_tokens=cached, cache_creation_5m=fresh, output_tokens=output)
-        paid += cost(usage, profile) or 0.0
-        ideal += cost(best, profile) or 0.0
+        paid += Usage.cost(usage, profile) or 0.0
+        ideal += Usage.cost(best, profile) or 0.0
         prompt += usage.prompt
         read += usage.cache_read_input_tokens
     return paid, ideal, read / max(1, prompt)
@@ -177,7 +205,9 @@ def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
                 total, results = total + results + output, 0
                 while fixed + sum(kept) > room and len(kept) > 1:
                     kept.popleft()
-                usd += cost(Usage(input_tokens=fixed + sum(kept), output_tokens=output), profile) or 0.0
+                usd += (
+                    Usage.cost(Usage(input_tokens=fixed + sum(kept), output_tokens=output), profile) or 0.0
+                )
                 kept.append(output)
             case _:
                 pass

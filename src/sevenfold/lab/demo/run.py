@@ -1,16 +1,15 @@
 """The demo: the user, the simulated provider, and the agent in a process of its own.
 
 The agent is `sevenfold.Agent` with its standard tools, asking over HTTP through the official SDK. Once, while it
-waits for an answer, its process is killed, and another one resumes the session.
+waits for an answer, its process is killed, and another one resumes the session. In the end it hands work to other
+agents, and is killed while they are at it.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,8 +23,9 @@ from msgspec.structs import replace
 
 from sevenfold.errors import UserError
 from sevenfold.events import Acted, Answered
-from sevenfold.lab.demo import figures
+from sevenfold.lab.demo import figures, process
 from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome, FactsJudged, Report, TaskEnded, UserSpoke
+from sevenfold.lab.demo.handover import hand_over
 from sevenfold.lab.demo.harbour import TEXTS, check, harbour, write
 from sevenfold.lab.demo.script import TASKS, Assistant, UserTask, plan, recollect
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -40,8 +40,6 @@ ANSWER_TOKENS = 8_000
 UNLIMITED = RateLimits(input_tokens=10**12, requests=10**9)
 DAY = 86_400.0
 LAYERS = ("offload", "clear", "notes", "compact")
-FOREIGN = ("SEVENFOLD_", "ANTHROPIC_", "OPENAI_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-"""Variables that would make the figures depend on how the machine is set up."""
 _read = msgspec.json.Decoder(Report).decode
 
 
@@ -64,7 +62,7 @@ class Stage:
 
     def __init__(self, scale: Scale, folder: Path, watch: Callable[[Report], None]) -> None:
         self.scale, self._watch = scale, watch
-        self.project, self._home = folder / "project", folder / "home"
+        self.project, self.home = folder / "project", folder / "home"
         parts = harbour(scale.parts, scale.broken)
         write(parts, self.project)
         self._clock = VirtualClock()
@@ -126,16 +124,7 @@ class Stage:
             str(self._lives),
             *facts,
         ]
-        kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(FOREIGN)}
-        path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sevenfold.lab.demo.worker", *given],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=self.project,
-            env={**kept, "SEVENFOLD_HOME": str(self._home), "PATH": path},
-            start_new_session=True,  # An interrupt from the keyboard is for this process alone.
-        )
+        self._process = process.start("worker", given, self.project, self.home)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._commands, self._answers = self._process.stdin, self._process.stdout
@@ -176,8 +165,10 @@ class Stage:
             self._clock.advance(figures.TURN_SECONDS)
             if self._moves == self.scale.killed:
                 self._killed_with = raw
-                self._process.kill()
-                self._process.wait()
+                # Held here: the other thread starts the next process as soon as this one is gone.
+                agent = self._process
+                agent.kill()
+                agent.wait()
 
 
 @contextmanager
@@ -206,7 +197,10 @@ def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> DemoOutc
         with serve(stage.simulator) as url, stage.agent(url):
             answers = [stage.work(task) for task in TASKS]
             outcome = _outcome(stage, answers[-1], stage.judge())
-            return replace(outcome, next_day=stage.next_day())
+            outcome = replace(outcome, next_day=stage.next_day())
+        handed = hand_over(stage.project, stage.home)
+        watch(handed)
+        return replace(outcome, handed=handed)
     finally:
         log.setLevel(level)
 

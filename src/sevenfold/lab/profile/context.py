@@ -20,8 +20,7 @@ from sevenfold.lab.profile.figures import Growth, LargeItem, Repeats
 from sevenfold.lab.profile.labels import SYSTEM, UNLOGGED, CallLabel, ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
-from sevenfold.record.tokens import Estimator
-from sevenfold.record.weight import NOTHING, Weight
+from sevenfold.record.weight import NOTHING, Estimator, Weight
 
 LARGEST = 100
 """How many large items are kept of a session."""
@@ -40,6 +39,8 @@ class HeldPiece(Struct):
     calls: int = 0
     """How many prompts carried it up to the last time it left."""
     here: bool = True
+    counted: bool = True
+    """False if a call that is not counted brought it."""
 
 
 class SessionTally:
@@ -54,9 +55,10 @@ class SessionTally:
     def book(self, held: HeldPiece) -> None:
         """Count a piece that will not come back."""
         # A prompt that shrank unrecorded has negative tokens: what left was counted when it came.
-        self._tokens[held.piece.category] += max(0.0, held.tokens)
+        self._tokens[held.piece.category] += max(0.0, held.tokens) if held.counted else 0.0
         self._carried[held.piece.category] += held.tokens * held.calls
-        self._largest.append(held)
+        if held.counted or held.calls:
+            self._largest.append(held)
         if len(self._largest) > 2 * LARGEST:
             self._largest = self._by_size()
 
@@ -151,8 +153,8 @@ class WindowHistory:
         self.show(live)
         self._linear = False
 
-    def called(self, prompt: int, tokenizer: str) -> None:
-        """A call was made with all that is in the context."""
+    def called(self, prompt: int, tokenizer: str, *, counted: bool = True) -> None:
+        """A call was made with all that is in the context; one that is not counted only shows how large things are."""
         same_model = self._estimator.tokenizer == tokenizer
         if not same_model:
             self._estimator = Estimator.of(tokenizer)
@@ -161,8 +163,11 @@ class WindowHistory:
             rest = max(0.0, prompt - self._size())
             self._held[SYSTEM] = HeldPiece(ContextPiece(SYSTEM, NOTHING), self._calls, rest)
         self._balance(prompt, fresh, same_model)
-        self._linear = True
-        self._calls += 1
+        self._linear = counted
+        self._calls += counted
+        if not counted:
+            for held in self._held.values():
+                held.counted = False
 
     def close(self) -> None:
         """Count all that is left."""

@@ -100,11 +100,27 @@ class Point(Struct, frozen=True, array_like=True):
     lane: int = 0
 
 
+class DayUsage(Struct, frozen=True, kw_only=True):
+    """The calls of a session to one model on one day."""
+
+    day: str | None
+    """The date where the profile was made, as YYYY-MM-DD."""
+    model: str
+    api_calls: int
+    usage: UsageSums
+    cost_usd: float | None
+    unpriced_calls: int = 0
+
+
 class SessionProfile(Struct, frozen=True, kw_only=True):
     """The profile of one transcript file."""
 
     file: str
     session_id: str
+    title: str = ""
+    """Its title, or the user's first words."""
+    project: str = ""
+    """The folder it worked in."""
     agent_id: str | None = None
     """The sub-agent, if the file is one's alone."""
     format: str
@@ -115,6 +131,8 @@ class SessionProfile(Struct, frozen=True, kw_only=True):
     api_calls: int = 0
     side_calls: int = 0
     """How many of `api_calls` sub-agents in this file made."""
+    engine_calls: int = 0
+    """How many of `api_calls` Sevenfold made for itself: notes, summaries, memory."""
     usage: UsageSums = UsageSums()
     compactions: int = 0
     clearings: int = 0
@@ -127,6 +145,9 @@ class SessionProfile(Struct, frozen=True, kw_only=True):
     """Each token counted once for every prompt that carried it, as on the bill."""
     peak_context_tokens: int = 0
     window_tokens: int | None = None
+    window_source: str | None = None
+    """How the window is known: ``recorded``, ``inferred`` from what was seen, or the ``model``'s."""
+    usage_by_day: list[DayUsage] = []
     cache_breaks: list[CacheBreak] = []
     compaction_events: list[Shrinking] = []
     clearing_events: list[Shrinking] = []
@@ -160,8 +181,9 @@ class ProfileTotal(Struct, frozen=True, kw_only=True):
     sessions: int
     api_calls: int
     side_calls: int
+    engine_calls: int
     copied_calls: int
-    """Calls that are in more than one file because a session was resumed or forked; each copy counts."""
+    """Copies of calls in other files, because a session was resumed or forked; they are not counted again."""
     usage: UsageSums
     compactions: int
     clearings: int
@@ -184,6 +206,18 @@ class ProfileTotal(Struct, frozen=True, kw_only=True):
     repairs: dict[str, int]
 
 
+class UsageGroup(Struct, frozen=True, kw_only=True):
+    """What was used on a day, in a week or month, of a model, or in a project."""
+
+    group: str | None
+    """The first day of a week, the month as YYYY-MM; None where a transcript does not say."""
+    sessions: int
+    api_calls: int
+    usage: UsageSums
+    cost_usd: float | None
+    unpriced_calls: int
+
+
 class FailedFile(Struct, frozen=True):
     """A file that could not be profiled."""
 
@@ -197,3 +231,8 @@ class ProfileReport(Struct, frozen=True):
     sessions: list[SessionProfile]
     total: ProfileTotal
     errors: list[FailedFile] = field(default_factory=list)
+    by: str | None = None
+    """What `groups` are: ``day``, ``week``, ``month``, ``model`` or ``project``."""
+    groups: list[UsageGroup] = field(default_factory=list)
+    since: str | None = None
+    """The time from which calls are counted."""

@@ -11,29 +11,20 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from hashlib import blake2b
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextvars import ContextVar
 from itertools import chain, islice
-from math import fsum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
 
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
-from sevenfold.lab.profile.context import LARGEST, added
-from sevenfold.lab.profile.figures import (
-    BreakSum,
-    FailedFile,
-    Growth,
-    ProfileReport,
-    ProfileTotal,
-    SessionProfile,
-    UsageSums,
-)
+from sevenfold.lab.profile.figures import FailedFile, ProfileReport, SessionProfile
 from sevenfold.lab.profile.labels import decoded
+from sevenfold.lab.profile.scope import Scope, call_hash
+from sevenfold.lab.profile.sums import total
 from sevenfold.lab.profile.transcript import CODEX, TranscriptReader
 from sevenfold.record import rollout
 from sevenfold.stores.jsonl.log import JsonlLog, Line, scan
@@ -44,17 +35,25 @@ LOOKED_AT = 200
 """Lines that are read before a file counts as foreign."""
 SMALL = 8_000_000
 """Bytes below which starting processes takes longer than the work."""
+REPORT_BYTES = 1_000_000
+"""How many bytes are read between two reports of progress."""
+REPORT_SECONDS = 0.1
 Progress = Callable[[int, int], None]
 """Called with how many of how many bytes are done."""
 _LINKED = ("uuid", "sessionId", "leafUuid", "messageId")
 _SUPPORTED = "Sevenfold reads Claude Code transcripts, Codex rollouts, and its own."
 
 
-def profile_file(path: Path, name: str = "") -> tuple[SessionProfile, set[str]]:
-    """The profile of a transcript and the ids of its calls; ``name`` is what the report calls the file."""
-    lines = scan(path)
+def profile_file(
+    path: Path, name: str = "", *, scope: Scope | None = None, read: Callable[[int], None] | None = None
+) -> tuple[SessionProfile, set[str]]:
+    """The profile of a transcript and the ids of its calls; ``name`` is what the report calls the file.
+
+    ``read`` is called now and then with the number of bytes that were read since the last time.
+    """
+    lines = _reported(scan(path), read) if read else scan(path)
     form, head = _begin(path, lines)
-    reader = TranscriptReader(form)
+    reader = TranscriptReader(form, scope)
     for line in _converted(chain(head, lines)) if form == CODEX else chain(head, lines):
         reader.take(line)
     reader.finish()
@@ -62,7 +61,19 @@ def profile_file(path: Path, name: str = "") -> tuple[SessionProfile, set[str]]:
     session_id = path.stem if path.stem in ids or not ids else ids[0]
     agent_id = next(iter(reader.agent_ids)) if len(reader.agent_ids) == 1 else ""
     session = reader.books.close(name or str(path), session_id, reader.format)
-    return structs.replace(session, agent_id=agent_id or None), reader.call_ids
+    known = structs.replace(
+        session, agent_id=agent_id or None, title=reader.title(), project=reader.project
+    )
+    return known, reader.call_ids
+
+
+def _reported(lines: Iterator[Line], read: Callable[[int], None]) -> Iterator[Line]:
+    reported = 0
+    for line in lines:
+        if line.offset - reported >= REPORT_BYTES:
+            read(line.offset - reported)
+            reported = line.offset
+        yield line
 
 
 def _converted(lines: Iterable[Line]) -> Iterator[Line]:
@@ -93,6 +104,13 @@ def open_log(path: Path) -> LineLog:
         if form == CODEX
         else JsonlLog(path)
     )
+
+
+def first_records(path: Path, count: int) -> list[bytes]:
+    """The first lines of a session, those of a rollout converted; raises `TranscriptError` if it cannot be read."""
+    head = list(islice(scan(path), count))
+    raws = [line.raw for line in head]
+    return list(rollout.convert(raws)) if CODEX in map(_format, map(_record, head)) else raws
 
 
 def not_a_conversation(path: Path) -> TranscriptForeign:
@@ -177,28 +195,31 @@ def _under(path: Path) -> list[Path]:
 
 
 def profile(
-    found: FoundFiles, *, jobs: int | None = None, progress: Progress | None = None
+    found: FoundFiles,
+    *,
+    since: float | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> ProfileReport:
-    """The profile of these files, in their order; ``jobs`` limits the processes."""
-    files = found.files
-    sizes = {file: _size(file) for file in files}
-    work, done = sum(sizes.values()), 0
-    jobs = min(jobs or os.cpu_count() or 1, len(files)) if work > SMALL else 1
-    results: dict[Path, _Profiled] = {}
-    if progress:
-        progress(0, work)
-    for one in map(_one, files) if jobs <= 1 else _together(sorted(files, key=lambda f: -sizes[f]), jobs):
-        results[one.path] = one
-        done += sizes[one.path]
-        if progress:
-            progress(done, work)
-    ordered = [results[file] for file in files]
-    sessions = [one.session for one in ordered if one.session]
+    """The profile of these files, in their order; ``jobs`` limits the processes.
+
+    A call that is in several files, because a session was resumed or forked, counts in the oldest of them only. With
+    ``since``, in seconds since 1970, only later calls count, and sessions without any are left out.
+    """
+    files = [file for file in found.files if since is None or _state(file).st_mtime >= since]
+    results = _read(files, {file: Scope(since) for file in files}, jobs, progress)
     seen: set[int] = set()
+    copies: dict[Path, Scope] = {}
     copied = 0
-    for one in ordered:
-        copied += len(one.calls & seen)
-        seen |= one.calls
+    for file in sorted(files, key=lambda file: (_started(results[file]), str(file))):
+        if again := results[file].calls & seen:
+            copies[file] = Scope(since, again)
+            copied += len(again)
+        seen |= results[file].calls
+    # Which calls are copies is known only now; few files have any.
+    results |= _read(list(copies), copies, jobs, None)
+    ordered = [results[file] for file in files]
+    sessions = [one.session for one in ordered if one.session and (since is None or one.session.api_calls)]
     errors = [FailedFile(str(one.path), one.error) for one in ordered if one.error]
     return ProfileReport(sessions, total(sessions, copied), found.failures + errors)
 
@@ -209,107 +230,100 @@ class _Profiled(NamedTuple):
     path: Path
     session: SessionProfile | None = None
     calls: frozenset[int] = frozenset()
-    """Hashes of the ids of its calls, the same in every process."""
+    """Hashes of the ids of its calls."""
     error: str = ""
 
 
-def _one(path: Path) -> _Profiled:
+def _started(one: _Profiled) -> str:
+    return (one.session and one.session.started) or ""
+
+
+def _read(
+    files: Sequence[Path], scopes: dict[Path, Scope], jobs: int | None, progress: Progress | None
+) -> dict[Path, _Profiled]:
+    """Profile files, in one process or in several, the largest first."""
+    sizes = {file: _state(file).st_size for file in files}
+    work, done = sum(sizes.values()), 0
+
+    def advance(number: int) -> None:
+        nonlocal done
+        done = min(work, done + number)
+        if progress:
+            progress(done, work)
+
+    advance(0)
+    jobs = min(jobs or os.cpu_count() or 1, len(files)) if work > SMALL else 1
+    if jobs <= 1:
+        results = {file: _one(file, scopes[file], advance) for file in files}
+    else:
+        largest_first = sorted(files, key=lambda file: -sizes[file])
+        results = _together([(file, scopes[file]) for file in largest_first], jobs, advance)
+    advance(work - done)
+    return results
+
+
+def _one(path: Path, scope: Scope, read: Callable[[int], None]) -> _Profiled:
     try:
-        session, calls = profile_file(path)
+        session, calls = profile_file(path, scope=scope, read=read)
     except UserError as error:
         return _Profiled(path, error=str(error))
-    hashes = (blake2b(call.encode(errors="replace"), digest_size=8).digest() for call in calls)
-    return _Profiled(path, session, frozenset(map(int.from_bytes, hashes)))
+    return _Profiled(path, session, frozenset(map(call_hash, calls)))
 
 
-def _together(files: Sequence[Path], jobs: int) -> Iterator[_Profiled]:
-    before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(jobs, initializer=_ignore_interrupts)
+class _Counter(Protocol):
+    """A number that processes share."""
+
+    value: int
+
+    def get_lock(self) -> Any: ...
+
+
+_SHARED: ContextVar[_Counter] = ContextVar("bytes read by all processes")
+
+
+def _together(
+    work: Sequence[tuple[Path, Scope]], jobs: int, advance: Callable[[int], None]
+) -> dict[Path, _Profiled]:
+    before, read = set(multiprocessing.active_children()), multiprocessing.Value("q", 0)
+    pool = ProcessPoolExecutor(jobs, initializer=_begin_work, initargs=(read,))
+    reported = 0
     try:
-        for future in as_completed([pool.submit(_one, file) for file in files]):
-            yield future.result()
+        waiting = {pool.submit(_in_pool, file, scope) for file, scope in work}
+        results: dict[Path, _Profiled] = {}
+        while waiting:
+            done, waiting = wait(waiting, REPORT_SECONDS, FIRST_COMPLETED)
+            results |= {one.path: one for one in (future.result() for future in done)}
+            now = read.value
+            advance(now - reported)
+            reported = now
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for child in set(multiprocessing.active_children()) - before:
             child.terminate()
         raise
     pool.shutdown()
+    return results
 
 
-def _ignore_interrupts() -> None:
-    """The parent ends its children; a stack trace from each would be noise."""
+def _in_pool(path: Path, scope: Scope) -> _Profiled:
+    shared = _SHARED.get()
+
+    def read(number: int) -> None:
+        with shared.get_lock():
+            shared.value += number
+
+    return _one(path, scope, read)
+
+
+def _begin_work(read: _Counter) -> None:
+    """Prepare a process. The parent ends its children at an interrupt; a stack trace from each would be noise."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _SHARED.set(read)
 
 
-def _size(file: Path) -> int:
+def _state(file: Path) -> os.stat_result:
     try:
-        return file.stat().st_size
+        return file.stat()
     except OSError:
-        return 0
-
-
-def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
-    """The sums; of peaks and largest items, the largest."""
-
-    def summed(name: str) -> int:
-        return sum(getattr(session, name) for session in sessions)
-
-    def counted(name: str) -> dict[str, int]:
-        return _counts(getattr(session, name) for session in sessions)
-
-    items = [item for session in sessions for item in session.largest_items]
-    usage = _counts(structs.asdict(session.usage) for session in sessions)
-    growth = [structs.asdict(session.growth) for session in sessions]
-    steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")  # Medians cannot be added up.
-    return ProfileTotal(
-        sessions=len(sessions),
-        api_calls=summed("api_calls"),
-        side_calls=summed("side_calls"),
-        copied_calls=copied_calls,
-        usage=UsageSums(**usage),
-        compactions=summed("compactions"),
-        clearings=summed("clearings"),
-        cost_usd=_money(session.cost_usd for session in sessions),
-        uncached_cost_usd=_money(session.uncached_cost_usd for session in sessions),
-        ideal_cost_usd=_money(session.ideal_cost_usd for session in sessions),
-        unpriced_calls=summed("unpriced_calls"),
-        tokens_by_category=counted("tokens_by_category"),
-        carried_by_category=counted("carried_by_category"),
-        peak_context_tokens=max((session.peak_context_tokens for session in sessions), default=0),
-        cache_breaks=_breaks(sessions),
-        largest_items=sorted(items, key=lambda item: -item.tokens)[:LARGEST],
-        repeated_reads=added([session.repeated_reads for session in sessions]),
-        growth=Growth(**{name: sum(one[name] for one in growth) for name in steps}),
-        models=dict(Counter(counted("models")).most_common()),
-        partial_outputs=summed("partial_outputs"),
-        damaged_lines=summed("damaged_lines"),
-        unknown_lines=counted("unknown_lines"),
-        repairs=counted("repairs"),
-    )
-
-
-def _counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
-    sums: Counter[str] = Counter()
-    for counts in each:
-        for name, count in counts.items():
-            sums[name] += count
-    return dict(sorted(sums.items()))
-
-
-def _money(each: Iterable[float | None]) -> float | None:
-    """The sum of the known amounts; None if there are amounts and none is known."""
-    amounts = list(each)
-    known = [amount for amount in amounts if amount is not None]
-    return fsum(known) if known or not amounts else None
-
-
-def _breaks(sessions: Sequence[SessionProfile]) -> list[BreakSum]:
-    found = defaultdict(list)
-    for session in sessions:
-        for one in session.cache_breaks:
-            found[one.cause].append(one)
-    sums = [
-        BreakSum(cause, sum(one.tokens for one in each), len(each), _money(one.cost_usd for one in each))
-        for cause, each in found.items()
-    ]
-    return sorted(sums, key=lambda one: -one.tokens)
+        # What is wrong with the file is reported when it is read.
+        return os.stat_result([0] * 8 + [2**62, 0])

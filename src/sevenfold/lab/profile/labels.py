@@ -76,7 +76,7 @@ def decoded(raw: Raw | bytes | str) -> Any:
     """The value of some JSON; None if it is not JSON."""
     try:
         return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # brackets too deep
         return None
 
 

@@ -17,21 +17,24 @@ from sevenfold.lab.profile import labels
 from sevenfold.lab.profile.books import Books, Lane, seconds
 from sevenfold.lab.profile.cache import CallReport
 from sevenfold.lab.profile.labels import CallLabel, ContextPiece
+from sevenfold.lab.profile.scope import Scope
 from sevenfold.record import entries
-from sevenfold.record.authorship import Queue
+from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Rewound, Undone
+from sevenfold.record.decisions import Billed, Rewound, Undone
 from sevenfold.record.entries import (
     Boundary,
     Clearing,
     Damaged,
     Decision,
     Entry,
+    Label,
     Link,
     Said,
     UnknownDecision,
 )
 from sevenfold.record.layout import Item
+from sevenfold.record.log import title_of
 from sevenfold.record.usage import Usage
 from sevenfold.record.view import View
 from sevenfold.record.weight import measure
@@ -69,6 +72,7 @@ class _Head(Struct, frozen=True, rename="camel"):
 
     type: str = ""
     session_id: str | None = None
+    cwd: str | None = None
     agent_id: str | None = None
     request_id: str | None = None
     context_window: int | None = None
@@ -82,12 +86,16 @@ _message = msgspec.json.Decoder(_Message)
 class TranscriptReader:
     """Reads a transcript line by line."""
 
-    def __init__(self, form: str = "transcript") -> None:
+    def __init__(self, form: str = "transcript", scope: Scope | None = None) -> None:
         self.format = form
+        self.scope = scope or Scope()
+        self.project = ""
         self.books = Books()
         self.session_ids: list[str] = []
         self.agent_ids: set[str] = set()
         self.call_ids: set[str] = set()
+        self._labels: dict[str, str] = {}
+        self._first_words = ""
         self._queue = Queue()
         self._main: _Conversation | None = None
         self._side: dict[str, _Conversation] = {}
@@ -102,11 +110,32 @@ class TranscriptReader:
         if head.session_id and head.session_id not in self.session_ids:
             self.session_ids.append(head.session_id)
         self.agent_ids.add(head.agent_id or "")
+        self.project = self.project or head.cwd or ""
+        self._learn_title(entry)
         self.books.window = head.context_window or self.books.window
         self._count(entry, head)
+        if isinstance(entry, Decision) and isinstance(entry.made, Billed):
+            self._bill(entry.made)
         for _, said in self._queue.due(line.offset, entry):
             self._conversation(said, _Head()).take(said, _Head())
         self._conversation(entry, head).take(entry, head)
+
+    def _bill(self, made: Billed) -> None:
+        call, at = f"billed {made.request}", seconds(made.timestamp)
+        if call not in self.call_ids:
+            self.call_ids.add(call)
+            if self.scope.counts(call, at):
+                self.books.billed(CallReport(model=made.model, usage=Usage.read(made.usage), at=at))
+
+    def title(self) -> str:
+        """The title of the session, or the user's first words, in one line; empty if there are none."""
+        return labels.one_line(title_of(self._labels) or self._first_words)
+
+    def _learn_title(self, entry: Entry) -> None:
+        if isinstance(entry, Label):
+            self._labels[entry.kind] = entry.text
+        elif not self._first_words and isinstance(entry, Said):
+            self._first_words = users_words(entry)
 
     def finish(self) -> None:
         """There are no more lines."""
@@ -121,7 +150,8 @@ class TranscriptReader:
             case UnknownDecision(kind=kind):
                 self.books.unknown[f"sevenfold/{kind}"] += 1
             case Said() | Boundary() | Clearing():
-                self.books.seen_at(entry.timestamp)
+                if self.scope.is_late(seconds(entry.timestamp)):
+                    self.books.seen_at(entry.timestamp)
             case _ if head.type and head.type not in KNOWN_TYPES:
                 self.books.unknown[head.type] += 1
 
@@ -166,6 +196,7 @@ class _Conversation:
         self._books = reader.books
         self._lane: Lane = reader.books.open_lane(side=side)
         self._call_ids = reader.call_ids
+        self._scope = reader.scope
         self._reports = reader.format == CODEX
         self._view = View()
         self._layout = 0
@@ -282,8 +313,9 @@ class _Conversation:
             self._lane.grew(report)
         elif call not in self._call_ids:
             self._call_ids.add(call)
-            self._newest = call
-            self._lane.called(report)
+            counted = self._scope.counts(call, report.at)
+            self._newest = call if counted else ""
+            (self._lane.called if counted else self._lane.skipped)(report)
 
     def _pieces(self, item: Item) -> Iterator[tuple[Hashable, ContextPiece, Block]]:
         """What is sent of a record, labelled; the key holds the bytes, because what is shown may be replaced."""

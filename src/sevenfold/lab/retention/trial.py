@@ -25,13 +25,13 @@ from sevenfold.lab.replay.recording import KINDS
 from sevenfold.lab.replay.run import Cue, ReplayProvider
 from sevenfold.lab.retention.bad_models import PLANTED
 from sevenfold.lab.retention.cut import Cut
+from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.layers.compact.summary.marks import MARK
 from sevenfold.ports import Client, Clock, Log
 from sevenfold.profiles import find
 from sevenfold.record.layout import Item
-from sevenfold.record.rules import RuleFacts, refusals
 from sevenfold.session import factory
 from sevenfold.session.factory import SessionParts, tool
 from sevenfold.session.session import Session

@@ -36,11 +36,22 @@ class ModelPrompt(Struct, frozen=True):
         return ""
 
 
+class ReportedUsage(Struct, frozen=True, forbid_unknown_fields=True):
+    """Tokens to report in place of the simulator's own count; None keeps it."""
+
+    input: int | None = None
+    """Tokens of the prompt that were neither read from the cache nor written to it."""
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+
+
 class ModelReply(Struct, frozen=True):
     """What the model says: blocks, and why it stopped if the blocks do not show it."""
 
     blocks: Sequence[Json]
     stop_reason: str | None = None
+    usage: ReportedUsage | None = None
 
 
 class Brain(Protocol):

@@ -16,6 +16,8 @@ from sevenfold.lab.simulator.openai import (
     call_arguments,
     check_body,
     content_blocks,
+    custom_input,
+    custom_tool_use,
     tool_use,
 )
 from sevenfold.lab.simulator.output import pieces
@@ -36,9 +38,15 @@ class _Function(Struct):
     arguments: str = ""
 
 
+class _Custom(Struct):
+    name: str
+    input: str = ""
+
+
 class _Call(Struct):
     id: str
-    function: _Function
+    function: _Function | None = None
+    custom: _Custom | None = None
 
 
 class _ChatMessage(Struct):
@@ -58,6 +66,7 @@ class _Definition(Struct):
 class _ChatTool(Struct):
     type: str | None = None
     function: _Definition | None = None
+    custom: _Definition | None = None
 
 
 class _ChatBody(Struct):
@@ -80,7 +89,7 @@ def complete(sim: Simulator, body: Any) -> dict[str, Any]:
         "object": "chat.completion",
         "created": int(sim.clock.now()),
         "model": asked.body["model"],
-        "choices": [{"index": 0, "logprobs": None, **_choice(sim, said)}],
+        "choices": [{"index": 0, "logprobs": None, **_choice(sim, asked, said)}],
         "usage": _usage(said),
         "system_fingerprint": "fp_simulated",
     }
@@ -103,11 +112,12 @@ def chunks(completion: Json, body: Json, size: int) -> Iterator[bytes]:
     for piece in pieces(message["content"] or "", size):
         yield chunk({"content": piece})
     for index, call in enumerate(message.get("tool_calls") or ()):
-        function = call["function"]
-        opening = {"index": index, "id": call["id"], "type": "function"}
-        yield chunk({"tool_calls": [{**opening, "function": {"name": function["name"], "arguments": ""}}]})
-        for piece in pieces(function["arguments"], size):
-            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        kind = call["type"]
+        called, given = call[kind], "input" if kind == "custom" else "arguments"
+        opening = {"index": index, "id": call["id"], "type": kind}
+        yield chunk({"tool_calls": [{**opening, kind: {"name": called["name"], given: ""}}]})
+        for piece in pieces(called[given], size):
+            yield chunk({"tool_calls": [{"index": index, kind: {given: piece}}]})
     yield chunk({}, choice["finish_reason"])
     if wants_usage:
         yield _event({**base, "choices": [], "usage": completion["usage"]})
@@ -135,12 +145,12 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
 
 
 def _tool(tool: Json) -> Json:
-    function = tool["function"]
+    called = tool[tool["type"]]
     return {
-        "type": "function",
-        "name": function["name"],
-        "description": function.get("description"),
-        "input_schema": function.get("parameters"),
+        "type": tool["type"],
+        "name": called["name"],
+        "description": called.get("description"),
+        "input_schema": called.get("parameters"),
     }
 
 
@@ -155,8 +165,13 @@ def _message(message: Json) -> Json:
         return {"role": "user", "content": [result]}
     blocks = content_blocks(message.get("content"))
     for call in message.get("tool_calls") or ():
-        function = call["function"]
-        blocks.append(tool_use(call["id"], function["name"], function.get("arguments")))
+        if (custom := call.get("custom")) is not None:
+            blocks.append(custom_tool_use(call["id"], custom["name"], custom.get("input")))
+        elif (function := call.get("function")) is not None:
+            blocks.append(tool_use(call["id"], function["name"], function.get("arguments")))
+        else:
+            words = "Missing required parameter: 'messages.tool_calls.function'."
+            raise bad(words, param="messages", code="missing_required_parameter")
     return {"role": "system" if role == "developer" else role, "content": blocks}
 
 
@@ -195,22 +210,25 @@ def _check_tools_answered(messages: Sequence[Json]) -> None:
         )
 
 
-def _choice(sim: Simulator, said: OpenAiReply) -> dict[str, Any]:
+def _choice(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply) -> dict[str, Any]:
     blocks = said.output.blocks
     words = "".join(str(block["text"]) for block in blocks if block["type"] == "text")
     message: dict[str, Any] = {"role": "assistant", "content": words or None, "refusal": None}
     calls = [
-        {
-            "id": block.get("id") or sim.new_id("call_"),
-            "type": "function",
-            "function": {"name": block["name"], "arguments": call_arguments(block)},
-        }
+        {"id": block.get("id") or sim.new_id("call_"), **_call(block, custom=block["name"] in asked.custom)}
         for block in blocks
         if block["type"] == "tool_use"
     ]
     if calls:
         message["tool_calls"] = calls
     return {"message": message, "finish_reason": FINISH.get(said.output.stop_reason, "stop")}
+
+
+def _call(block: Json, *, custom: bool) -> dict[str, Any]:
+    name = block["name"]
+    if custom:
+        return {"type": "custom", "custom": {"name": name, "input": custom_input(block)}}
+    return {"type": "function", "function": {"name": name, "arguments": call_arguments(block)}}
 
 
 def _usage(said: OpenAiReply) -> dict[str, Any]:

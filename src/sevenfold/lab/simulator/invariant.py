@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sevenfold.record.rules.base import blocks_of
+from sevenfold.lab.rules.base import blocks_of
 
 Json = Mapping[str, Any]
 

@@ -29,6 +29,7 @@ class FinishedMessage(Struct, frozen=True):
 
     message: dict[str, Any]
     plans: tuple[CachePlan, ...]
+    stream: bool
 
 
 class ModelTurn(Struct, frozen=True):
@@ -56,7 +57,11 @@ def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
         return _compact_and_continue(sim, ready, edit)
     turn = _speak(sim, ready)
     iterations = [_iteration("message", turn)] if THRESHOLD in ready.features.betas else None
-    return FinishedMessage(_message(sim, ready, turn, turn.blocks, iterations), (turn.plan,))
+    return _finished(ready, _message(sim, ready, turn, turn.blocks, iterations), turn.plan)
+
+
+def _finished(ready: PreparedRequest, message: dict[str, Any], *plans: CachePlan) -> FinishedMessage:
+    return FinishedMessage(message, plans, bool(ready.body.get("stream")))
 
 
 def count(ready: PreparedRequest) -> dict[str, Any]:
@@ -100,13 +105,23 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
     if most == 0:
         return ModelTurn((), Output((), "max_tokens", None, 0, 0), plan)
     messages, tools = _messages_of(ready.shown), body.get("tools") or ()
-    reply = sim.brain.reply(ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
+    reply = sim.think(ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
     if (body.get("thinking") or {}).get("type") == "disabled":
         spoken = [block for block in reply.blocks if block["type"] not in ("thinking", "redacted_thinking")]
         reply = replace(reply, blocks=spoken)
     room = Room(most, ready.window - ready.tokens)
     stops = body.get("stop_sequences") or ()
     output = limit(reply, stops, room, sim.scales.counter, ready.profile.tokenizer)
+    if (told := reply.usage) is not None:
+        found = plan.billing
+        billing = Billing(
+            fresh=found.fresh if told.input is None else told.input,
+            read=found.read if told.cache_read is None else told.cache_read,
+            write_5m=found.write_5m if told.cache_write is None else told.cache_write,
+            write_1h=found.write_1h if told.cache_write is None else 0,
+        )
+        plan = replace(plan, billing=billing)
+        output = replace(output, tokens=output.tokens if told.output is None else told.output)
     return ModelTurn(tuple(_sign(sim, ready, output.blocks)), output, plan)
 
 
@@ -153,7 +168,7 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     reason = "compaction" if isinstance(made, str) else made.stop_reason
     spent = ModelTurn(blocks, Output(blocks, reason, None, size, 0), plan)
     message = _message(sim, ready, spent.free(), blocks, [_iteration("compaction", spent)])
-    return FinishedMessage(message, (plan,))
+    return _finished(ready, message, plan)
 
 
 def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
@@ -166,10 +181,10 @@ def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) ->
     if isinstance(made, str):
         ready = _from_summary(sim, ready, block)
         if edit.get("pause_after_compaction"):
-            return FinishedMessage(_message(sim, ready, spent.free(), (block,), [costs]), (plan,))
+            return _finished(ready, _message(sim, ready, spent.free(), (block,), [costs]), plan)
     turn = _speak(sim, ready)
     message = _message(sim, ready, turn, (block, *turn.blocks), [costs, _iteration("message", turn)])
-    return FinishedMessage(message, (plan, turn.plan))
+    return _finished(ready, message, plan, turn.plan)
 
 
 def _from_summary(sim: Simulator, ready: PreparedRequest, block: Json) -> PreparedRequest:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.lab.simulator.errors import bad, unknown_model
@@ -26,7 +27,7 @@ class OpenAiRequest(Struct, frozen=True):
     body: Json
     profile: Profile
     tools: Sequence[Json]
-    """Function definitions with `name`, `description` and `input_schema`."""
+    """Tools with `type`, `name`, `description` and `input_schema`; custom tools take a text and have no schema."""
     messages: Sequence[Json]
     """Messages with content blocks, including system messages."""
     max_tokens: int | None
@@ -39,6 +40,11 @@ class OpenAiRequest(Struct, frozen=True):
         """The text of all system messages."""
         parts = [message for message in self.messages if message["role"] == "system"]
         return "\n".join(str(block.get("text", "")) for part in parts for block in part["content"])
+
+    @property
+    def custom(self) -> frozenset[str]:
+        """The names of the custom tools."""
+        return frozenset(str(tool["name"]) for tool in self.tools if tool["type"] == "custom")
 
     @property
     def spoken(self) -> list[Json]:
@@ -59,10 +65,16 @@ def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
     body, profile, blocks = request.body, request.profile, weigh(sim, request)
     size, most = sum(block.tokens for block in blocks), request.max_tokens or profile.max_output
     prompt = ModelPrompt(body["model"], request.system, request.tools, request.spoken, most, body)
-    reply = sim.brain.reply(prompt)
+    reply = sim.think(prompt)
     room = Room(min(most, profile.max_output), profile.window - size)
     output = limit(reply, request.stops, room, sim.scales.counter, profile.tokenizer)
-    return OpenAiReply(output, size, read_cache(sim, request, blocks))
+    read = read_cache(sim, request, blocks)
+    if (told := reply.usage) is not None:
+        fresh = size - read if told.input is None else told.input
+        read = read if told.cache_read is None else told.cache_read
+        size = fresh + read + (told.cache_write or 0)
+        output = replace(output, tokens=output.tokens if told.output is None else told.output)
+    return OpenAiReply(output, size, read)
 
 
 def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
@@ -114,29 +126,33 @@ def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) 
 def _check_tool(tool: Json, where: str, *, nested: bool) -> None:
     """Raise for what is not a tool of this API, such as one in the shape of another API."""
     kind = _required(tool, "type", where)
-    if nested and kind != "function":
+    if nested and kind not in ("function", "custom"):
         words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
         raise bad(words, param=f"{where}.type", code="invalid_value")
     if nested:
-        _check_function(_required(tool, "function", where), f"{where}.function")
-    elif kind == "function":
+        tool, where = _required(tool, kind, where), f"{where}.{kind}"
+    if kind in ("function", "custom"):
+        _check_name(tool, where)
+    if kind == "function":
         _check_function(tool, where)
 
 
-def _check_function(function: Json, where: str) -> None:
-    name = _required(function, "name", where)
-    if not _TOOL_NAME.fullmatch(name):
+def _check_name(tool: Json, where: str) -> None:
+    if not _TOOL_NAME.fullmatch(_required(tool, "name", where)):
         raise bad(
             f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
             "'^[a-zA-Z0-9_-]+$'.",
             param=f"{where}.name",
             code="invalid_value",
         )
+
+
+def _check_function(function: Json, where: str) -> None:
     kind = (function.get("parameters") or {"type": "object"}).get("type")
     if kind != "object":
         raise bad(
-            f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got "
-            f"'type: \"{kind}\"'.",
+            f"Invalid schema for function '{function['name']}': schema must be a JSON Schema of 'type: \"object\"', "
+            f"got 'type: \"{kind}\"'.",
             param=f"{where}.parameters",
             code="invalid_function_parameters",
         )
@@ -156,6 +172,17 @@ def _missing(path: str, param: str) -> Exception:
 def call_arguments(block: Json) -> str:
     """The input of a tool call as the JSON text that OpenAI sends."""
     return msgspec.json.encode(block["input"]).decode()
+
+
+def custom_input(block: Json) -> str:
+    """The input of a call of a custom tool, which is a text."""
+    given = block["input"]
+    return str(given["input"]) if set(given) == {"input"} else call_arguments(block)
+
+
+def custom_tool_use(call_id: Any, name: Any, words: Any) -> Json:
+    """A call of a custom tool as a content block: its text is the field ``input``."""
+    return {"type": "tool_use", "id": call_id, "name": name, "input": {"input": str(words or "")}}
 
 
 def tool_use(call_id: Any, name: Any, arguments: Any) -> Json:

@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from sevenfold.lab.rules.base import blocks_of
 from sevenfold.lab.simulator.errors import ApiError, extra, invalid, missing, unknown_tag
 from sevenfold.profiles import Profile
-from sevenfold.record.rules.base import blocks_of
 
 
 class ApiFeatures(Struct, frozen=True):

@@ -11,6 +11,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.lab.rules import RuleFacts, refusals
+from sevenfold.lab.rules.cache import Prompt, last_markable, lifetime
 from sevenfold.lab.simulator.cache import Salts
 from sevenfold.lab.simulator.compaction import check_range, check_signed_block
 from sevenfold.lab.simulator.errors import EXTRA, invalid
@@ -28,10 +30,10 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import Bindings, ThinkingCheck
 from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import LONG_WINDOW, Profile
-from sevenfold.record.rules import RuleFacts, refusals
-from sevenfold.record.rules.cache import Prompt, last_markable, lifetime
 
 Json = Mapping[str, Any]
+SYSTEM_MESSAGES = "mid-conversation-system-2026-04-07"
+"""The beta that Claude Code sends with system messages, also to models whose documentation does not name them."""
 _CHANGED = {
     "system": "The `system` prompt differs from the one this block was created with.",
     "tools": "The `tools` differ from the ones this block was created with.",
@@ -117,6 +119,8 @@ def _refuse_long_lifetimes(ready: PreparedRequest) -> None:
 
 def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
     facts = RuleFacts.of(profile, strict=features.strict)
+    if SYSTEM_MESSAGES in features.betas:
+        facts = replace(facts, system_messages=True)
     if body.get("compaction") is not None:
         facts = replace(facts, prefill=True)
         if not features.counting:

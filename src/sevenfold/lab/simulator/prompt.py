@@ -13,11 +13,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.lab.rules.base import blocks_of
+from sevenfold.lab.rules.cache import lifetime
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.tokens import Scales, digest
 from sevenfold.profiles import Profile
-from sevenfold.record.rules.base import THINKING, blocks_of
-from sevenfold.record.rules.cache import lifetime
+from sevenfold.record.blocks import THINKING
 
 Json = Mapping[str, Any]
 CLEARED = "[Old tool result content cleared by the simulated server]"

@@ -7,29 +7,43 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import count
+from threading import Lock, get_ident
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sevenfold import profiles
-from sevenfold.lab.simulator.brains import Brain, EchoBrain, Summarise, simulated_summary
+from sevenfold.lab.simulator.brains import (
+    Brain,
+    EchoBrain,
+    ModelPrompt,
+    ModelReply,
+    Summarise,
+    simulated_summary,
+)
 from sevenfold.lab.simulator.cache import Diagnosis, PrefixCache, PromptCache
 from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
-from sevenfold.lab.simulator.errors import ApiError, rate_limited, unknown_model
+from sevenfold.lab.simulator.errors import rate_limited
 from sevenfold.lab.simulator.faults import Faults
+from sevenfold.lab.simulator.instances import oblige
 from sevenfold.lab.simulator.thinking import Binder, Sealer
 from sevenfold.lab.simulator.tokens import Counter, Scales
-from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, Profile
+from sevenfold.profiles import Profile
 from sevenfold.providers.anthropic import MESSAGES
 
 MINUTE = 60.0
 OTHER_MODELS = ("gpt-5.6", "gpt-5", "gpt-4.1", "local-8k")
-"""Names served besides those in the table of profiles; they get the defaults of their families."""
-RELEASED = "2026-01-01T00:00:00Z"
-LINES = ("haiku", "sonnet", "opus", "fable", "mythos")
+"""Names listed besides those in the table of profiles; they get the defaults of their families."""
+SMALL_MODEL = "local-8k"
+"""The name of a model with a window as small as a local server's may be."""
+LOCAL_WINDOW = 32_768
+"""The window of any other model whose family has the small one by default."""
 
 
 class RateLimits(Struct, frozen=True):
@@ -44,8 +58,8 @@ class RateLimits(Struct, frozen=True):
 class Setup(Struct, frozen=True):
     """How a simulator behaves; the defaults are a new account at a healthy provider."""
 
-    api_key: str | None = "simulated-key"
-    """The key that is accepted; None accepts any."""
+    api_key: str | None = None
+    """The key that is accepted; None accepts any that is not empty."""
     secret: bytes = b"sevenfold simulator"
     """The key for signatures: a simulator restarted with the same secret accepts the old ones."""
     organisation: str = "org_simulated"
@@ -53,6 +67,8 @@ class Setup(Struct, frozen=True):
     """Old accounts are exempt from bound thinking on models that make it depend on the account's age."""
     models: Mapping[str, Profile] = field(default_factory=dict)
     """Models served besides, or instead of, those of the table."""
+    any_model: bool = True
+    """Whether names that are neither in the table nor in ``models`` are served, with the defaults of their families."""
     announced_windows: Mapping[str, int] = field(default_factory=dict)
     """Wrong windows for the list of models."""
     counter: Counter = field(default_factory=Counter)
@@ -206,87 +222,58 @@ class Simulator:
         self.diagnosis = Diagnosis()
         self.meter = RateMeter(self.setup.limits)
         self.requests = RequestLog(self.setup.log_bytes)
-        self._ids = 0
+        self._lock = Lock()
+        self._worker: int | None = None
+        """The thread that holds the lock."""
+        self._ids = count(1)
 
     def profile(self, model: str) -> Profile | None:
         """The profile of a served model; None for a name that is not served."""
         if model in self.setup.models:
             return self.setup.models[model]
         found = profiles.find(model)
-        return found if found.known or model in OTHER_MODELS else None
+        if not (self.setup.any_model or found.known or model in OTHER_MODELS):
+            return None
+        small = not found.known and model != SMALL_MODEL and found.window < LOCAL_WINDOW
+        return replace(found, window=LOCAL_WINDOW) if small else found
+
+    def messages_profile(self, model: str) -> Profile | None:
+        """The profile of a model behind the Messages API; None for one that only another provider serves."""
+        found = self.profile(model)
+        if found is None or MESSAGES.serves(found):
+            return found
+        if not self.setup.any_model:
+            return None
+        # Local servers offer this API for any model, with the rules of Anthropic's older ones.
+        rules = profiles.find("claude-sonnet-4-5")
+        own = {
+            name: getattr(found, name) for name in ("name", "model", "window", "max_output", "tokenizer")
+        }
+        return replace(rules, known=False, prices=(), **own)
+
+    def think(self, prompt: ModelPrompt) -> ModelReply:
+        """What the brain answers; a server goes on with other requests while it thinks."""
+        if self._worker != get_ident():
+            return oblige(self.brain.reply(prompt), prompt)
+        self._worker = None
+        self._lock.release()
+        try:
+            return oblige(self.brain.reply(prompt), prompt)
+        finally:
+            self._lock.acquire()
+            self._worker = get_ident()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Work on one request, while no other is being worked on, except when its brain thinks."""
+        with self._lock:
+            self._worker = get_ident()
+            try:
+                yield
+            finally:
+                self._worker = None
 
     def new_id(self, prefix: str) -> str:
         """A unique id, the same in every run."""
-        self._ids += 1
-        named = sha256(self.setup.secret + f"{prefix}{self._ids}".encode()).hexdigest()
+        named = sha256(self.setup.secret + f"{prefix}{next(self._ids)}".encode()).hexdigest()
         return f"{prefix}{named[:24]}"
-
-
-def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
-    """All models on offer, as the client's provider lists them."""
-    names = dict.fromkeys([*sim.setup.models, *profiles.names(), *OTHER_MODELS])
-    if not anthropic:
-        return {"object": "list", "data": [_openai_model(sim, name) for name in names]}
-    found = [(name, sim.profile(name)) for name in names]
-    listed = [_anthropic_model(sim, name, one) for name, one in found if one and MESSAGES.serves(one)]
-    return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
-
-
-def model_info(sim: Simulator, name: str, *, anthropic: bool) -> dict[str, Any]:
-    """One model; raises for a name that is not served."""
-    profile = sim.profile(name)
-    if profile is None:
-        raise ApiError(404, "not_found_error", f"model: {name}") if anthropic else unknown_model(name)
-    return _anthropic_model(sim, name, profile) if anthropic else _openai_model(sim, name)
-
-
-def _openai_model(sim: Simulator, name: str) -> dict[str, Any]:
-    """A model as OpenAI lists it; one of the setup's own comes with its window, as on local servers."""
-    listed = {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "simulated"}
-    if own := sim.setup.models.get(name):
-        listed["max_model_len"] = sim.setup.announced_windows.get(name, own.window)
-    return listed
-
-
-def _anthropic_model(sim: Simulator, name: str, profile: Profile) -> dict[str, Any]:
-    return {
-        "type": "model",
-        "id": name,
-        "display_name": f"{name} (simulated)",
-        "created_at": RELEASED,
-        "deprecated_at": None,
-        "retires_at": None,
-        "lifecycle": "active",
-        "line": next((line for line in LINES if line in name), None),
-        "max_input_tokens": sim.setup.announced_windows.get(name, profile.window),
-        "max_tokens": profile.max_output,
-        "allowed_fallback_models": [],
-        "capabilities": _capabilities(profile),
-    }
-
-
-def _capabilities(profile: Profile) -> dict[str, Any]:
-    no, modes = _can(False), profile.thinking.modes
-    effort, summarises = _can(profile.effort is not None), _can(profile.on_demand_compaction)
-    edits = {name: _can(name in profile.edits) for name in (CLEAR_TOOL_USES, CLEAR_THINKING)}
-    edits[COMPACT] = _can(profile.threshold_compaction)
-    return {
-        "batch": no,
-        "citations": no,
-        "code_execution": no,
-        "compaction": {**summarises, "summarize": summarises},
-        "context_management": {**_can(bool(profile.edits) or profile.threshold_compaction), **edits},
-        "effort": {**effort, **dict.fromkeys(("low", "medium", "high", "xhigh", "max"), effort)},
-        "image_input": _can(True),
-        "pdf_input": _can(True),
-        "server_tools": {**no, "code_execution": no, "web_search": no},
-        "structured_outputs": no,
-        "thinking": {
-            **_can(bool(set(modes) - {"disabled"})),
-            "types": {mode: _can(mode in modes) for mode in MODES},
-        },
-    }
-
-
-def _can(supported: bool) -> dict[str, bool]:
-    return {"supported": supported}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.lab.simulator.brains import NoSummary, SummaryRequest
 from sevenfold.lab.simulator.errors import ApiError, bad
@@ -17,19 +17,20 @@ from sevenfold.lab.simulator.openai import (
     call_arguments,
     check_body,
     content_blocks,
+    custom_input,
+    custom_tool_use,
     read_cache,
     tool_use,
     weigh,
 )
-from sevenfold.lab.simulator.output import pieces
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import OpaqueSeal
 
 Json = Mapping[str, Any]
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
 SEALED = "reasoning.encrypted_content"
-EMPTY: dict[str, Json] = {"message": {"content": []}, "function_call": {"arguments": ""}, "reasoning": {}}
-"""The fields of an item that are still empty when a stream announces it."""
+TRIGGER = "compaction_trigger"
+"""As the last item of the input it asks for a summary alone."""
 STATEFUL = ("previous_response_id", "conversation")
 COMPACT_FIELDS = frozenset(
     {"model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"}
@@ -43,6 +44,11 @@ class _ResponsesTool(Struct):
     parameters: dict[str, Any] | None = None
 
 
+class _Management(Struct):
+    type: str
+    compact_threshold: int | None = None
+
+
 class _ResponsesBody(Struct):
     model: str
     input: str | list[dict[str, Any]]
@@ -50,15 +56,53 @@ class _ResponsesBody(Struct):
     tools: list[_ResponsesTool] | None = None
     max_output_tokens: int | None = None
     stream: bool | None = None
+    background: bool | None = None
+    context_management: list[_Management] | None = None
+
+
+class CompactedInput(Struct, frozen=True):
+    """A request whose conversation was summarised before the model was asked."""
+
+    request: OpenAiRequest
+    """The request with the summary in place of the conversation."""
+    item: Json
+    """The sealed summary."""
+    prompt_tokens: int
+    cached_tokens: int
+    written: int
 
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
-    """Answer a request of the Responses API."""
+    """Answer a request of the Responses API; it is summarised first if it asks for that or passes its threshold."""
     asked = _read(sim, body)
+    if asked.body["input"] and _kind(asked.body["input"][-1]) == TRIGGER:
+        made = _compacted(sim, asked)
+        spent = _usage(made.prompt_tokens, made.cached_tokens, made.written)
+        return _response(sim, asked, sim.new_id("resp_"), [made.item], spent, cut=False)
+    output: list[Json] = []
+    read = written = 0
+    if _passes_threshold(sim, asked):
+        made = _compacted(sim, asked)
+        asked, read, written = made.request, made.prompt_tokens, made.written
+        output.append(made.item)
     said = ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
+    name = sim.new_id("resp_")
+    output += _items(sim, asked, said, "incomplete" if cut else "completed")
+    spent = _usage(
+        read + said.prompt_tokens,
+        said.cached_tokens,
+        written + said.output.tokens,
+        said.output.thinking_tokens,
+    )
+    return _response(sim, asked, name, output, spent, cut=cut)
+
+
+def _response(
+    sim: Simulator, asked: OpenAiRequest, name: str, output: list[Json], usage: Json, *, cut: bool
+) -> dict[str, Any]:
     return {
-        "id": sim.new_id("resp_"),
+        "id": name,
         "object": "response",
         "created_at": int(sim.clock.now()),
         "status": "incomplete" if cut else "completed",
@@ -67,57 +111,27 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
         "instructions": asked.body.get("instructions"),
         "max_output_tokens": asked.body.get("max_output_tokens"),
         "model": asked.body["model"],
-        "output": list(_items(sim, asked, said, "incomplete" if cut else "completed")),
+        "output": output,
         "parallel_tool_calls": True,
         "previous_response_id": None,
         "store": False,
         "tool_choice": asked.body.get("tool_choice") or "auto",
         "tools": asked.body.get("tools") or [],
         "truncation": "disabled",
-        "usage": _usage(
-            said.prompt_tokens, said.cached_tokens, said.output.tokens, said.output.thinking_tokens
-        ),
+        "usage": usage,
         "metadata": {},
     }
 
 
-def response_events(response: Json, size: int) -> Iterator[bytes]:
-    """A finished response as the events of a stream."""
-    number = 0
-
-    def event(kind: str, **data: Any) -> bytes:
-        nonlocal number
-        number += 1
-        payload = msgspec.json.encode({"type": kind, "sequence_number": number - 1, **data})
-        return f"event: {kind}\n".encode() + b"data: " + payload + b"\n\n"
-
-    empty = {**response, "status": "in_progress", "output": [], "usage": None}
-    yield event("response.created", response=empty)
-    yield event("response.in_progress", response=empty)
-    for place, item in enumerate(response["output"]):
-        opening = {**item, "status": "in_progress", **EMPTY[item["type"]]}
-        yield event("response.output_item.added", output_index=place, item=opening)
-        where = {"item_id": item["id"], "output_index": place}
-        if item["type"] == "message":
-            part = item["content"][0]
-            yield event("response.content_part.added", **where, content_index=0, part={**part, "text": ""})
-            for piece in pieces(part["text"], size):
-                yield event(
-                    "response.output_text.delta", **where, content_index=0, delta=piece, logprobs=[]
-                )
-            yield event(
-                "response.output_text.done", **where, content_index=0, text=part["text"], logprobs=[]
-            )
-            yield event("response.content_part.done", **where, content_index=0, part=part)
-        elif item["type"] == "function_call":
-            given = item["arguments"]
-            for piece in pieces(given, size):
-                yield event("response.function_call_arguments.delta", **where, delta=piece)
-            yield event(
-                "response.function_call_arguments.done", **where, name=item["name"], arguments=given
-            )
-        yield event("response.output_item.done", output_index=place, item=item)
-    yield event(f"response.{response['status']}", response=response)
+def _passes_threshold(sim: Simulator, asked: OpenAiRequest) -> bool:
+    """Whether the request asks for a summary at a size that it has; raises where the model makes none."""
+    asks = [one for one in asked.body.get("context_management") or () if one["type"] == "compaction"]
+    if not asks or (threshold := asks[-1].get("compact_threshold")) is None:
+        return False
+    if not asked.profile.threshold_compaction:
+        words = f"Compaction is not supported with the model '{asked.body['model']}'."
+        raise bad(words, param="context_management", code="unsupported_model")
+    return sum(block.tokens for block in weigh(sim, asked)) > int(threshold)
 
 
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
@@ -125,12 +139,25 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     for name in STATEFUL:
         if body.get(name) is not None:
             raise bad(f"'{name}' is not simulated: send the whole input.", param=name)
+    if body.get("background"):
+        words = "'background' is not simulated: leave it out, or stream the response."
+        raise bad(words, param="background", code="unsupported_parameter")
     given = body["input"]
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    messages = [_message(sim, body, item, place) for place, item in enumerate(items)]
+    *before, last = items or [{}]
+    spoken = before if _kind(last) == TRIGGER else items
+    messages = [_message(sim, body, item, place) for place, item in enumerate(spoken)]
     if body.get("instructions"):
         messages.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
     _check_calls_answered(messages)
+    newest = max((place for place, item in enumerate(spoken) if _kind(item) == "compaction"), default=0)
+    instructed = len(messages) - len(spoken)
+    # What a summary replaces may be left in the input, but the model no longer sees it.
+    messages = [
+        message
+        for place, message in enumerate(messages, -instructed)
+        if place >= newest or (message["role"] != "assistant" and not _answers_call(message))
+    ]
     return OpenAiRequest(
         body=body,
         profile=profile,
@@ -146,6 +173,14 @@ def _tool(tool: Json) -> Json:
     return {"type": tool.get("type"), **described, "input_schema": tool.get("parameters")}
 
 
+def _kind(item: Any) -> str:
+    return str(item.get("type", "message")) if isinstance(item, Mapping) else "message"
+
+
+def _answers_call(message: Json) -> bool:
+    return any(block["type"] == "tool_result" for block in message["content"])
+
+
 def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
     match item.get("type", "message"):
         case "message":
@@ -154,7 +189,10 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
         case "function_call":
             call = tool_use(str(item.get("call_id")), item.get("name"), item.get("arguments"))
             return {"role": "assistant", "content": [call]}
-        case "function_call_output":
+        case "custom_tool_call":
+            call = custom_tool_use(str(item.get("call_id")), item.get("name"), item.get("input"))
+            return {"role": "assistant", "content": [call]}
+        case "function_call_output" | "custom_tool_call_output":
             content = content_blocks(item.get("output"))
             result = {"type": "tool_result", "tool_use_id": str(item.get("call_id")), "content": content}
             return {"role": "user", "content": [result]}
@@ -203,6 +241,15 @@ def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str)
             part = {"type": "output_text", "text": block["text"], "annotations": [], "logprobs": []}
             opened = {"type": "message", "id": sim.new_id("msg_"), "role": "assistant"}
             yield {**opened, "status": status, "content": [part]}
+        elif block["type"] == "tool_use" and block["name"] in asked.custom:
+            yield {
+                "type": "custom_tool_call",
+                "id": sim.new_id("ctc_"),
+                "call_id": block.get("id") or sim.new_id("call_"),
+                "name": block["name"],
+                "input": custom_input(block),
+                "status": status,
+            }
         elif block["type"] == "tool_use":
             yield {
                 "type": "function_call",
@@ -238,24 +285,41 @@ def compact(sim: Simulator, body: Any) -> dict[str, Any]:
     if unknown := sorted(set(body) - COMPACT_FIELDS if isinstance(body, Mapping) else ()):
         raise bad(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
     asked = _read(sim, body)
+    made = _compacted(sim, asked)
+    return {
+        "id": sim.new_id("resp_"),
+        "object": "response.compaction",
+        "created_at": int(sim.clock.now()),
+        "output": [*_said_by_user(sim, body["input"]), made.item],
+        "usage": _usage(made.prompt_tokens, made.cached_tokens, made.written),
+    }
+
+
+def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
+    """Summarise a conversation; raises for a model that cannot and for an empty conversation."""
+    model = asked.body["model"]
     if not asked.profile.on_demand_compaction:
-        words = f"Compaction is not supported with the model '{body['model']}'."
+        words = f"Compaction is not supported with the model '{model}'."
         raise bad(words, param="model", code="unsupported_model")
     if not any(message["content"] for message in asked.spoken):
         raise bad("There is nothing in 'input' to compact.", param="input")
     blocks = weigh(sim, asked)
     summary = _summary(sim, asked)
-    seal = OpaqueSeal(body["model"], sim.setup.organisation, summary)
-    sealed = sim.binder.sealer.seal(seal)
+    sealed = sim.binder.sealer.seal(OpaqueSeal(model, sim.setup.organisation, summary))
     item = {"id": sim.new_id("cmp_"), "type": "compaction", "encrypted_content": sealed}
-    written = sim.scales.counter.text(summary, asked.profile.tokenizer)
-    return {
-        "id": sim.new_id("resp_"),
-        "object": "response.compaction",
-        "created_at": int(sim.clock.now()),
-        "output": [*_said_by_user(sim, body["input"]), item],
-        "usage": _usage(sum(block.tokens for block in blocks), read_cache(sim, asked, blocks), written),
-    }
+    kept = [
+        message
+        for message in asked.messages
+        if message["role"] != "assistant" and not _answers_call(message)
+    ]
+    written = {"role": "assistant", "content": content_blocks(summary)}
+    return CompactedInput(
+        replace(asked, messages=[*kept, written]),
+        item,
+        sum(block.tokens for block in blocks),
+        read_cache(sim, asked, blocks),
+        sim.scales.counter.text(summary, asked.profile.tokenizer),
+    )
 
 
 def _summary(sim: Simulator, asked: OpenAiRequest) -> str:

@@ -1,7 +1,7 @@
 """The shape of a Messages request: which fields may be where, and of what type.
 
 Only shapes are checked here, in the words of the server's validator; `parameters` checks what fields mean together, and
-`sevenfold.record.rules` which messages may follow each other. Blocks that only the server writes (results of its own
+`sevenfold.lab.rules` which messages may follow each other. Blocks that only the server writes (results of its own
 tools) are not checked.
 """
 
@@ -35,6 +35,11 @@ BETA_FIELDS = {
     "compaction": ("compact-2026-09-04",),
     "thread": ("message-threads-2026-08-12",),
     "mcp_servers": ("mcp-client-2025-04-04", "mcp-client-2025-11-20", "mcp-client-2026-09-15"),
+}
+SYSTEM_FIELDS = {
+    "clear_at": {"mid-conversation-system-clear-at-2026-08-21"},
+    # The SDK's name and the one that Claude Code sends.
+    "output_config": {"mid-conversation-output-config-2026-07-01", "per-turn-control-2026-07-01"},
 }
 SERVER_BLOCKS = frozenset(
     {
@@ -149,11 +154,7 @@ def _message(number: int, message: Any, features: ApiFeatures) -> Iterator[ApiEr
 
 
 def _system_fields(features: ApiFeatures) -> set[str]:
-    needs = {
-        "clear_at": "mid-conversation-system-clear-at-2026-08-21",
-        "output_config": "mid-conversation-output-config-2026-07-01",
-    }
-    return {name for name, beta in needs.items() if beta in features.betas}
+    return {name for name, betas in SYSTEM_FIELDS.items() if features.betas & betas}
 
 
 def _block(path: str, block: Any, features: ApiFeatures, kinds: Sequence[str] | None) -> Iterator[ApiError]:

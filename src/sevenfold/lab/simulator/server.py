@@ -8,10 +8,11 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import uvicorn
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -21,17 +22,21 @@ from sevenfold.lab.simulator.brains import ScriptExhausted
 from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.errors import ApiError, internal, invalid, too_large
 from sevenfold.lab.simulator.faults import Fault, broken, refusal
+from sevenfold.lab.simulator.listing import model_info, model_list
 from sevenfold.lab.simulator.messages import answer, count
 from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
-from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
-from sevenfold.lab.simulator.responses import compact, respond, response_events
+from sevenfold.lab.simulator.provider import Received, Simulator
+from sevenfold.lab.simulator.responses import compact, respond
+from sevenfold.lab.simulator.responses_stream import response_events
 from sevenfold.lab.simulator.schema import check_shape
-from sevenfold.providers.anthropic import MESSAGES
 
 STOPPING = 10.0
 """Seconds a server in a thread may take to stop."""
+MOST_AT_ONCE = 1_000
+"""How many requests are worked on at the same time; more wait."""
+T = TypeVar("T")
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
 Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
 
@@ -39,8 +44,11 @@ Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
 class HttpExchange:
     """One request and its answer."""
 
-    def __init__(self, sim: Simulator, request: Request, received: Received) -> None:
+    def __init__(
+        self, sim: Simulator, request: Request, received: Received, limiter: CapacityLimiter
+    ) -> None:
         self.sim = sim
+        self.limiter = limiter
         self.request = request
         self.received = received
         self.fault: Fault | None = None
@@ -82,15 +90,17 @@ class HttpExchange:
 
 def create_app(sim: Simulator) -> Starlette:
     """The simulator as an ASGI application."""
+    limiter = CapacityLimiter(MOST_AT_ONCE)
 
     def route(path: str, endpoint: Endpoint, method: str = "POST", *, asks: bool = False) -> Route:
         async def handle(request: Request) -> Response:
-            return await _exchange(sim, request, endpoint, asks)
+            return await _exchange(sim, request, endpoint, asks, limiter)
 
         return Route(path, handle, methods=[method])
 
     return Starlette(
         routes=[
+            Route("/", _alive, methods=["GET", "HEAD"]),
             route("/v1/messages", _messages, asks=True),
             route("/v1/messages/count_tokens", _count_tokens),
             route("/v1/models", _models, "GET"),
@@ -104,12 +114,19 @@ def create_app(sim: Simulator) -> Starlette:
     )
 
 
-async def _exchange(sim: Simulator, request: Request, endpoint: Endpoint, asks: bool) -> Response:
+async def _alive(request: Request) -> Response:
+    """Answers the probe by which clients find out whether a server is there; it needs no key."""
+    return Response()
+
+
+async def _exchange(
+    sim: Simulator, request: Request, endpoint: Endpoint, asks: bool, limiter: CapacityLimiter
+) -> Response:
     """Log a request, apply its fault, answer it, and turn every refusal into the provider's body."""
     raw = await request.body()
     url, headers = request.url, dict(request.headers)
     received = sim.requests.add(sim.clock.now(), request.method, url.path, url.query, headers, raw)
-    exchange = HttpExchange(sim, request, received)
+    exchange = HttpExchange(sim, request, received, limiter)
     try:
         _check_key(exchange)
         if len(raw) > sim.setup.body_bytes:
@@ -193,22 +210,23 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
     betas = frozenset(filter(None, sent))
     features = ApiFeatures(version, betas, counting, setup.pinned_edits, setup.extra_blocks)
     check_shape(body, features)
-    profile = sim.profile(body["model"])
-    if profile is None or not MESSAGES.serves(profile):
+    profile = sim.messages_profile(body["model"])
+    if profile is None:
         raise ApiError(404, "not_found_error", f"model: {body['model']}")
     return prepare(sim, body, profile, features)
 
 
 async def _messages(exchange: HttpExchange) -> Response:
-    sim, ready = exchange.sim, _prepared(exchange, counting=False)
-    answered = answer(sim, ready)
+    sim = exchange.sim
+    answered = await _work(exchange, lambda: answer(sim, _prepared(exchange, counting=False)))
     await exchange.delay()
-    for plan in answered.plans:
-        sim.cache.commit(plan)
+    with sim.alone():
+        for plan in answered.plans:
+            sim.cache.commit(plan)
     usage = answered.message["usage"]
     charged = usage["input_tokens"] + usage["cache_creation_input_tokens"]
     sim.meter.spend(exchange.received.at, charged, usage["output_tokens"])
-    streamed = events(answered.message, sim.setup.chunk) if ready.body.get("stream") else None
+    streamed = events(answered.message, sim.setup.chunk) if answered.stream else None
     return exchange.answer(answered.message, streamed)
 
 
@@ -227,7 +245,7 @@ async def _model(exchange: HttpExchange) -> Response:
 
 async def _chat(exchange: HttpExchange) -> Response:
     body = _decode(exchange)
-    completion = complete(exchange.sim, body)
+    completion = await _work(exchange, lambda: complete(exchange.sim, body))
     await exchange.delay()
     streamed = chunks(completion, body, exchange.sim.setup.chunk) if body.get("stream") else None
     return exchange.answer(completion, streamed)
@@ -235,16 +253,27 @@ async def _chat(exchange: HttpExchange) -> Response:
 
 async def _responses(exchange: HttpExchange) -> Response:
     body = _decode(exchange)
-    response = respond(exchange.sim, body)
+    response = await _work(exchange, lambda: respond(exchange.sim, body))
     await exchange.delay()
     streamed = response_events(response, exchange.sim.setup.chunk) if body.get("stream") else None
     return exchange.answer(response, streamed)
 
 
 async def _compact(exchange: HttpExchange) -> Response:
-    compacted = compact(exchange.sim, _decode(exchange))
+    body = _decode(exchange)
+    compacted = await _work(exchange, lambda: compact(exchange.sim, body))
     await exchange.delay()
     return exchange.answer(compacted)
+
+
+async def _work(exchange: HttpExchange, work: Callable[[], T]) -> T:
+    """Do the work of a request in a thread, one request at a time; a brain that thinks keeps no other waiting."""
+
+    def locked() -> T:
+        with exchange.sim.alone():
+            return work()
+
+    return await to_thread.run_sync(locked, limiter=exchange.limiter)
 
 
 async def _nothing(exchange: HttpExchange) -> Response:

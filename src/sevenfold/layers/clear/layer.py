@@ -12,9 +12,9 @@ from sevenfold.conversation import provider_edits
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.request import Considered
-from sevenfold.conversation.room import overloaded
+from sevenfold.conversation.room import edits_trigger, overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
-from sevenfold.events import Acted, Proposed
+from sevenfold.events import Proposed
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.clear import policy as clear
 from sevenfold.layers.clear.ledger import CostLedger
@@ -54,7 +54,9 @@ class Clear:
         """What clearing would do; enough if the conversation would be below the threshold."""
         clearer = c.state(Clearer)
         plan = clearer.plan(c.seen)
-        if plan.chosen not in ("clear", "provider") and not clearer.edits.used():
+        if plan.chosen not in ("clear", "provider") and not (
+            c.profile.pinned_edits and clearer.edits.used()
+        ):
             return None
         high, room = c.seen.high, c.window.threshold
         short = high >= room or overloaded(c, c.seen)
@@ -128,18 +130,18 @@ class Clearer:
         self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
 
     def _plan(self, size: Size, forced: int) -> Plan:
-        self._c.stock.follow(self._c.transcript.view)
+        c = self._c
+        c.stock.follow(c.transcript.view)
         moment = self._kept_up(self._moment(size))
         if forced:
-            moment = replace(moment, most=max(moment.most, self._c.window.threshold + forced))
-        results_tokens = self._c.gauge.estimator.tokens(self._c.stock.weight)
-        if not clear.could_matter(moment, results_tokens):
+            moment = replace(moment, most=max(moment.most, c.window.threshold + forced))
+        if not clear.could_matter(moment, c.gauge.estimator.tokens(c.stock.weight)):
             return Plan("everything fits")
-        moment = replace(moment, compacts=self._c.ladder.dearer(self._c))
-        rests = self._progress.rests("clear", self._c.window, size.tokens)
+        moment = replace(moment, compacts=c.ladder.dearer(c))
+        rests = self._progress.rests("clear", c.window, size.tokens)
         if moment.cold or moment.overdue or (clear.cannot_be_sent(moment) and not moment.compacts):
             rests = ""
-        self._c.events.rests("clear", rests)
+        c.events.rests("clear", rests)
         if rests:
             return Plan(f"clearing rests: {rests}")
         moment = replace(moment, results=self._results())
@@ -148,9 +150,7 @@ class Clearer:
     def force(self, tokens: int) -> bool:
         """A request was refused as too long by so many tokens: let something go, if anything can."""
         plan = self.plan(self._c.size(), forced=max(1, tokens))
-        if plan.chosen != "clear":
-            return False
-        return self._act(plan).chosen == "clear"
+        return plan.chosen == "clear" and self._act(plan).chosen == "clear"
 
     # -- clearing -------------------------------------------------------------------------------
 
@@ -172,20 +172,7 @@ class Clearer:
             requests = self._c.account.requests
             self._progress = self._progress.after(Pass("clear", requests, before - after, after))
         self._ledger = plan.ledger
-        self._c.events.tell(
-            Acted(
-                layer="clear",
-                mechanism=proposed.mechanism,
-                what=proposed.what,
-                why=plan.rule,
-                items=proposed.items,
-                tokens_before=before,
-                tokens_after=after,
-                usd=plan.usd,
-                reference=reference,
-                undoable=not by_provider,
-            )
-        )
+        self._c.events.acted(proposed, before, after, reference, undoable=not by_provider)
         return plan
 
     def _write_clearing(self, plan: Plan, before: int) -> str:
@@ -217,7 +204,7 @@ class Clearer:
         c, settings = self._c, self._c.settings
         profile, view = c.profile, c.transcript.view
         idle, price = c.idle_seconds(), profile.price(size.tokens)
-        limits, asked = c.limits, provider_edits.asked_for(c.frame)
+        limits, asked = c.limits, c.frame.edits is not None
         may_ask = (
             profile.thinking.bound
             and settings.provider_edits
@@ -246,8 +233,8 @@ class Clearer:
             reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             compacts=False,
-            provider=self.edits.used() or asked,
-            near=may_ask and size.tokens >= provider_edits.trigger(self._c.window, settings),
+            provider=asked or (c.profile.pinned_edits and self.edits.used()),
+            near=may_ask and size.tokens >= edits_trigger(self._c.window, settings),
             edited=c.edited,
             wire=size.wire,
             wire_limit=limits.wire,
@@ -319,7 +306,10 @@ class Clearer:
     def _results(self) -> list[OldResult]:
         count = self._c.gauge.estimator.tokens
         kept = self._c.transcript.pinned()
-        exempt = self._exempt()
+        view = self._c.transcript.view
+        undone = (one for one in view.decisions() if isinstance(one, Clearing) and one.uuid in view.undone)
+        # Results the user put back stay until that is redone.
+        exempt = {call for one in undone for call in one.about.compacted_tool_ids}
         left = round(count(measure(CLEARED_RESULT)))
         return [
             OldResult(
@@ -333,16 +323,6 @@ class Clearer:
             )
             for held in self._c.stock.results
         ]
-
-    def _exempt(self) -> set[str]:
-        """Results the user put back: they stay until that is redone."""
-        view = self._c.transcript.view
-        return {
-            call
-            for made in view.decisions()
-            if isinstance(made, Clearing) and made.uuid in view.undone
-            for call in made.about.compacted_tool_ids
-        }
 
 
 def _proposal(plan: Plan) -> Proposed:

@@ -78,9 +78,9 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
 
     results: Sequence[OldResult]
     size: int
-    """The conversation in tokens…"""
+    """Tokens of the conversation."""
     most: int
-    """…and the most it may really be."""
+    """Tokens that the conversation may have at most, as sizes are estimates."""
     fixed: int
     """System and tools, which no clearing touches."""
     window: Window
@@ -101,15 +101,15 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     bound: bool = False
     """There is reasoning in view that is bound to what precedes it."""
     thinking: int = 0
-    """Tokens of reasoning of turns before the last that is still sent and may be left out…"""
+    """Tokens of reasoning of turns before the last that is still sent and may be left out."""
     reasoning: int = 0
-    """…and of all reasoning, which goes where results go and reasoning is bound to them."""
+    """Tokens of all reasoning, which goes where results go and reasoning is bound to them."""
     mid_turn: bool = False
     """The newest message answers calls: reasoning of this turn must stay."""
     provider: bool = False
-    """The provider clears by itself in this epoch…"""
+    """The provider clears by itself in this epoch."""
     edited: int = 0
-    """…and leaves out so many tokens already: of the oldest results, which go first here as well."""
+    """Tokens that the provider leaves out already: of the oldest results, which go first here as well."""
     near: bool = False
     """The provider could be asked to clear in this epoch, and the size at which it would has come."""
     cut: ProviderCut | None = None
@@ -169,21 +169,22 @@ class Plan(Struct, frozen=True):
     usd: float | None = None
     """What the next request costs more because of it; negative: less. None: prices are unknown."""
     drops_thinking: bool = False
-    """Reasoning of earlier turns is left out from now on…"""
+    """Reasoning of earlier turns is left out from now on."""
     drops_all_thinking: bool = False
-    """…and that of the last turn too, because it would not be valid behind what changed."""
+    """Reasoning of the last turn is left out too, because it would not be valid behind what changed."""
     options: tuple[Option, ...] = ()
     ledger: CostLedger = CostLedger()
     """How the session differs from itself without clearing, once this is done."""
 
 
 def plan(moment: ClearingMoment) -> Plan:
-    """What to clear now."""
+    """What to clear now: the first rule that has a plan decides; the plan also lists what other rules considered."""
     considered: list[Option] = []
     for rule in (_room, _full, _overdue, _pause, _provider, _size):
-        found = rule(moment, considered)
-        if found is not None:
-            return found
+        found = rule(moment)
+        if isinstance(found, Plan):
+            return replace(found, options=(*considered, *found.options))
+        considered += [found] if found else []
     return Plan(rule="nothing is due", options=tuple(considered))
 
 
@@ -211,11 +212,12 @@ def might_pay(moment: ClearingMoment, results_tokens: float) -> bool:
 
 def too_heavy(moment: ClearingMoment) -> bool:
     """Are there too many bytes or pictures?"""
-    return _over(moment.wire, moment.wire_limit) or _over(moment.images, moment.images_limit)
+    used = (moment.wire, moment.wire_limit), (moment.images, moment.images_limit)
+    return any(limit is not None and amount > limit for amount, limit in used)
 
 
 def cannot_be_sent(moment: ClearingMoment) -> bool:
-    """Would nobody take the request as it is?"""
+    """Would every server refuse the request as it is?"""
     return too_heavy(moment) or moment.most >= moment.window.blocking
 
 
@@ -227,7 +229,7 @@ class Need(Struct, frozen=True):
     """How much of it a result holds."""
 
 
-def _room(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
+def _room(moment: ClearingMoment) -> Plan | Option | None:
     """Too many bytes or pictures; if the tokens are too many as well, they go in the same batch."""
     if not (moment.settings.size_clearing and too_heavy(moment)):
         return None
@@ -241,30 +243,23 @@ def _room(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
             reasons.append(f"{used:,} {name} of at most {limit:,}")
     if moment.most >= moment.window.threshold:
         needs.append(_need(moment))
-    targets = _oldest(moment, 1, needs)
-    if moment.compacts and _stays_heavy(moment, targets):
-        considered.append(Option("clear", _freed(moment, targets), because="it would not be enough"))
-        return Plan(" and ".join(reasons), "compact", "room", options=tuple(considered))
-    if not any(need.worth(target) > 0 for need in needs for target in targets):
-        considered.append(
-            Option("clear", because=f"{' and '.join(reasons)}, but no result that may go holds any")
-        )
-        return None
-    return _clear(moment, "room", targets, " and ".join(reasons), considered)
-
-
-def _stays_heavy(moment: ClearingMoment, targets: Sequence[OldResult]) -> bool:
-    """Would there still be too many bytes or pictures?"""
+    targets, rule = _oldest(moment, 1, needs), " and ".join(reasons)
     wire = moment.wire - sum(map(_bytes, targets))
     images = moment.images - sum(map(_pictures, targets))
-    return too_heavy(replace(moment, wire=wire, images=images))
+    if moment.compacts and too_heavy(replace(moment, wire=wire, images=images)):
+        option = Option("clear", _freed(moment, targets), because="it would not be enough")
+        return Plan(rule, "compact", "room", options=(option,))
+    if not any(need.worth(target) > 0 for need in needs for target in targets):
+        return Option("clear", because=f"{rule}, but no result that may go holds any")
+    return _clear(moment, "room", targets, rule)
 
 
-def _full(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
+def _full(moment: ClearingMoment) -> Plan | Option | None:
     """At the threshold."""
     window, settings = moment.window, moment.settings
     if moment.most < window.threshold or not settings.size_clearing:
         return None
+    rule = "the conversation is at the threshold"
     targets = _oldest(moment, settings.size_keep, [_need(moment)])
     freed = _freed(moment, targets)
     left = moment.most - freed
@@ -280,18 +275,11 @@ def _full(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
         and (_compaction_is_cheaper(moment, freed) or not moment.bears(_cleared(moment, freed)))
     )
     if targets and worth and not dearer:
-        return _clear(moment, "full", targets, "the conversation is at the threshold", considered)
-    because = f"it would free {freed:,} tokens" + (
-        " and soon be due again: a compaction costs less"
-        if dearer
-        else ""
-        if enough
-        else " and leave the conversation at the threshold"
-    )
-    considered.append(Option("clear", freed, because=because))
-    if moment.compacts:
-        return Plan("the conversation is at the threshold", "compact", "full", options=tuple(considered))
-    return None
+        return _clear(moment, "full", targets, rule)
+    why = "" if enough else " and leave the conversation at the threshold"
+    why = " and soon be due again: a compaction costs less" if dearer else why
+    option = Option("clear", freed, because=f"it would free {freed:,} tokens{why}")
+    return Plan(rule, "compact", "full", options=(option,)) if moment.compacts else option
 
 
 def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
@@ -313,30 +301,29 @@ def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
     return rate(made, left) < LESS_EACH_TIME * rate(_rewrite(moment, freed), moment.most - freed)
 
 
-def _overdue(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
+def _overdue(moment: ClearingMoment) -> Plan | None:
     """Without clearing, a compaction would have been made."""
-    if not moment.overdue:
-        return None
     rule = "clearing has put a compaction off for as long as that was cheaper"
-    return Plan(rule, "compact", "overdue", options=tuple(considered))
+    return Plan(rule, "compact", "overdue") if moment.overdue else None
 
 
-def _pause(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
+def _pause(moment: ClearingMoment) -> Plan | Option | None:
     """The cache is gone anyway."""
     if not (moment.settings.gap_clearing and moment.cold):
         return None
     targets = _oldest(moment, moment.settings.gap_keep)
-    freed = _freed(moment, targets)
+    freed, option = _freed(moment, targets), None
     if because := _too_dear_a_pause(moment, freed):
-        considered.append(Option("clear", freed, because=because))
-        freed = 0
-    targets = targets if freed else []
+        option, freed = Option("clear", freed, because=because), 0
     worth = moment.window.budget(WORTH)
     thinking = moment.thinking if moment.thinking >= worth else 0
     if freed + thinking < worth:
-        return None
-    rule = f"{_duration(moment.idle or 0)} since the last answer: the cache has expired"
-    return _clear(moment, "pause", targets, rule, considered, thinking=thinking)
+        return option
+    minutes = round((moment.idle or 0) / 60)
+    ago = f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} hours"
+    rule = f"{ago} since the last answer: the cache has expired"
+    made = _clear(moment, "pause", targets if freed else [], rule, thinking=thinking)
+    return replace(made, options=(option, *made.options)) if option else made
 
 
 def _too_dear_a_pause(moment: ClearingMoment, freed: int) -> str:
@@ -350,7 +337,7 @@ def _too_dear_a_pause(moment: ClearingMoment, freed: int) -> str:
     return ""
 
 
-def _provider(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
+def _provider(moment: ClearingMoment) -> Plan | Option | None:
     """The provider could clear from now on."""
     cut = moment.cut
     if cut is None:
@@ -362,7 +349,6 @@ def _provider(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     # Where nothing can be compacted, a conversation that will soon be full ends there unless the provider clears.
     ends = not moment.compacts and room < moment.expected * moment.growth
     saved = moment.expected * each - once
-    option = Option("provider", cut.tokens, None if ends else _usd(moment, saved))
     ledger, because = _cleared(moment, round(each / read)), ""
     if cut.moves >= 1:
         # What is behind the cut, and written again each time, grows: no price could be put on that.
@@ -370,15 +356,14 @@ def _provider(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     elif saved <= 0 or not moment.bears(ledger):
         because = "it costs more than waiting" if saved <= 0 else UNBEARABLE
     if because and not ends:
-        considered.append(_because(option, because))
-        return None
+        return Option("provider", cut.tokens, _usd(moment, saved), because)
     rule = f"the provider clears {cut.tokens:,} tokens of old results for less than waiting would cost"
-    options = (*considered, _because(option, rule))
+    option = Option("provider", cut.tokens, None if ends else _usd(moment, saved), rule)
     usd = _usd(moment, once)
-    return Plan(rule, "provider", "provider", tokens=cut.tokens, usd=usd, options=options, ledger=ledger)
+    return Plan(rule, "provider", "provider", tokens=cut.tokens, usd=usd, options=(option,), ledger=ledger)
 
 
-def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
+def _size(moment: ClearingMoment) -> Plan | Option | None:
     """Results have grown large, and the cache is warm."""
     settings, budget = moment.settings, moment.window.budget
     if not settings.size_clearing or moment.cold or moment.total <= budget(settings.size_trigger_tokens):
@@ -387,27 +372,21 @@ def _size(moment: ClearingMoment, considered: list[Option]) -> Plan | None:
     targets = _oldest(moment, settings.size_keep, [Need(excess, _tokens)])
     freed = _freed(moment, targets)
     if freed < max(1, budget(settings.size_least_tokens)):
-        considered.append(Option("clear", freed, because="too little to be worth it"))
-        return None
+        return Option("clear", freed, because="too little to be worth it")
     if moment.provider:
-        considered.append(Option("provider", because="it clears by itself when the time comes"))
-        return None
+        return Option("provider", because="it clears by itself when the time comes")
     if moment.bound:
         because = "it would invalidate the reasoning in view: wait for a pause or a compaction"
-        considered.append(Option("wait", freed, because=because))
-        return None
+        return Option("wait", freed, because=because)
     lasts = _lasts(moment, freed)
     cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * lasts
-    option = Option("clear", freed, _usd(moment, gain - cost))
+    because = "" if moment.bears(_cleared(moment, freed)) else UNBEARABLE
     if gain <= cost:
         because = f"writing the rest again costs more than {lasts:.0f} requests would save"
-        considered.append(_because(option, because))
-        return None
-    if not moment.bears(_cleared(moment, freed)):
-        considered.append(_because(option, UNBEARABLE))
-        return None
+    if because:
+        return Option("clear", freed, _usd(moment, gain - cost), because)
     rule = f"results of {moment.total:,} tokens: {lasts:.0f} more requests would pay for the rewrite"
-    return _clear(moment, "size", targets, rule, considered)
+    return _clear(moment, "size", targets, rule)
 
 
 def _lasts(moment: ClearingMoment, freed: int) -> float:
@@ -419,13 +398,7 @@ def _lasts(moment: ClearingMoment, freed: int) -> float:
 
 
 def _clear(
-    moment: ClearingMoment,
-    cause: str,
-    targets: list[OldResult],
-    rule: str,
-    considered: list[Option],
-    *,
-    thinking: int = 0,
+    moment: ClearingMoment, cause: str, targets: list[OldResult], rule: str, *, thinking: int = 0
 ) -> Plan:
     drops_all = moment.bound and bool(targets)
     freed = _freed(moment, targets) + (moment.reasoning if drops_all else thinking)
@@ -439,7 +412,7 @@ def _clear(
         _usd(moment, extra),
         drops_thinking=drops_all or thinking > 0,
         drops_all_thinking=drops_all,
-        options=(*considered, Option("clear", freed, _usd(moment, later - extra), rule)),
+        options=(Option("clear", freed, _usd(moment, later - extra), rule),),
         ledger=_cleared(moment, freed),
     )
 
@@ -514,14 +487,6 @@ def _usd(moment: ClearingMoment, units: float) -> float | None:
     return None if moment.price is None else units / 1e6
 
 
-def _because(option: Option, because: str) -> Option:
-    return replace(option, because=because)
-
-
-def _over(used: int, limit: int | None) -> bool:
-    return limit is not None and used > limit
-
-
 def _tokens(result: OldResult) -> int:
     return result.tokens - result.left
 
@@ -532,8 +497,3 @@ def _bytes(result: OldResult) -> int:
 
 def _pictures(result: OldResult) -> int:
     return result.images
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes} minutes" if minutes < 120 else f"{minutes // 60} hours"

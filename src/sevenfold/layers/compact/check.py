@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
@@ -17,13 +17,11 @@ from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.extract.words import whole_text
-from sevenfold.layers.compact.summary.draft import Failure
+from sevenfold.layers.compact.summary.draft import Failure, words_of
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
-from sevenfold.record.blocks import Compaction
-from sevenfold.record.decisions import Fold
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from sevenfold.layers.compact.extract.facts import Facts
     from sevenfold.layers.compact.scope import Scope
     from sevenfold.layers.compact.summary.compose import Summary
-    from sevenfold.record.view import View
 
 MISSING_TOKENS = 1_000
 """For facts that found no place in the summary."""
@@ -62,19 +59,20 @@ class Checker:
         self._recall = c.services.recall
         self._reaches = self._recall is not None
 
-    def checked(self, got: Got, divided: Scope, budget: int, folds: Set[str]) -> Verdict:
+    def checked(self, got: Got, divided: Scope, budget: int, folds: Collection[str]) -> Verdict:
         """The summary with its marks and everything in it that code knows.
 
         A signed block is sent as it is; what there is to say about it goes behind it.
         """
-        hidden = unfolded(divided.hidden, folds)
+        # Records that were folded count as they were said: what is known of them need not be handed on.
+        hidden = [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in divided.hidden]
         facts = facts_of(hidden, {name: cast(Kind, kind) for name, kind in self._c.kinds.items() if kind})
         evidence = Evidence(facts, (*divided.front, *hidden, *divided.kept), self._said)
         made, claims = self._made(got, facts, evidence, divided, budget)
         if got.signed is None:
             text, score = self._completed(made.text, facts, divided)
             return Verdict(text, score, made.left_out, claims)
-        words = signed_words(got.signed)
+        words = words_of(blocks.read(got.signed))
         claims = summary.unsupported(words, evidence)
         shown = summary.sections(facts, budget, self._c.count, span=divided.span).text
         if claims:
@@ -132,22 +130,3 @@ class Checker:
             return False
         hits = self._recall.found(fact.text, (), HITS)
         return any(hit.exact or hit.uuid.startswith(fact.record) for hit in hits)
-
-
-def signed_words(raw: bytes) -> str:
-    """What a provider's signed block says."""
-    match blocks.read(raw).body():
-        case Compaction(content=str() as words):
-            return words
-        case _:
-            return ""
-
-
-def folded(view: View) -> frozenset[str]:
-    """The folds that were made in a conversation."""
-    return frozenset(made.id for made in view.decisions() if isinstance(made, Fold))
-
-
-def unfolded(items: Sequence[Item], folds: Set[str]) -> list[Item]:
-    """The records with those that were folded as they were said: what is known of them need not be handed on."""
-    return [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in items]

@@ -6,7 +6,7 @@ not at all; aborted before it, the conversation is exactly as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -14,31 +14,24 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import edits, events, restore
+from sevenfold.conversation import edits, events
 from sevenfold.conversation.flow import Fire, Flow, in_thread
 from sevenfold.conversation.hooks import HookInput, HookOutcome, PostCompact, PreCompact, SessionStart
-from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
-from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import Aborted, Refused, SevenfoldError
-from sevenfold.events import Acted, Compacting, Proposed, SteppedAside
-from sevenfold.events import Compacted as CompactedEvent
+from sevenfold.events import Compacting, Proposed, SteppedAside
 from sevenfold.layers.breaker import Pass, Progress
 from sevenfold.layers.compact import forecast, scope, writer
-from sevenfold.layers.compact.check import Checker, Verdict, folded
-from sevenfold.layers.compact.chooser import EngineChooser
-from sevenfold.layers.compact.engines import SOURCE, Got, SummaryTask
+from sevenfold.layers.compact.check import Checker
+from sevenfold.layers.compact.engines import SOURCE, EngineChooser, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.summary.draft import Draft
-from sevenfold.layers.compact.writer import Result
-from sevenfold.prompts.context import RecordedFacts
-from sevenfold.record import blocks
+from sevenfold.layers.compact.writer import AFTER_SHARE, Result
 from sevenfold.record.authorship import is_users
 from sevenfold.record.decisions import Commit, Fold
 from sevenfold.record.gauge import Size
-from sevenfold.record.usage import Usage
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -46,14 +39,9 @@ if TYPE_CHECKING:
 AUTO = CompactionRequest(trigger="auto")
 LAST = CompactionRequest(trigger="auto", engine="extractive")
 REACTIVE = CompactionRequest(trigger="reactive")
-AFTER_SHARE = 0.5
-"""Of the threshold, the most the conversation may fill afterwards; what is restored is trimmed to that."""
 ROUNDS_KEPT = 2
 """The newest rounds that stay when a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
-
-_REPORTED = {*Compacted.__struct_fields__} & {*CompactedEvent.__struct_fields__} - {"left", "invented"}
-"""What the event says as the result does."""
 
 R = TypeVar("R")
 
@@ -109,15 +97,21 @@ class Compactor:
         c.events.rests("compact", rests)
         return not rests
 
-    def presses(self) -> bool:
-        """Is so much sent that the provider could soon not summarise it any more?"""
-        return self.chooser.presses(self._c.seen)
+    def presses(self, size: Size) -> bool:
+        """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
+        full = size.sent + size.band >= self._c.window.context - self._c.window.reserve
+        return full and self.chooser.prefers_provider()
 
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
         c = self._c
-        full = c.seen.high >= c.window.threshold or self.presses() or overloaded(c, c.seen)
+        full = c.seen.high >= c.window.threshold or self.presses(c.seen) or overloaded(c, c.seen)
         return (full or c.considered.chosen == "compact") and self.allowed
+
+    def _fires_again(self, after: Size) -> bool:
+        """Is a compaction due again at the size that one left?"""
+        heavy = self._c.limits.passed(after.wire, after.images)
+        return heavy or after.high >= self._c.window.threshold or self.presses(after)
 
     @property
     def next_begins(self) -> int:
@@ -208,7 +202,7 @@ class Compactor:
                 return None
             self._progressed("compact_start")
             with self._c.lock:
-                task = self.task(divided, request, "\n\n".join(hooks.instructions))
+                task = SummaryTask(self._c, divided, request, "\n\n".join(hooks.instructions))
             got = yield from self.chooser.draft(task, request)
             done = yield from self._end(request, divided, stamp, got)
             return done if isinstance(done, Compacted) else None
@@ -284,7 +278,8 @@ class Compactor:
         c = self._c
         yield from self._checker.catch_up()
         check = partial(self._checker.checked, got, divided, self._budget(divided, got))
-        verdict = yield from in_thread(partial(check, folded(c.transcript.view)))
+        folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
+        verdict = yield from in_thread(partial(check, folds))
         if most is not None:
             left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
             if left >= most:
@@ -293,7 +288,8 @@ class Compactor:
         if divided.span != "range":
             started = yield from self._fire(SessionStart(**self._common(), source="compact"))
             context = started.context
-        done = self._finish(request, divided, stamp, got, verdict, context)
+        failures = self.chooser.failures
+        done = self._finish(Result(request, divided, got, verdict, context, failures), stamp)
         # Stopped now, it is done all the same.
         with suppress(Aborted):
             trigger = _trigger(request)
@@ -346,10 +342,8 @@ class Compactor:
             case CompactionRequest(trigger="reactive"):
                 most = int(c.window.threshold * AFTER_SHARE)
                 return scope.older(view, ROUNDS_KEPT, most, lambda item: c.load((item,)))
-            case CompactionRequest(span="from", record=record):
-                return scope.following(view, record)
-            case CompactionRequest(span="up_to", record=record):
-                return scope.preceding(view, record)
+            case CompactionRequest(span="from" | "up_to" as span, record=record):
+                return scope.around(view, record, span)
             case CompactionRequest(span="range", record=record, until=until):
                 return scope.between(view, record, until)
             case _:
@@ -360,22 +354,6 @@ class Compactor:
         view = self._c.transcript.view
         return Stamp(view.tip, view.boundary, view.epoch.id if view.epoch else "")
 
-    def task(self, divided: Scope, request: CompactionRequest, hooks: str) -> SummaryTask:
-        """What the engines get."""
-        c = self._c
-        whole = divided.span == "from" or not divided.kept
-        shown = (*divided.front, *divided.hidden)
-        prefix = c.transcript.view.messages() if whole else scope.messages(shown)
-        return SummaryTask(
-            c=c,
-            scope=divided,
-            prefix=tuple(prefix),
-            upto=None if whole else shown[-1].said.uuid,
-            user=c.gate.text(request.instructions) if c.gate else request.instructions,
-            hooks=c.gate.text(hooks) if c.gate else hooks,
-            restored=restore.kinds(c.slots),
-        )
-
     def _preview(self, request: CompactionRequest, divided: Scope) -> Preview:
         c, chooser = self._c, self.chooser
         fit = (engine for engine in chooser.order(request) if not chooser.unfit(engine, divided, request))
@@ -385,135 +363,18 @@ class Compactor:
 
     # -- after ----------------------------------------------------------------------------------
 
-    def _finish(
-        self,
-        request: CompactionRequest,
-        divided: Scope,
-        stamp: Stamp,
-        got: Got,
-        verdict: Verdict,
-        context: Sequence[str],
-    ) -> Compacted:
+    def _finish(self, result: Result, stamp: Stamp) -> Compacted:
         """Restore what is needed, and write it all down at once."""
         c = self._c
         with c.lock:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
-            before, view = c.size(), c.transcript.view
-            chain = writer.chain(view, c.transcript.new_id(), c.window.threshold, c.source.name)
-            result = Result(
-                request=request,
-                divided=divided,
-                got=got,
-                verdict=verdict,
-                chain=chain,
-                before=before.tokens,
-                failures=self.chooser.failures,
-            )
-            boundary, restored, missed = self._write(result, context)
-            after = c.size()
-        done = Compacted(
-            boundary=boundary,
-            trigger=request.trigger,
-            engine=got.engine,
-            left=got.left,
-            tokens_before=before.tokens,
-            sent_before=before.sent,
-            tokens_after=after.tokens,
-            summarised=len(divided.hidden),
-            kept=len(divided.kept),
-            summary=verdict.text,
-            score=verdict.score,
-            chain=chain,
-            invented=verdict.invented,
-            cut=(*verdict.left_out, *missed),
-            restored=restored,
-            usage=got.usage.billed if got.usage else None,
-            usd=got.usd,
-            calls=got.calls,
-            retries=got.retries,
-            fires_again=self.chooser.due(after),
-        )
-        self._report(done)
+            done = writer.write(c, result)
+            done = replace(done, fires_again=self._fires_again(c.size()))
+        writer.report(c, done, self.chooser.failures)
         self.last, self._refused = done, None
         self._made = None if self._made is None else self._made + 1
         return done
-
-    def _write(self, result: Result, context: Sequence[str]) -> tuple[str, tuple[str, ...], list[str]]:
-        """One write; returns its id, what was restored, and what was not."""
-        c, divided, verdict = self._c, result.divided, result.verdict
-        if divided.span == "range":
-            pins = self._pins_in(divided)
-            if pins:
-                verdict = replace(verdict, text="\n\n".join([verdict.text, *pins]))
-            return writer.fold(c, replace(result, verdict=verdict)), ("pins",) if pins else (), []
-        fixed = forecast.after(c, divided, c.count(writer.said(c, result.request, divided, verdict.text)))
-        attachments, restored, missed = self._restore(divided, verdict, context, fixed)
-        added = sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
-        boundary = writer.compaction(c, replace(result, attachments=attachments, after=fixed + added))
-        for forget in c.cleanups:
-            forget()
-        return boundary, tuple(restored), missed
-
-    def _restore(
-        self, divided: Scope, verdict: Verdict, context: Sequence[str], fixed: int
-    ) -> tuple[list[Attachment], list[str], list[str]]:
-        c, stays = self._c, divided.side == "before"
-
-        def front() -> str:
-            # Looked up when a slot asks: the slots before it may have changed the prompt that is wanted.
-            return (c.frame if stays else c.wanted).words()
-
-        moment = Moment(divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
-        room = max(0, int(c.window.threshold * AFTER_SHARE) - fixed)
-        given, missed = restore.restore(c.slots, moment, room)
-        attachments = [one for _, restored in given for one in restored.attachments]
-        if verdict.behind:
-            attachments.insert(
-                0, Attachment("facts", (blocks.text(RecordedFacts(verdict.behind).render()),))
-            )
-        if context:
-            attachments.append(restore.from_hooks(context))
-        return attachments, [name for name, _ in given], missed
-
-    def _report(self, done: Compacted) -> None:
-        """What was done, once as any layer says it and once in figures."""
-        usage, total, chain = done.usage or Usage(), done.score.total, done.chain
-        self._c.events.tell(
-            Acted(
-                layer="compact",
-                mechanism=done.engine,
-                what=f"summarised {done.summarised} records, kept {done.kept}",
-                why=done.trigger,
-                items=done.summarised,
-                tokens_before=done.tokens_before,
-                tokens_after=done.tokens_after,
-                usd=done.usd,
-                reference=done.boundary,
-            )
-        )
-        self._c.events.tell(
-            CompactedEvent(
-                **{name: getattr(done, name) for name in _REPORTED},
-                left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
-                input_tokens=usage.input_tokens,
-                cache_read_tokens=usage.cache_read_input_tokens,
-                cache_write_tokens=usage.cache_creation_input_tokens,
-                output_tokens=usage.output_tokens,
-                in_context=total.in_context,
-                reachable=total.reachable,
-                lost=total.lost,
-                invented=len(done.invented),
-                cached_share=done.cached_share,
-                missed=done.cut,
-                again=chain.recompaction,
-                turns_since=chain.turns_since,
-                previous_turn=chain.previous_turn or "",
-                query_source=chain.query_source,
-                threshold=chain.threshold,
-                failures=self.chooser.failures,
-            )
-        )
 
     def _budget(self, divided: Scope, got: Got) -> int:
         """The most the drafted summary may have."""
@@ -522,11 +383,6 @@ class Compactor:
             # Notes have limits of their own, and are not cut any further.
             return budget + self._c.count(got.found.text)
         return budget
-
-    def _pins_in(self, divided: Scope) -> list[str]:
-        hidden = {item.said.uuid for item in divided.hidden}
-        pins = (item for item in self._c.transcript.pinned_items() if item.said.uuid in hidden)
-        return [text for item in pins if (text := restore.pinned_text(item))]
 
 
 def _trigger(request: CompactionRequest) -> Literal["manual", "auto"]:

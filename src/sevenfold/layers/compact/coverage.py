@@ -106,39 +106,32 @@ def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str
             lines.append(line)
             room -= count(line)
         left_out += not line
-    return "\n".join(
-        [*lines, *([f"- and {left_out} more, for which there is no room"] if left_out else [])]
-    )
+    if left_out:
+        lines.append(f"- and {left_out} more, for which there is no room")
+    return "\n".join(lines)
 
 
 def _wanted(facts: Facts) -> Iterator[Fact]:
     """The facts to look for, by kind."""
-    found: dict[str, list[Fact]] = {kind: [] for kind in _KINDS}
-    for words in reversed(facts.messages):
-        # Of a message that an earlier summary cut, its beginning is all that can be looked for.
-        found["user_message"].append(Fact("user_message", words.head, words.record))
-    for one in reversed(facts.replies):
-        found["decision"].append(Fact("decision", one.text, one.record))
-    for allowed in facts.permissions:
-        found["decision"].append(
-            Fact("decision", allowed.proposal or allowed.text, allowed.proposed or allowed.record)
-        )
-    for one in facts.corrections:
-        found["correction"].append(Fact("correction", one.text, one.record))
-    for task in facts.tasks:
-        found["pending_task"].append(Fact("pending_task", task.text, task.record))
+    # Of a message that an earlier summary cut, its beginning is all that can be looked for.
+    found = [Fact("user_message", words.head, words.record) for words in reversed(facts.messages)]
+    found += [Fact("decision", one.text, one.record) for one in reversed(facts.replies)]
+    found += [
+        Fact("decision", one.proposal or one.text, one.proposed or one.record) for one in facts.permissions
+    ]
+    found += [Fact("correction", one.text, one.record) for one in facts.corrections]
+    found += [Fact("pending_task", task.text, task.record) for task in facts.tasks]
     for file in facts.files:
         if file.changed:
             tail = "/".join(file.path.replace("\\", "/").split("/")[-2:])
-            found["edited_file"].append(Fact("edited_file", file.path, file.last, (tail,)))
-    for problem in facts.problems:
-        found["error"].append(
-            Fact("error", problem.lines, problem.record, tuple(problem.lines.split(" ⏎ ")))
-        )
-    for name in facts.identifiers:
-        found["identifier"].append(Fact("identifier", name.text, name.record))
-    for kind, some in found.items():
-        yield from [fact for fact in some if fact.text.strip()][: _KINDS[kind][0]]
+            found.append(Fact("edited_file", file.path, file.last, (tail,)))
+    found += [Fact("error", one.lines, one.record, tuple(one.lines.split(" ⏎ "))) for one in facts.problems]
+    found += [Fact("identifier", name.text, name.record) for name in facts.identifiers]
+    left = {kind: most for kind, (most, _) in _KINDS.items()}
+    for fact in found:
+        if fact.text.strip() and left[fact.kind]:
+            left[fact.kind] -= 1
+            yield fact
 
 
 def _state(fact: Fact, seen: str, reaches: Callable[[Fact], bool]) -> State:

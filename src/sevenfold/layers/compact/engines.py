@@ -5,26 +5,32 @@ provider    the provider's own: one block that replaces everything it was shown.
 fork        the session's own prefix and one instruction, so that almost all of it is read from the cache
 plain       a small request of its own, to this or another model, shortened until it fits
 extractive  no model at all
+
+They are tried in order until one has a summary; the last always has one. After three compactions in a row for which
+no model had a summary, automatic ones stop asking models until one succeeds again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation import events
+from sevenfold.conversation import events, restore
 from sevenfold.conversation.flow import Ask, Flow, Signal, Wait
+from sevenfold.conversation.fork import fork
 from sevenfold.conversation.request import part_sizes
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
-from sevenfold.events import Answered, Sending
+from sevenfold.events import Answered, Sending, SteppedAside
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
-from sevenfold.layers.compact.request import EngineName, Left
+from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, Left
 from sevenfold.layers.compact.scope import Scope
+from sevenfold.layers.compact.scope import messages as messages_of
 from sevenfold.layers.compact.shorten import Shortened
 from sevenfold.layers.compact.summary.draft import Draft, Failure
 from sevenfold.layers.compact.summary.draft import read as read_draft
@@ -35,13 +41,11 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import Compaction, read_fields
 from sevenfold.record.decisions import Billed
 from sevenfold.record.layout import rounds
-from sevenfold.record.tokens import Estimator
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import opening
+from sevenfold.record.weight import NOTHING, Estimator, opening
 from sevenfold.record.wire import Message
-from sevenfold.request import price
-from sevenfold.request.frame import EDITS, Frame, assemble
-from sevenfold.request.plan import plan
+from sevenfold.request.frame import EDITS, Frame, assemble, plan
+from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -50,11 +54,11 @@ if TYPE_CHECKING:
     from sevenfold.record.layout import Item
 
 SOURCE = "compact"
-OUTPUT_CAP = 20_000
-"""The most a plain call may write."""
+COLLAPSE = "collapse"
+NO_CLIENT = "no client to ask was given"
 RETRIES = 2
 """How often a call that broke off is made again."""
-WHERE_IT_STANDS = 8
+CURRENT_WORK = 8
 """The first of the sections that tell of the end of what is summarised."""
 SHORTENINGS = 3
 """How often the oldest rounds are dropped when a summary request itself is too long."""
@@ -88,11 +92,6 @@ class Got(Struct, frozen=True):
         return isinstance(self.found, Failure) and self.found.reason == "prompt_too_long"
 
     @property
-    def block(self) -> bytes | None:
-        """The provider's block, of either sort."""
-        return self.signed or self.opaque
-
-    @property
     def succeeded(self) -> bool:
         """Is there a summary, of whatever sort?"""
         return isinstance(self.found, Draft) or self.opaque is not None
@@ -112,24 +111,29 @@ class Got(Struct, frozen=True):
 Asking: TypeAlias = Flow[Got]
 
 
-class SummaryTask(Struct, frozen=True, kw_only=True):
-    """What all engines are given."""
+class SummaryTask:
+    """A summary to be had: of which part of a conversation, and what it should look after."""
 
-    c: Conversation
-    scope: Scope
-    prefix: tuple[Message, ...]
-    """The messages that hold what is to be summarised, as they are sent."""
-    upto: str | None = None
-    """The record those messages end with, if more are in view."""
-    user: str = ""
-    hooks: str = ""
-    restored: frozenset[str] = frozenset()
-    """Kinds of attachments that come back by themselves."""
+    def __init__(self, c: Conversation, scope: Scope, request: CompactionRequest, hooks: str = "") -> None:
+        self.c, self.scope, self.trigger, self.steered = (
+            c,
+            scope,
+            request.trigger,
+            bool(request.instructions or hooks),
+        )
+        self._user = c.gate.text(request.instructions) if c.gate else request.instructions
+        self._hooks = c.gate.text(hooks) if c.gate else hooks
+        whole, shown = scope.span == "from" or not scope.kept, (*scope.front, *scope.hidden)
+        self.prefix = tuple(c.transcript.view.messages() if whole else messages_of(shown))
+        """The messages that hold what is to be summarised, as they are sent."""
+        self.upto = None if whole else shown[-1].said.uuid
+        """The record those messages end with, if more are in view."""
+        self._restored = restore.kinds(c.slots)
 
     @property
     def lean(self) -> tuple[Item, ...]:
         """What is to be summarised, without what a summary cannot use or what comes back by itself."""
-        return tuple(shorten.lean(self.scope.hidden, self.restored))
+        return tuple(shorten.lean(self.scope.hidden, self._restored))
 
     def tokens(self, items: Iterable[Item]) -> float:
         """The tokens of these records, by estimate."""
@@ -140,7 +144,7 @@ class SummaryTask(Struct, frozen=True, kw_only=True):
         first = self.scope.hidden[0]
         begins = next((words for block in first.said.blocks if (words := blocks.words_of(block))), "")
         return Compact.of(
-            self.scope.span, begins=begins, user=self.user, hooks=self.hooks, part=part
+            self.scope.span, begins=begins, user=self._user, hooks=self._hooks, part=part
         ).render()
 
 
@@ -156,12 +160,13 @@ def by_provider(task: SummaryTask) -> Asking:
     return (yield from _asked(c, Call(body.raw, frame.betas, SOURCE), profile, _by_provider))
 
 
-def by_fork(task: SummaryTask, begin: Callable[[Sequence[Message], str | None], Fork]) -> Asking:
+def by_fork(task: SummaryTask) -> Asking:
     """Ask in the session's own words, behind its own prefix; too long, without its oldest rounds."""
+    begin = partial(fork, task.c, COLLAPSE if task.trigger == "collapse" else SOURCE)
 
     def shorter(left: Shortened) -> Asking:
         sent = shorten.messages(left.items, dropped=left.dropped)
-        return (yield from _forked(task, begin([Message("", (), raw) for raw in sent], None)))
+        return (yield from _forked(task, begin([Message("", (), raw) for raw in sent])))
 
     got = yield from _forked(task, begin(task.prefix, task.upto))
     return (yield from _shortening(task, Shortened(task.lean, 0), got, shorter))
@@ -241,7 +246,7 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
     sections: dict[int, str] = {}
     for draft in drafts:
         for number, text in draft.sections.items():
-            before = sections.get(number, "") if number < WHERE_IT_STANDS else ""
+            before = sections.get(number, "") if number < CURRENT_WORK else ""
             sections[number] = "\n\n".join(filter(None, (before, text)))
     return Draft("\n\n".join(draft.text for draft in drafts), sections)
 
@@ -251,20 +256,17 @@ def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], 
     got = Got(Failure("api_error", "nothing was asked yet"))
     for attempt in range(RETRIES + 1):
         try:
-            reply = yield from _billed(c, call, model)
+            reply, usage, usd = yield from billed(c, call, model)
+            return got.then(replace(read(reply), usage=usage, usd=usd, calls=1))
         except Aborted:
             raise
         except ModelError as error:
             got = got.then(_failed(error))
             pause = breaker.pause_before_retry(error, attempt)
             if pause is None or attempt == RETRIES:
-                return got
+                break
             got = replace(got, retries=(*got.retries, f"broken off: {error}"))
             yield from Wait(Signal(), pause)
-        else:
-            usage = Usage.read(reply.answer.usage)
-            made = replace(read(reply), usage=usage, usd=price.cost(usage, model), calls=1)
-            return got.then(made)
     return got
 
 
@@ -303,22 +305,8 @@ def _failed(error: ModelError) -> Got:
     return Got(Failure("api_error", str(error)), calls=1, busy=error.retryable)
 
 
-# -- the bill: a fork is on it by itself, and what these calls cost is written down ---------------
-
-
-def _billed(c: Conversation, call: Call, model: Profile) -> Flow[Reply]:
-    """Make a call, report it and what came of it, and put it on the bill."""
-    sent = _sending(c, call, model)
-    try:
-        reply = yield from Ask(call)
-    except ModelError as error:
-        events.failed(c, error, sent.request, source=sent.source, model=model)
-        raise
-    _answered(c, sent, reply, model)
-    return reply
-
-
-def _sending(c: Conversation, call: Call, model: Profile) -> Sending:
+def billed(c: Conversation, call: Call, model: Profile) -> Flow[tuple[Reply, Usage, float | None]]:
+    """Make a call, report it and what came of it, and put it on the bill; a fork is on it by itself."""
     epoch = c.transcript.view.epoch
     most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
     sent = c.events.stamped(
@@ -334,31 +322,190 @@ def _sending(c: Conversation, call: Call, model: Profile) -> Sending:
         )
     )
     c.events.tell(sent)
-    return sent
-
-
-def _answered(c: Conversation, sent: Sending, reply: Reply, model: Profile) -> None:
-    answer, read = reply.answer, Usage.read(reply.answer.usage)
-    usage, usd = read.billed, price.cost(read, model)
+    try:
+        reply = yield from Ask(call)
+    except ModelError as error:
+        events.failed(c, error, sent.request, source=sent.source, model=model)
+        raise
+    answer, usage = reply.answer, Usage.read(reply.answer.usage)
+    usd, counts = usage.cost(model), usage.billed
     c.charge(usd)
     c.transcript.decide(
         Billed(request=sent.request, model=answer.model, usage=answer.usage, source=sent.source)
     )
-    told = Answered(
-        source=sent.source,
-        request=sent.request,
-        model=answer.model,
-        provider=sent.provider,
-        response=answer.id,
-        stop_reason=answer.stop_reason or "",
-        input_tokens=usage.input_tokens,
-        cache_read_tokens=usage.cache_read_input_tokens,
-        cache_write_tokens=usage.cache_creation_input_tokens,
-        output_tokens=usage.output_tokens,
-        estimated=sent.tokens,
-        usd=usd,
-        uncached_usd=price.uncached_cost(read, model),
-        ideal_usd=usd,
-        seconds=c.events.stamped(sent).at - sent.at,
+    c.events.tell(
+        Answered(
+            source=sent.source,
+            request=sent.request,
+            model=answer.model,
+            provider=sent.provider,
+            response=answer.id,
+            stop_reason=answer.stop_reason or "",
+            input_tokens=counts.input_tokens,
+            cache_read_tokens=counts.cache_read_input_tokens,
+            cache_write_tokens=counts.cache_creation_input_tokens,
+            output_tokens=counts.output_tokens,
+            estimated=sent.tokens,
+            usd=usd,
+            uncached_usd=usage.uncached_cost(model),
+            ideal_usd=usd,
+            seconds=c.events.stamped(sent).at - sent.at,
+        )
     )
-    c.events.tell(told)
+    return reply, usage, usd
+
+
+class EngineChooser:
+    """Gets summaries for one conversation."""
+
+    def __init__(self, c: Conversation) -> None:
+        self._c = c
+        self._second = c.profile.companion(c.settings.summary_model)
+        self._reported = False
+        carry = c.transcript.view.carry
+        self.failures = carry.breaker if carry else 0
+        """Compactions in a row for which no model had a summary."""
+
+    @property
+    def resting(self) -> bool:
+        """Are models no longer asked by themselves, because they failed too often?"""
+        return breaker.opened(self.failures)
+
+    def draft(self, task: SummaryTask, request: CompactionRequest) -> Asking:
+        """Ask one engine after the other until one has a summary."""
+        left: list[Left] = []
+        spent = Got(Failure("no_summary", "nothing was asked"))
+        for engine in self.order(request):
+            if reason := self.unfit(engine, task.scope, request, steered=task.steered):
+                left.append(Left(engine, reason))
+                continue
+            if engine == "extractive":
+                break
+            if spent.busy:
+                yield from Wait(Signal(), breaker.FIRST_PAUSE)
+            match engine:
+                case "provider":
+                    got = yield from by_provider(task)
+                case "fork":
+                    got = yield from by_fork(task)
+                case _:
+                    got = yield from self._plain(task, spent.gap)
+            spent = spent.then(got)
+            if got.succeeded:
+                self._count(request, succeeded=True)
+                return replace(spent, engine=engine, left=tuple(left))
+            assert isinstance(got.found, Failure)
+            left.append(Left(engine, f"{got.found.reason}: {got.found.detail}"))
+            self._step_aside(f"{engine}: {got.found.detail}")
+        if spent.calls:
+            self._count(request, succeeded=False)
+        if left and self._c.background is None and not self._reported:
+            # Once in a session: who left the client out by mistake would wonder about the summaries.
+            self._reported = True
+            self._step_aside(
+                f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
+            )
+        return replace(spent, left=tuple(left))
+
+    def order(self, request: CompactionRequest) -> Sequence[EngineName]:
+        """The engines in the order in which they are tried: the request's, the settings' or the profile's."""
+        if request.engine is not None:
+            return (request.engine, "extractive") if request.engine != "extractive" else ("extractive",)
+        if self._c.settings.compact_engines:
+            return (*dict.fromkeys(self._c.settings.compact_engines), "extractive")
+        order: list[EngineName] = [*self._c.profile.engines, "extractive"]
+        if self._c.frame.edits is not None and self.warm() and order[:2] == ["provider", "fork"]:
+            # The provider's engine takes no edits, so it would read nothing from the cache; the fork does.
+            order[:2] = ["fork", "provider"]
+        if self._second_is_cheaper():
+            order.sort(key=lambda engine: engine != "plain")
+        return order
+
+    def unfit(
+        self, engine: EngineName, divided: Scope, request: CompactionRequest, *, steered: bool = False
+    ) -> str:
+        """Why an engine cannot be used now; empty if it can. ``steered``: the summary should look after something."""
+        if engine == "extractive":
+            return ""
+        if self._c.background is None:
+            return NO_CLIENT
+        cap = self._c.settings.spending_cap_usd
+        if cap is not None and self._c.own_usd >= cap:
+            return f"the engine's own calls have cost ${self._c.own_usd:.2f}, and may cost ${cap:.2f}"
+        if self.resting and request.trigger == "auto":
+            return f"no model had a summary in the last {self.failures} compactions"
+        read = sum((item.weight for item in (*divided.front, *divided.hidden)), NOTHING)
+        heavy = self._c.limits.passed(read.wire, read.images + read.documents)
+        if engine in ("provider", "fork") and heavy:
+            return "what it would have to read has more bytes or pictures than a request may have"
+        if engine == "provider":
+            return self._unfit_for_provider(divided, steered=steered or bool(request.instructions))
+        if engine == "fork" and not self._c.settings.share_cache:
+            return "sharing the cache is switched off"
+        return ""
+
+    def prefers_provider(self) -> bool:
+        """Is the provider the first that would be asked for a summary?"""
+        if self._c.background is None or self.resting or not self._c.profile.on_demand_compaction:
+            return False
+        return self.order(CompactionRequest(trigger="auto"))[0] == "provider"
+
+    def warm(self) -> bool:
+        """Is what was sent last still in the cache?"""
+        return self._c.idle_seconds() <= SECONDS[self._c.lifetimes.tail]
+
+    def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
+        if not self._c.profile.on_demand_compaction:
+            return "the model's provider has none"
+        answers = (item.said.usage for item in reversed(self._c.transcript.view.items) if item.said.usage)
+        if (newest := next(answers, None)) is not None and newest.free:
+            return "the offline model has none"
+        if steered and not self._c.profile.compaction_instructions:
+            return "it takes no instructions"
+        kept = sum(self._c.gauge.estimator.tokens(item.weight) for item in divided.kept)
+        if self._c.size().sent - kept + self._c.window.reserve > self._c.window.context:
+            return "the conversation is too long for it"
+        if divided.span in ("from", "range"):
+            return "it summarises from the start only"
+        calls = {call for item in divided.hidden for call in item.said.calls}
+        if not calls <= {call for item in divided.hidden for call in item.said.answers}:
+            return "a call in it has no result"
+        return ""
+
+    def _second_is_cheaper(self) -> bool:
+        """With a cold cache every model pays for the whole prompt: is the second model cheaper then?"""
+        second = self._second
+        if second is None or self.warm():
+            return False
+        size = self._c.size().tokens
+        here, there = self._c.profile.price(size), second.price(size)
+        if here is None or there is None:
+            return False
+        ours = size * here.write(SECONDS[self._c.lifetimes.tail]) + OUTPUT_CAP * here.output
+        return size * there.input + OUTPUT_CAP * there.output < ours
+
+    def _plain(self, task: SummaryTask, over: int | None) -> Asking:
+        """The second model if there is one, and the session's own where that has no summary either."""
+        own, second = self._c.profile, self._second
+        if second is None:
+            return (yield from by_plain_call(task, own, over))
+        got = yield from by_plain_call(task, second, over)
+        if isinstance(got.found, Draft) or second.model == own.model:
+            return got
+        self._step_aside(f"{second.model}: {got.found.detail}")
+        return got.then((yield from by_plain_call(task, own, got.gap or over)))
+
+    def _step_aside(self, reason: str) -> None:
+        self._c.events.tell(SteppedAside(source=SOURCE, layer="compact", reason=reason))
+
+    def _count(self, request: CompactionRequest, *, succeeded: bool) -> None:
+        """A manual compaction shows its errors itself, and they do not count; its success does."""
+        if request.trigger == "manual" and not succeeded:
+            return
+        self.failures = 0 if succeeded else self.failures + 1
+        if self.failures == breaker.FAILURES:
+            reason = (
+                f"no model had a summary in the last {self.failures} compactions: until one has again, automatic "
+                "ones use the notes, or extract by code alone; /compact asks a model all the same"
+            )
+            self._c.events.tell(SteppedAside(layer="breaker", reason=reason))

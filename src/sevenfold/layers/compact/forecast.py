@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sevenfold.layers.compact.engines import OUTPUT_CAP
-from sevenfold.layers.compact.request import Preview
+from sevenfold.layers.compact.request import OUTPUT_CAP, Preview
 from sevenfold.record import blocks
 from sevenfold.record.weight import measure
 from sevenfold.request.watch import SECONDS
@@ -87,8 +86,7 @@ def _gauge(c: Conversation, divided: Scope) -> Gauge:
 
 
 def _tokens(c: Conversation, items: Sequence[Item]) -> int:
-    count = c.gauge.estimator.tokens
-    return sum(max(0, round(count(item.weight))) for item in items)
+    return sum(map(c.item_tokens, items))
 
 
 def _call(

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.reads import paths_read
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen
@@ -22,7 +20,7 @@ from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
 from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import scope
 from sevenfold.layers.compact.compactor import AUTO, Compactor
-from sevenfold.layers.compact.engines import SOURCE
+from sevenfold.layers.compact.engines import SOURCE, SummaryTask
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.record.layout import rounds
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.restore import Slot
     from sevenfold.errors import ModelError
     from sevenfold.layers.compact.engines import Got
-    from sevenfold.record.layout import Item
-    from sevenfold.record.window import Window
     from sevenfold.settings import Settings
 
 FRESH = 0.1
@@ -88,9 +84,9 @@ class Compact:
         """A full compaction if one is due; with collapse on, the fold of a span."""
         compactor = c.state(Compactor)
         if compactor.due():
-            return Offer(enough=True, urgent=compactor.presses())
+            return Offer(enough=True, urgent=compactor.presses(c.seen))
         collapses = c.settings.collapse and c.source.compacts
-        if collapses and _collapse_due(c.seen.high, c.window):
+        if collapses and c.seen.high >= COLLAPSE_STARTS * c.window.effective:
             return Offer(enough=True, plan="collapse", urgent=True)
         return None
 
@@ -145,7 +141,7 @@ class Compact:
 
 def _recent_files(c: Conversation) -> list[Seen]:
     """Those our own tools have noted; without any, those that a caller's tools have read."""
-    known = [Seen(path, read.call) for path, read in reversed(c.reads.files.items())]
+    known = [Seen(path, read.call) for path, read in reversed(c.reads.items())]
     if not known:
         theirs = paths_read(c.transcript.view, c.kinds, c.transcript.place.cwd)
         known = [Seen(path, call, assumed=True) for path, call in theirs.items()]
@@ -156,46 +152,20 @@ def _collapse(c: Conversation) -> Flow[None]:
     """Fold finished spans while the conversation is too full."""
     compactor = c.state(Compactor)
     for _ in range(COLLAPSE_MOST):
-        if not _collapse_due(c.size().high, c.window):
+        if c.size().high < COLLAPSE_STARTS * c.window.effective:
             return
-        request = _next_span(c)
-        if request is None or (yield from compactor.attempt(compactor.run(request))) is None:
+        sizes = int(COLLAPSE_LEAST * c.window.effective), int(COLLAPSE_SPAN * c.window.effective)
+        span = scope.finished(c.transcript.view, *sizes, c.item_tokens)
+        if span is None:
             break
-    if _collapse_blocked(size := c.size().high, c.window):
+        request = CompactionRequest(trigger="collapse", span="range", record=span[0], until=span[1])
+        if (yield from compactor.attempt(compactor.run(request))) is None:
+            break
+    if (size := c.size().high) >= COLLAPSE_BLOCKS * c.window.effective:
         raise ContextFull(
             f"the conversation has about {size:,} tokens and nothing is left that could be folded; collapse "
             f"stops sending at {int(COLLAPSE_BLOCKS * c.window.effective):,}: compact it, or snip rounds"
         )
-
-
-def _collapse_due(tokens: int, window: Window) -> bool:
-    """Is it time to fold?"""
-    return tokens >= COLLAPSE_STARTS * window.effective
-
-
-def _collapse_blocked(tokens: int, window: Window) -> bool:
-    """May nothing be sent?"""
-    return tokens >= COLLAPSE_BLOCKS * window.effective
-
-
-def _next_span(c: Conversation) -> CompactionRequest | None:
-    """What to fold next; None if nothing is left that would help."""
-    effective = c.window.effective
-    found = scope.finished(
-        c.transcript.view, int(COLLAPSE_LEAST * effective), int(COLLAPSE_SPAN * effective), c.item_tokens
-    )
-    if found is None:
-        return None
-    return CompactionRequest(trigger="collapse", span="range", record=found[0], until=found[1])
-
-
-class AheadJob(Struct, frozen=True):
-    """A summary that is being made."""
-
-    records: tuple[str, ...]
-    """The records it replaces."""
-    boundary: str | None
-    epoch: str
 
 
 class AheadSummary:
@@ -204,7 +174,8 @@ class AheadSummary:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self._compactor = c.state(Compactor)
-        self._job: AheadJob | None = None
+        self._job: tuple[object, ...] | None = None
+        """What the summary is made from: compaction and epoch before it, and the records it replaces."""
         self._ready: Got | None = None
         self._tried: tuple[str | None, int] | None = None
         """The compaction before, and how many records there were, when this was last begun."""
@@ -215,48 +186,45 @@ class AheadSummary:
         return self._job is not None
 
     def begin(self) -> None:
-        """Start on what is closed of the conversation now."""
-        items = self._c.transcript.view.items
-        hidden = _closed(items)
+        """Start on what is closed of the conversation now; the newest round is left, for the work goes on there."""
+        view = self._c.transcript.view
+        items, hidden = view.items, [item for group in rounds(view.items)[:-1] for item in group.items]
         if self.busy or not any(item.said.role == "assistant" for item in hidden):
             return
-        boundary = self._compactor.stamp().boundary
-        if self._tried is not None and self._tried[0] == boundary and len(items) < self._tried[1] * GROWTH:
+        tried, self._tried = self._tried, (view.boundary, len(items))
+        if tried is not None and tried[0] == view.boundary and len(items) < tried[1] * GROWTH:
+            self._tried = tried
             return
-        self._tried = boundary, len(items)
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
-        if not self._compactor.may(AHEAD, divided):
-            return
-        stamp = self._compactor.stamp()
-        self._job = AheadJob(tuple(item.said.uuid for item in hidden), stamp.boundary, stamp.epoch)
-        self._c.run_aside(self._work(divided), self._done, "summary")
+        if self._compactor.may(AHEAD, divided):
+            self._job = self._basis(len(hidden))
+            self._c.run_aside(self._work(divided), self._done, "summary")
 
     def swap(self) -> Flow[None]:
         """Use a summary that is ready, if it still covers the beginning of the conversation."""
-        if self._job is None:
-            return
         job, ready, items = self._job, self._ready, self._c.transcript.view.items
-        stamp = self._compactor.stamp()
-        front = tuple(item.said.uuid for item in items[: len(job.records)])
-        if (stamp.boundary, stamp.epoch, front) != (job.boundary, job.epoch, job.records):
-            if ready is not None:
-                self._job = self._ready = None
-                self._aside(CHANGED)
-            return
-        if ready is None:
+        if job is None or ready is None:
             return
         self._job = self._ready = None
-        divided = Scope(tuple(items[: len(front)]), tuple(items[len(front) :]), "up_to")
+        count = len(job) - 2
+        if self._basis(count) != job:
+            self._aside(CHANGED)
+            return
         try:
+            divided = Scope(tuple(items[:count]), tuple(items[count:]), "up_to")
             yield from self._compactor.prepared(AHEAD, divided, ready)
         except Refused as error:
             self._aside(str(error))
+
+    def _basis(self, count: int) -> tuple[object, ...]:
+        stamp, items = self._compactor.stamp(), self._c.transcript.view.items
+        return stamp.boundary, stamp.epoch, *(item.said.uuid for item in items[:count])
 
     def _work(self, divided: Scope) -> Flow[Got | None]:
         hooks = yield from self._compactor.ask_hooks(AHEAD)
         if hooks is None:
             return None
-        task = self._compactor.task(divided, AHEAD, "\n\n".join(hooks.instructions))
+        task = SummaryTask(self._c, divided, AHEAD, "\n\n".join(hooks.instructions))
         return (yield from self._compactor.chooser.draft(task, AHEAD))
 
     def _done(self, came: Got | Exception | None) -> None:
@@ -271,9 +239,3 @@ class AheadSummary:
 
     def _aside(self, reason: str, error: str = "") -> None:
         self._c.events.tell(SteppedAside(source=SOURCE, layer="compact", reason=reason, error=error))
-
-
-def _closed(items: Sequence[Item]) -> list[Item]:
-    """The records of all rounds that are over; the newest is left, for the work is going on there."""
-    groups = rounds(items)
-    return [item for group in groups[:-1] for item in group.items]

@@ -13,6 +13,8 @@ from sevenfold.record.usage import Usage
 
 EngineName = Literal["notes", "provider", "fork", "plain", "extractive"]
 Trigger = Literal["auto", "manual", "reactive", "collapse"]
+OUTPUT_CAP = 20_000
+"""The most tokens a model may write for a summary in a request of its own."""
 
 
 class CompactionRequest(Struct, frozen=True, kw_only=True):

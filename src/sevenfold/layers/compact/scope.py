@@ -63,22 +63,16 @@ def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
     return _checked(Scope(tuple(items[: len(items) - len(kept)]), tuple(kept)))
 
 
-def following(view: View, record: str) -> Scope:
-    """What follows a record, the record included; what is before it is kept."""
-    place = _place(view, record)
+def around(view: View, record: str, span: Span) -> Scope:
+    """What follows a record, the record included, or for "up_to" what is before it; the rest is kept."""
+    place, items = _place(view, record), tuple(view.items)
+    if span == "up_to":
+        return _checked(Scope(items[:place], items[place:], span))
     if waiting := view.pending_calls:
         raise Refused(
             f"calls still wait for results: {', '.join(waiting)}; give them first, or compact up to a record"
         )
-    items = view.items
-    return _checked(Scope(tuple(items[place:]), tuple(items[:place]), "from"))
-
-
-def preceding(view: View, record: str) -> Scope:
-    """What is before a record; the record and what follows it are kept."""
-    place = _place(view, record)
-    items = view.items
-    return _checked(Scope(tuple(items[:place]), tuple(items[place:]), "up_to"))
+    return _checked(Scope(items[place:], items[:place], span))
 
 
 def between(view: View, first: str, last: str) -> Scope:

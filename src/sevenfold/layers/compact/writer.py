@@ -1,4 +1,4 @@
-"""Writing a compaction down: one write of boundary, summary and what comes with it, or the fold of a range."""
+"""Writing a compaction down: one write of boundary, summary and what comes back, or the fold of a range."""
 
 from __future__ import annotations
 
@@ -8,37 +8,76 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.conversation import restore
 from sevenfold.conversation.edits import CLEARED
 from sevenfold.conversation.epoch import epoch_record, in_force
+from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.transcript import Attachment
-from sevenfold.layers.compact.check import Verdict
-from sevenfold.layers.compact.engines import Got
-from sevenfold.layers.compact.request import CompactionRequest
-from sevenfold.layers.compact.scope import Scope
+from sevenfold.events import Acted
+from sevenfold.events import Compacted as CompactedEvent
+from sevenfold.layers.compact import forecast
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.prompts.compact import Continued
-from sevenfold.prompts.context import Folded
+from sevenfold.prompts.context import Folded, RecordedFacts
 from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, CompactionChain, CompactMetadata, Fidelity, Fold, Segment
 from sevenfold.record.log import renew_labels
+from sevenfold.record.usage import Usage
 from sevenfold.request.frame import tool_name
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.layers.compact.check import Verdict
+    from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.scope import Scope
     from sevenfold.record.view import View
 
 
-class Result(Struct, frozen=True, kw_only=True):
+AFTER_SHARE = 0.5
+"""Of the threshold, the most the conversation may fill afterwards; what is restored is trimmed to that."""
+_REPORTED = {*Compacted.__struct_fields__} & {*CompactedEvent.__struct_fields__} - {"left", "invented"}
+"""What the event says as the result does."""
+
+
+class Result(Struct, frozen=True):
     """Everything a compaction consists of, before it is written."""
 
     request: CompactionRequest
     divided: Scope
     got: Got
     verdict: Verdict
-    chain: CompactionChain
-    attachments: Sequence[Attachment] = ()
-    before: int = 0
-    after: int = 0
+    context: tuple[str, ...] = ()
+    """What hooks want to be said behind the summary."""
     failures: int = 0
+
+
+def write(c: Conversation, made: Result) -> Compacted:
+    """Write a compaction down, whole or not at all, with what comes back behind it; returns what was done."""
+    divided, got, verdict, before = made.divided, made.got, made.verdict, c.size()
+    placed = chain(c.transcript.view, c.transcript.new_id(), c.window.threshold, c.source.name)
+    put = _fold if divided.span == "range" else _compaction
+    boundary, restored, missed = put(c, made, placed, before.tokens)
+    return Compacted(
+        boundary=boundary,
+        trigger=made.request.trigger,
+        engine=got.engine,
+        left=got.left,
+        tokens_before=before.tokens,
+        sent_before=before.sent,
+        tokens_after=c.size().tokens,
+        summarised=len(divided.hidden),
+        kept=len(divided.kept),
+        summary=verdict.text,
+        score=verdict.score,
+        chain=placed,
+        invented=verdict.invented,
+        cut=(*verdict.left_out, *missed),
+        restored=tuple(restored),
+        usage=got.usage.billed if got.usage else None,
+        usd=got.usd,
+        calls=got.calls,
+        retries=got.retries,
+    )
 
 
 def said(c: Conversation, request: CompactionRequest, divided: Scope, text: str) -> str:
@@ -55,62 +94,89 @@ def said(c: Conversation, request: CompactionRequest, divided: Scope, text: str)
     ).render()
 
 
-def compaction(c: Conversation, made: Result) -> str:
-    """Write a compaction, whole or not at all; returns the boundary's id."""
-    script, divided = c.transcript, made.divided
-    boundary, anchor = made.chain.turn, script.new_id()
-    block = made.got.block
-    drops = c.profile.thinking.bound and divided.side == "after" and made.got.signed is None
+def _compaction(
+    c: Conversation, made: Result, placed: CompactionChain, before: int
+) -> tuple[str, Sequence[str], Sequence[str]]:
+    """Boundary, summary and what is restored in one write; returns its id, what was restored, and what was not."""
+    script, divided, got = c.transcript, made.divided, made.got
+    text = said(c, made.request, divided, made.verdict.text)
+    after = forecast.after(c, divided, c.count(text))
+    attachments, restored, missed = _restore(c, made, after)
+    after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
+    boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
+    drops = c.profile.thinking.bound and divided.side == "after" and got.signed is None
     frame = c.frame if divided.side == "before" else c.wanted
     if block and (needed := c.profile.betas.on_demand_compaction):
         frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
+    segment = None
+    if divided.kept:
+        first, last = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
+        segment = Segment(first, boundary if divided.side == "before" else anchor, last)
+    total = made.verdict.score.total
+    about = CompactMetadata(
+        trigger="manual" if made.request.trigger == "manual" else "auto",
+        pre_tokens=before,
+        post_tokens=after,
+        messages_summarized=len(divided.hidden),
+        user_context=made.request.note or None,
+        pre_compact_discovered_tools=_announced_tools(c) or None,
+        preserved_segment=segment,
+        engine=got.engine,
+        chain=placed,
+        fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
+    )
     script.compact(
-        _about(c, made, boundary, anchor),
-        [blocks.text(said(c, made.request, divided, made.verdict.text))],
+        about,
+        [blocks.text(text)],
         boundary=boundary,
         anchor=anchor,
-        attachments=made.attachments,
+        attachments=attachments,
         epoch=epoch_record(frame, c.lifetimes, "compact", drops),
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
         carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=made.failures),
     )
     c.compacted()
-    return boundary
+    for forget in c.cleanups:
+        forget()
+    return boundary, restored, missed
 
 
-def fold(c: Conversation, made: Result) -> str:
-    """Put a summary in the place of rounds in the middle; returns the decision's id."""
+def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment], list[str], list[str]]:
+    stays = made.divided.side == "before"
+
+    def front() -> str:
+        # Looked up when a slot asks: the slots before it may have changed the prompt that is wanted.
+        return (c.frame if stays else c.wanted).words()
+
+    moment = Moment(made.divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
+    room = max(0, int(c.window.threshold * AFTER_SHARE) - fixed)
+    given, missed = restore.restore(c.slots, moment, room)
+    attachments = [one for _, restored in given for one in restored.attachments]
+    if behind := made.verdict.behind:
+        attachments.insert(0, Attachment("facts", (blocks.text(RecordedFacts(behind).render()),)))
+    if made.context:
+        attachments.append(restore.from_hooks(made.context))
+    return attachments, [name for name, _ in given], missed
+
+
+def _fold(
+    c: Conversation, made: Result, placed: CompactionChain, before: int
+) -> tuple[str, Sequence[str], Sequence[str]]:
+    """Put a summary, and the pins it would hide, in the place of rounds in the middle."""
     script, divided = c.transcript, made.divided
-    first, last = divided.hidden[0].said.uuid, divided.hidden[-1].said.uuid
-    text = said(c, made.request, divided, made.verdict.text)
+    uuids = [item.said.uuid for item in divided.hidden]
+    hidden = (item for item in script.pinned_items() if item.said.uuid in uuids)
+    pins = [text for item in hidden if (text := restore.pinned_text(item))]
+    text = said(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
     with c.together():
         if c.profile.thinking.bound and script.view.weight.thoughts:
             stays = divided.front[-1].said.uuid if divided.front else None
             c.open_epoch(CLEARED, drops_thinking=True, after=stays)
         else:
             c.announce("fold")
-        return script.decide(Fold(first=first, last=last, summary=text)).id
-
-
-def _about(c: Conversation, made: Result, boundary: str, anchor: str) -> CompactMetadata:
-    divided, total = made.divided, made.verdict.score.total
-    segment = None
-    if divided.kept:
-        ends = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
-        segment = Segment(ends[0], boundary if divided.side == "before" else anchor, ends[1])
-    return CompactMetadata(
-        trigger="manual" if made.request.trigger == "manual" else "auto",
-        pre_tokens=made.before,
-        post_tokens=made.after,
-        messages_summarized=len(divided.hidden),
-        user_context=made.request.note or None,
-        pre_compact_discovered_tools=_announced_tools(c) or None,
-        preserved_segment=segment,
-        engine=made.got.engine,
-        chain=made.chain,
-        fidelity=Fidelity(total.in_context, total.reachable, total.lost, len(made.verdict.invented)),
-    )
+        folded = script.decide(Fold(first=uuids[0], last=uuids[-1], summary=text))
+    return folded.id, ["pins"] if pins else [], []
 
 
 def _announced_tools(c: Conversation) -> list[str]:
@@ -132,3 +198,43 @@ def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain
         if item.said.role == "assistant" and item.seq > begun
     }
     return CompactionChain(True, len(answers), view.boundary, turn, threshold, source)
+
+
+def report(c: Conversation, done: Compacted, failures: int) -> None:
+    """What was done, once as any layer says it and once in figures."""
+    usage, total, placed = done.usage or Usage(), done.score.total, done.chain
+    c.events.tell(
+        Acted(
+            layer="compact",
+            mechanism=done.engine,
+            what=f"summarised {done.summarised} records, kept {done.kept}",
+            why=done.trigger,
+            items=done.summarised,
+            tokens_before=done.tokens_before,
+            tokens_after=done.tokens_after,
+            usd=done.usd,
+            reference=done.boundary,
+        )
+    )
+    c.events.tell(
+        CompactedEvent(
+            **{name: getattr(done, name) for name in _REPORTED},
+            left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
+            input_tokens=usage.input_tokens,
+            cache_read_tokens=usage.cache_read_input_tokens,
+            cache_write_tokens=usage.cache_creation_input_tokens,
+            output_tokens=usage.output_tokens,
+            in_context=total.in_context,
+            reachable=total.reachable,
+            lost=total.lost,
+            invented=len(done.invented),
+            cached_share=done.cached_share,
+            missed=done.cut,
+            again=placed.recompaction,
+            turns_since=placed.turns_since,
+            previous_turn=placed.previous_turn or "",
+            query_source=placed.query_source,
+            threshold=placed.threshold,
+            failures=failures,
+        )
+    )

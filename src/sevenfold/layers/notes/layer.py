@@ -57,7 +57,7 @@ class Notes:
         """The notes as the summary, whenever a compaction is due."""
         if not serves(c) or not c.state(Compactor).due():
             return None
-        return Offer(enough=True, urgent=c.state(Compactor).presses())
+        return Offer(enough=True, urgent=c.state(Compactor).presses(c.seen))
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Compact with the notes; False if they cannot serve."""
@@ -101,9 +101,8 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
     yield from keeper.waiting()
     most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_begins)
     served = yield from keeper.serving(most)
-    if isinstance(served, str):
-        done: Compacted | str | None = served
-    else:
+    done: Compacted | str | None = served if isinstance(served, str) else None
+    if not isinstance(served, str):
         done = yield from compactor.served(request, *served, most)
     if isinstance(done, str):
         c.events.tell(SteppedAside(layer="notes", reason=done))
@@ -161,9 +160,6 @@ class Job:
         self.over = Signal()
 
 
-Work = Flow[Updated | Failure]
-
-
 class NotesKeeper:
     """Looks after one session's notes."""
 
@@ -186,7 +182,7 @@ class NotesKeeper:
     def check(self) -> None:
         """After an answer: begin an update if one is due and none is under way."""
         view = self._c.transcript.view
-        if self._c.seen.tokens < notes.least_growth(self._c.window):
+        if self._c.seen.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
             return
         # After a compaction there is other work to take notes of: one try is worth it.
         pause = breaker.pause(self._failures) if view.boundary == self._tried_after else 1
@@ -196,7 +192,7 @@ class NotesKeeper:
         self._tried, self._tried_after = view.tip, view.boundary
         self._c.run_aside(self.update(), lambda came: self._done(job, came), "notes")
 
-    def update(self) -> Work:
+    def update(self) -> Flow[Updated | Failure]:
         """Ask for an update of the notes as they are now."""
         view = self._c.transcript.view
         covered, boundary = view.tip or "", view.boundary
@@ -269,11 +265,8 @@ class NotesKeeper:
 
     def _failed(self, reason: str) -> None:
         self._aside(reason)
-        rested, self._failures = (
-            breaker.opened(self._failures),
-            breaker.after(self._failures, succeeded=False),
-        )
-        if breaker.opened(self._failures) and not rested:
+        self._failures += 1
+        if self._failures == breaker.FAILURES:
             told = (
                 f"the session notes could not be brought up to date {self._failures} times in a row ({reason}): they "
                 "are tried again after a compaction, and else more and more rarely; the setting notes stops them"
@@ -282,11 +275,6 @@ class NotesKeeper:
 
     def _aside(self, reason: str) -> None:
         self._c.events.tell(SteppedAside(source=SOURCE, layer="notes", reason=reason))
-
-    @property
-    def busy(self) -> bool:
-        """Are the notes being brought up to date?"""
-        return self._alive() is not None
 
     def _alive(self) -> Job | None:
         job = self._job
@@ -390,8 +378,9 @@ class NotesKeeper:
         divided = self._divided(mark)
         if isinstance(divided, str):
             return divided
-        said = self._said(held)
-        draft = self._draft(held)
+        said = notes.as_summary(held, self._file.path, self._c.window, self._c.count)
+        # As a model could have answered that was asked for a summary.
+        draft = read_draft(f"<summary>\n{said}\n</summary>")
         if isinstance(draft, Failure):
             return draft.detail
         kept = self._fixed() + self._c.load(divided.kept) + self._c.count(said)
@@ -425,16 +414,9 @@ class NotesKeeper:
 
         What they claim about the user is marked when they serve, as in any summary.
         """
-        strange = (name for name in notes.names(found.held) if not self._mentioned(name))
-        return next((f"no record mentions {name}" for name in strange), "")
-
-    def _said(self, held: NotesText) -> str:
-        return notes.as_summary(held, self._file.path, self._c.window, self._c.count)
-
-    def _draft(self, held: NotesText) -> Draft | Failure:
-        """The notes as what a model could have answered that was asked for a summary."""
-        return read_draft(f"<summary>\n{self._said(held)}\n</summary>")
-
-    def _mentioned(self, name: str) -> bool:
-        """Does anything that was said hold this name, or the last part of it?"""
-        return self._c.transcript.log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2])
+        log = self._c.transcript.log
+        for name in notes.names(found.held):
+            # Its last part is enough: records name files by other paths as well.
+            if not log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2]):
+                return f"no record mentions {name}"
+        return ""

@@ -47,7 +47,7 @@ SECTIONS: Mapping[str, str] = {
 }
 _LITERAL = frozenset({"path", "address", "id", "hash", "mail", "ticket"})
 """Kinds of identifiers that are read somewhere, never computed or rounded."""
-_HEADER = re.compile(r"^# (.+?)\s*$", re.MULTILINE)
+_HEADER = re.compile(rf"^# ({'|'.join(map(re.escape, SECTIONS))})\s*$", re.MULTILINE)
 _CHANGED = re.compile(r'<section name="([^"\n]{1,80})">\n?(.*?)\n?</section>', re.DOTALL)
 _NO_CHANGE = re.compile(r"<no-changes\s*/?>", re.IGNORECASE)
 
@@ -76,17 +76,9 @@ class NotesText(Struct, frozen=True):
 def read(text: str) -> NotesText:
     """Notes from a file, whatever was done to it: what is under a known header belongs to its section."""
     found: dict[str, str] = {}
-    headers = list(_HEADER.finditer(text))
-    for place, header in enumerate(headers):
-        name = header[1]
-        if name not in SECTIONS:
-            continue
-        end = len(text)
-        for later in headers[place + 1 :]:
-            if later[1] in SECTIONS:
-                end = later.start()
-                break
-        body = text[header.end() : end].strip("\n")
+    _, *parts = _HEADER.split(text)
+    for name, under in zip(parts[::2], parts[1::2], strict=True):
+        body = under.strip("\n")
         first, _, rest = body.partition("\n")
         found[name] = (rest if first.strip() == f"_{SECTIONS[name]}_" else body).strip("\n")
     return NotesText(found)
@@ -103,11 +95,6 @@ class Since(Struct, frozen=True):
     """Tool calls since."""
     resting: bool
     """Did the last answer make no call?"""
-
-
-def least_growth(window: Window) -> int:
-    """Tokens below which no update is ever due."""
-    return window.budget(min(FIRST_AT, GROWTH))
 
 
 def due(since: Since, window: Window, pause: int = 1) -> bool:
@@ -128,8 +115,9 @@ def instruction(notes: NotesText, window: Window, count: Count) -> str:
 
 def apply(notes: NotesText, answer: str) -> NotesText | Failure:
     """The notes with the sections an answer changes; a failure if it changes none and does not say so."""
-    changed = {name: text for name, text in _CHANGED.findall(answer) if name in SECTIONS}
-    unknown = [name for name, _ in _CHANGED.findall(answer) if name not in SECTIONS]
+    sent = _CHANGED.findall(answer)
+    changed = {name: text for name, text in sent if name in SECTIONS}
+    unknown = [name for name, _ in sent if name not in SECTIONS]
     if not changed:
         if _NO_CHANGE.search(answer) and not unknown:
             return notes
@@ -189,14 +177,12 @@ def _urgent(notes: NotesText, window: Window, count: Count) -> str | None:
     """Which sections must become shorter, the more pressing the further they are over."""
     most, total = window.budget(SECTION_TOKENS), window.budget(TOTAL_TOKENS)
     sizes = {name: count(text) for name, text in notes.sections.items() if text.strip()}
-    over = {name: size for name, size in sizes.items() if size > most}
+    over = sorted((pair for pair in sizes.items() if pair[1] > most), key=lambda pair: -pair[1])
     whole = sum(sizes.values())
     if not over and whole <= total:
         return None
-    worst = max([size / most for size in over.values()] + [whole / total])
-    names = ", ".join(
-        f"{name} ({size:,} tokens)" for name, size in sorted(over.items(), key=lambda one: -one[1])
-    )
+    worst = max([size / most for _, size in over] + [whole / total])
+    names = ", ".join(f"{name} ({size:,} tokens)" for name, size in over)
     return " ".join(KeepShort.of(worst, names, whole, total).render().split("\n"))
 
 

@@ -6,7 +6,7 @@ of them are replaced before they are first sent. Either way a result is decided 
 sent the same ever after.
 
 The tool that reads files is left alone, or reading a stored result would be stored again; only a result that
-would fill most of the window by itself is stored whoever gave it.
+would fill most of the window by itself is stored, whichever tool gave it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Big(Struct, frozen=True):
     """Characters of it that may stay if it cannot be stored."""
     why: str
     mechanism: str
-    """store: too big by itself; share: too big beside others"""
+    """store: too big by itself; share: too big together with others"""
 
     @property
     def what(self) -> str:
@@ -115,7 +115,7 @@ def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> l
 
 
 def stored(big: Big, path: str, budget: Budget) -> str:
-    """What stands for a result that was stored."""
+    """What is sent in place of a result that was stored."""
     found = big.found
     text = cut(found.text, budget.preview)
     if path.startswith(NO_FILE):
@@ -124,6 +124,6 @@ def stored(big: Big, path: str, budget: Budget) -> str:
 
 
 def truncated(big: Big, problem: str) -> str:
-    """What stands for a result that could not be stored: as much of it as its budget allows."""
+    """What is sent in place of a result that could not be stored: as much of it as its budget allows."""
     found, shown = big.found, cut(big.found.text[: big.most], big.most)
     return CutResult(shown=len(shown), characters=len(found.text), problem=problem, text=shown).render()

@@ -216,7 +216,7 @@ class MemoryKeeper:
     def _done(self, came: tuple[Stretch, list[Admission]] | Exception) -> None:
         self._busy = False
         if isinstance(came, Exception):
-            self._failures = breaker.after(self._failures, succeeded=False)
+            self._failures += 1
             self._aside(f"nothing was remembered: {came}")
             return
         span, admitted = came
@@ -333,6 +333,7 @@ def witness(c: Conversation, new: Mapping[str, str] = {}) -> Witness:
     )
     return Witness(
         said={**new, **_words(item.said for item in items)},
+        days={item.said.uuid: day for item in items if (day := policy.day_of(item.said.timestamp))},
         new=frozenset(new),
         session=c.transcript.place.session,
         least=policy.least(kinds.values()),

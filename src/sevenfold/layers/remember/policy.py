@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from msgspec import Struct
 
@@ -44,6 +44,7 @@ _SPAN = re.compile(r"`([^`\n]{2,120})`")
 _PATH = re.compile(
     r"(?<![\w/:.])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/])[\w-]+\.(?:py|js|ts|toml|json|ya?ml|md|sh|cfg|ini)\b"
 )
+_FLAG = re.compile(r"(?<=\s)--?[a-zA-Z][\w-]*")
 _COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
 ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", "search": "tool"}
@@ -155,13 +156,28 @@ def reason(fit: FittingEntry) -> str:
     return f"{fit.known.entry.name} ({source} of {_day(fit.known)}; {why})"
 
 
+def day_of(timestamp: str) -> date | None:
+    """The day of a record, where the user is; None if its time cannot be read."""
+    try:
+        return datetime.fromisoformat(timestamp).astimezone().date()
+    except ValueError:
+        return None
+
+
 def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
-    """The paths and commands an entry names that are no longer there."""
+    """The paths, commands, and flags of scripts that an entry names and that are no longer there."""
     spans = _SPAN.findall(entry)
+    # Only a script can be asked for its flags without being run.
+    flags = [
+        f"{flag} in {script[0]}"
+        for span in spans
+        if (script := _PATH.search(span))
+        for flag in _FLAG.findall(span, script.end())
+    ]
     commands = [
         span.split()[0] for span in spans if _COMMAND.fullmatch(span.split()[0] if span.split() else "")
     ]
-    claims = dict.fromkeys((*_PATH.findall(entry), *commands))
+    claims = dict.fromkeys((*_PATH.findall(entry), *commands, *flags))
     return [claim for claim in list(claims)[:MOST_CLAIMS] if not there(claim)]
 
 

@@ -12,7 +12,7 @@ cached tokens are part of the prompt, here they are counted separately.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,15 @@ from msgspec import Raw, Struct
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers.failures import MalformedAnswer
+from sevenfold.providers.openai.written import (
+    CALL,
+    CALLED,
+    THOUGHT,
+    WrittenPart,
+    WrittenText,
+    call_in,
+    only_call,
+)
 from sevenfold.providers.reader import NULL, Seed, decoded, error_answer
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, tool_input
@@ -332,6 +341,17 @@ class _Chunk(Struct, frozen=True):
 _chunk = msgspec.json.Decoder(_Chunk)
 
 
+class _Offered(Struct, frozen=True):
+    name: str = ""
+
+
+class _Offer(Struct, frozen=True):
+    tools: list[_Offered] = []
+
+
+_offer = msgspec.json.Decoder(_Offer)
+
+
 class _Call:
     """A tool call whose arguments are still coming."""
 
@@ -345,10 +365,14 @@ class _Call:
 
 
 class ChatReader:
-    """Reads a chat completion; ``seed`` makes ids for what the server left unnamed."""
+    """Reads a chat completion; ``seed`` makes ids for what the server left unnamed, ``asked`` is the request."""
 
-    def __init__(self, seed: Seed) -> None:
+    def __init__(self, seed: Seed, asked: bytes = b"") -> None:
         self._seed = seed
+        self._asked = asked
+        self._written = WrittenText()
+        self._held: list[WrittenPart] = []
+        """What was written as calls, and blanks behind it, with no other text after it so far."""
         self._head: _Chunk | None = None
         self._usage = Raw(b"{}")
         self._thoughts: list[str] = []
@@ -367,7 +391,7 @@ class ChatReader:
         """Take one chunk of a stream."""
         if data.strip() == b"[DONE]":
             self._ended = True
-            return []
+            return list(self._finish())
         return list(self._take(data))
 
     def body(self, raw: bytes) -> list[Piece]:
@@ -376,7 +400,7 @@ class ChatReader:
         if not self._spoke:
             raise MalformedAnswer("it has no choice with a message")
         self._ended = True
-        return pieces
+        return [*pieces, *self._finish()]
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer."""
@@ -402,17 +426,58 @@ class ChatReader:
                 yield from self._hear(said)
             if choice.finish_reason:
                 self._stop = STOPPED.get(choice.finish_reason, "end_turn")
+                yield from self._finish()
 
     def _hear(self, said: _Said) -> Iterator[Piece]:
         if thought := said.reasoning_content or said.reasoning:
             self._thoughts.append(thought)
             yield Piece("thinking", thought)
-        if words := said.content or said.refusal:
-            self._refused = self._refused or bool(said.refusal)
-            self._texts.append(words)
-            yield Piece("text", words)
+        for part in self._written.feed(said.content) if said.content else ():
+            yield from self._part(part)
+        if said.refusal and not said.content:
+            self._refused = True
+            yield from self._say(said.refusal)
         for called in said.tool_calls or ():
             yield from self._called(called)
+
+    def _say(self, words: str) -> Iterator[Piece]:
+        self._texts.append(words)
+        yield Piece("text", words)
+
+    def _part(self, part: WrittenPart) -> Iterator[Piece]:
+        """Take a part of the text; what was written as a call and is followed by other text was an example."""
+        if part.kind == "call" or (self._held and not part.words.strip()):
+            self._held.append(part)
+        elif part.kind == "thinking":
+            self._thoughts.append(part.words)
+            yield Piece("thinking", part.words)
+        else:
+            yield from self._unheld()
+            yield from self._say(part.words)
+
+    def _unheld(self) -> Iterator[Piece]:
+        held, self._held = self._held, []
+        for kind, words in held:
+            yield from self._say(f"{CALL}{words}{CALLED}" if kind == "call" else words)
+
+    def _finish(self) -> Iterator[Piece]:
+        """Take what is left of the text, and the calls that were written instead of made."""
+        for part in self._written.end():
+            yield from self._part(part)
+        tools = () if self._calls else self._tools()
+        found = [call_in(words) for kind, words in self._held if kind == "call"] if tools else []
+        if not all(found) or not found:
+            yield from self._unheld()
+        if not found and tools and (alone := only_call("".join(self._texts), tools)):
+            found, self._texts = [alone], []
+        self._held = []
+        for number, call in enumerate(filter(None, found) if all(found) else ()):
+            function = _Function(call.name, call.arguments)
+            yield from self._called(_Called(index=number, function=function))
+
+    def _tools(self) -> Collection[str]:
+        """The names of the tools that the request offered."""
+        return [one.name for one in _offer.decode(self._asked).tools] if self._asked else ()
 
     def _called(self, called: _Called) -> Iterator[Piece]:
         opens = called.id or called.function.name or not self._calls
@@ -434,9 +499,14 @@ class ChatReader:
         """The blocks so far, with that many calls; thinking at the very end may be cut off, so it is left out."""
         found = []
         followed = self._texts or calls or self._stop
-        if self._thoughts and followed:
-            found.append(thinking("".join(self._thoughts)))
-        if words := "".join(self._texts):
+        thought, words = "".join(self._thoughts), "".join(self._texts)
+        if THOUGHT in words and not thought:
+            # Some templates open the thinking in the prompt, so that the answer has only its end.
+            thought, _, words = words.partition(THOUGHT)
+            words = words.lstrip()
+        if thought and followed:
+            found.append(thinking(thought))
+        if words:
             found.append(blocks.text(words))
         found += [call.block() for call in self._calls[:calls]]
         return tuple(block for block in found if not block.blank)

@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Call
 from sevenfold.profiles import Betas, Profile, ThinkingRules
+from sevenfold.providers.listing import is_local, read
 from sevenfold.providers.openai.chat import ChatReader, chat_request
+from sevenfold.providers.openai.local_servers import running_window
 from sevenfold.providers.openai.responses import (
     ResponsesReader,
     compact_request,
@@ -26,7 +28,7 @@ from sevenfold.providers.openai.responses import (
 )
 from sevenfold.providers.provider import Put
 from sevenfold.providers.reader import NULL, Fields, Reader, seeded, words_in
-from sevenfold.providers.sdk import AsyncSdkClient, SdkClient, SdkOptions, SdkProvider, Vendor
+from sevenfold.providers.sdk import AsyncSdkClient, Fetch, SdkClient, SdkOptions, SdkProvider, Vendor
 
 OPENAI = Vendor("OpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "openai")
 OFFICIAL = "api.openai.com"
@@ -77,6 +79,21 @@ class OpenAIProvider(SdkProvider):
         """The path of the list of all models: some servers tell less about a single one."""
         return "/models"
 
+    def key_headers(self, key: str) -> dict[str, str]:
+        """The key."""
+        return {"authorization": f"Bearer {key or UNUSED_KEY}"}
+
+    def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
+        """The server's listing; where it leaves out the window, what a local server says about the running model."""
+        raw = super().describe(model, address, fetch)
+        if not is_local(address) or ((listed := read(raw, model)) and listed.window):
+            return raw
+        parts = urlsplit(address)
+        size = running_window(
+            model, lambda path, body: fetch(f"{parts.scheme}://{parts.netloc}{path}", body)
+        )
+        return msgspec.json.encode({"id": model, "max_input_tokens": size}) if size else raw
+
 
 class ChatCompletions(OpenAIProvider):
     """Chat Completions."""
@@ -113,7 +130,7 @@ class ChatCompletions(OpenAIProvider):
 
     def reader(self, asked: bytes, *, summary: bool = False) -> Reader:
         """Reads a chat completion."""
-        return ChatReader(seeded(asked))
+        return ChatReader(seeded(asked), asked)
 
 
 class Responses(OpenAIProvider):

@@ -80,7 +80,9 @@ def collect(
     """Remove what may go, or, on a dry run, only say what that is."""
     with ExitStack() as locks:
         busy = _lock_all(home, locks)
-        results = list(_results(home, _needed(home, views), busy))
+        logs = [log for session in _sessions(home) for log in _logs(session)]
+        needed = {key for log in logs for key in needed_by(log, views(log))}
+        results = list(_results(home, needed, busy))
         gone = [*_unfinished(home, busy), *_choose(results, limits, now)]
         if not dry_run:
             _remove(gone)
@@ -96,7 +98,7 @@ def _lock_all(home: Home, locks: ExitStack) -> list[SessionFiles]:
         if session.transcript.exists():
             try:
                 for path in (session.transcript, *session.branch_files()):
-                    locks.callback(FileLock(path).release)
+                    locks.enter_context(FileLock(path))
             except TranscriptLocked:
                 busy.append(session)
     return busy
@@ -165,12 +167,6 @@ def _remove(gone: list[Collected]) -> None:
 
 
 # -- what is needed --------------------------------------------------------------------------------
-
-
-def _needed(home: Home, views: Views) -> set[Key]:
-    return {
-        key for session in _sessions(home) for log in _logs(session) for key in needed_by(log, views(log))
-    }
 
 
 def _logs(session: SessionFiles) -> Iterator[LineLog]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from sevenfold.stores.files import Staged, explain, private_folder, safe_name
+from sevenfold.stores.files import Staged, explain, opened, private_folder, safe_name
 from sevenfold.stores.home import MAILBOX, Home, Project, SessionFiles, is_index
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, scan
@@ -52,11 +52,8 @@ class PurgeNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def write(self, home: Home) -> None:
         """Append it to the journal; this comes before the purge itself."""
         private_folder(home.root)
-        log = JsonlLog.open(home.journal, wait=_WAIT_SECONDS)
-        try:
+        with closing(JsonlLog.open(home.journal, wait=_WAIT_SECONDS)) as log:
             log.append([msgspec.json.encode(self) + b"\n"], durable=True)
-        finally:
-            log.close()
 
 
 # -- removing a session ------------------------------------------------------------------------------
@@ -85,9 +82,8 @@ def extent(session: SessionFiles) -> Extent:
 
 def remove(home: Home, session: SessionFiles, world: World) -> Extent:
     """Remove all of it; raises `sevenfold.errors.TranscriptLocked` while it is being written."""
-    lock = FileLock(session.transcript)
     try:
-        with ExitStack() as locks:
+        with FileLock(session.transcript) as lock, ExitStack() as locks:
             _lock_branches(session, locks)
             gone = extent(session)
             PurgeNote(
@@ -105,8 +101,6 @@ def remove(home: Home, session: SessionFiles, world: World) -> Extent:
             lock.remove()
     except OSError as error:
         raise explain(error, session.transcript) from error
-    finally:
-        lock.release()
     return gone
 
 
@@ -126,7 +120,7 @@ def _remove_folder(folder: Path) -> None:
 
 def _lock_branches(session: SessionFiles, locks: ExitStack) -> None:
     for path in session.branch_files():
-        locks.callback(FileLock(path).release)
+        locks.enter_context(FileLock(path))
 
 
 # -- masking a secret --------------------------------------------------------------------------------
@@ -177,11 +171,11 @@ def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world:
     with ExitStack() as locks:
         for one in affected:
             if one.session and one.session.transcript.exists():
-                locks.callback(FileLock(one.session.transcript).release)
+                locks.enter_context(FileLock(one.session.transcript))
                 _lock_branches(one.session, locks)
             if home.telemetry in one.places:
                 # So that the file is not rotated just now.
-                locks.callback(FileLock(home.telemetry, wait=_WAIT_SECONDS).release)
+                locks.enter_context(FileLock(home.telemetry, wait=_WAIT_SECONDS))
         return sum(_purge(home, leaks, one, world) for one in affected)
 
 
@@ -191,24 +185,20 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
     rewrites = _rewrites(session, leaks, affected, world) if session else []
     mailboxes = {path for path in affected.places if path.name.startswith(MAILBOX)}
     apart = {*indexes, *mailboxes, *(path for path, _ in rewrites)}
-    masked = [_Masked(path, leaks) for path in affected.places if path not in apart]
-    staged: list[Staged] = []
-    try:
-        others = [Staged(one.path, [one.content]) for one in masked]
-        staged += others
+    masked = {path: _masked(path, leaks) for path in affected.places if path not in apart}
+    with ExitStack() as staged:
+        others = [staged.enter_context(Staged(path, [text])) for path, (text, _) in masked.items()]
         results = {
-            str(one.path): one.sha256 for one in masked if session and one.path.parent == session.results
+            str(path): hashlib.sha256(text).hexdigest()
+            for path, (text, _) in masked.items()
+            if session and path.parent == session.results
         }
-        logs = [Staged(path, rewrite.lines(results)) for path, rewrite in rewrites]
-        staged += logs
-        places = sum(one.places for one in masked) + sum(rewrite.masked for _, rewrite in rewrites)
+        logs = [staged.enter_context(Staged(path, rewrite.lines(results))) for path, rewrite in rewrites]
+        places = sum(times for _, times in masked.values()) + sum(rewrite.masked for _, rewrite in rewrites)
         places += sum(affected.places[path] for path in mailboxes)
         _note(affected, leaks, places, world).write(home)
         for one in (*logs, *others):
             one.commit()
-    finally:
-        for one in staged:
-            one.discard()
     for path in indexes:
         path.unlink(missing_ok=True)
     for path in {path.with_name(MAILBOX) for path in mailboxes}:
@@ -245,19 +235,10 @@ def _note(affected: Affected, leaks: Sequence[Leak], places: int, world: World) 
     )
 
 
-class _Masked:
-    """A file without the secrets. A text is read as a whole: a secret may span any number of lines."""
-
-    def __init__(self, path: Path, leaks: Sequence[Leak]) -> None:
-        self.path = path
-        parts = list(_without(path, leaks))
-        self.content = b"".join(content for content, _ in parts)
-        self.places = sum(times for _, times in parts)
-
-    @property
-    def sha256(self) -> str:
-        """The hash of what will be written."""
-        return hashlib.sha256(self.content).hexdigest()
+def _masked(path: Path, leaks: Sequence[Leak]) -> tuple[bytes, int]:
+    """A file's content without the secrets, and how often they were in it."""
+    parts = list(_without(path, leaks))
+    return b"".join(content for content, _ in parts), sum(times for _, times in parts)
 
 
 def _count(path: Path, leaks: Sequence[Leak], progress: Progress | None) -> int:
@@ -271,11 +252,6 @@ def _without(path: Path, leaks: Sequence[Leak]) -> Iterator[tuple[bytes, int]]:
     if is_transcript(path):
         yield from (mask_record(leaks, line.raw) for line in scan(path, limit=sys.maxsize))
     else:
-        yield mask_text(leaks, _read(path))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise explain(error, path) from error
+        # As a whole: a secret may span any number of lines.
+        with opened(path) as file:
+            yield mask_text(leaks, file.read())

@@ -64,22 +64,28 @@ def is_transcript(path: Path) -> bool:
     return path.suffix == ".jsonl"
 
 
-def scan(path: Path) -> Iterator[SecretHit]:
-    """The secrets in a file; raises `sevenfold.errors.TranscriptError` if it cannot be read."""
-    return _in_records(path) if is_transcript(path) else _in_text(path)
+def scan(path: Path, reached: Callable[[int], None] = lambda offset: None) -> Iterator[SecretHit]:
+    """The secrets in a file; raises `sevenfold.errors.TranscriptError` if it cannot be read.
+
+    ``reached`` is called with how many bytes have been searched.
+    """
+    return _in_records(path, reached) if is_transcript(path) else _in_text(path, reached)
 
 
-def _in_records(path: Path) -> Iterator[SecretHit]:
+def _in_records(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
     for number, line in enumerate(log.scan(path, limit=sys.maxsize), 1):
+        reached(line.offset)
         said = said_in(line.raw)
         for found in redact.find(said):
             secret = said[found.start : found.end]
             yield SecretHit(found.kind, found.digest, secret, number, _record(line.raw))
 
 
-def _in_text(path: Path) -> Iterator[SecretHit]:
-    before = 1
+def _in_text(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
+    before, offset = 1, 0
     for piece in pieces(path):
+        reached(offset)
+        offset += len(piece)
         text = piece.decode(errors="surrogateescape")
         for found in redact.find(text):
             number = before + text.count("\n", 0, found.start)

@@ -232,11 +232,8 @@ class JsonlStore:
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
         """Hold a lock of that name; see `sevenfold.ports.Store`."""
         private_folder(self.folder)
-        lock = FileLock(self.folder / safe_name(name), wait=wait)
-        try:
+        with FileLock(self.folder / safe_name(name), wait=wait):
             yield
-        finally:
-            lock.release()
 
     def sessions(self) -> Sequence[SessionInfo]:
         """The sessions there are, the newest first."""

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sevenfold.layers.compact.extract import notation, outline, state, words, work
-from sevenfold.layers.compact.extract.calls import Call, calls, replies
-from sevenfold.layers.compact.extract.facts import Facts, File, FoundError, Kind
+from sevenfold.layers.compact.extract.facts import Facts, File, FoundError, Kind, Words
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
 from sevenfold.layers.compact.extract.words import models_words, users_words
+from sevenfold.layers.compact.extract.work import Call, calls, replies
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
 
@@ -30,14 +30,15 @@ def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Fac
     live = [item for item in items if not item.hidden_by]
     names = dict(notation.short_names(item.said.uuid for item in live))
     before = _handed_on(live)
-    said, made = list(words.messages(live)), calls(live, kinds)
+    said = [Words(item.said.uuid, text) for item in live if (text := users_words(item))]
+    made = calls(live, kinds)
     touched = [*work.merged([*reversed(before.files), *reversed(work.files(made))])][::-1]
     met = work.problems(made)
     allowed = _once([*reversed(list(words.permissions(live))), *before.permissions])
     told = {one.text for one in allowed}
     corrections = (*reversed(list(words.corrections(said))), *before.corrections)
     rounds_since = any(item.said.role == "assistant" for item in live)
-    announced = tuple(state.announced(state.last_words(live))[-_MOST_PENDING:])
+    announced = tuple(state.announced(live)[-_MOST_PENDING:])
     return Facts(
         messages=(*before.messages, *said),
         replies=_once([*before.replies, *replies(made)]),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from sevenfold.layers.compact.extract.facts import Identifier
+from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.layers.compact.extract.work import paths_in
 
 MOST = 200
@@ -24,28 +25,12 @@ _FROM_ONE_PASTE = 5
 _LONGEST = 200
 _LOOKED_AT = 40_000
 
-_PATTERN = re.compile(
-    r"(?P<address>\b(?:https?|ssh|ftp|file|wss?|postgres|redis|git)://[^\s<>()\"'`\]]+[\w/#])"
-    r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b)"
-    r"|(?P<mail>\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+\b)"
-    r"|(?P<host>\b(?:localhost|\d{1,3}(?:\.\d{1,3}){3})(?::\d{2,5})?\b)"
-    r"|(?P<ticket>\b[A-Z][A-Z0-9]{1,9}-\d{1,6}\b|(?<![\w&])#\d{1,6}\b)"
-    r"|(?P<version>\bv\d+(?:\.\d+)+(?:[-+][\w.]+)?|\b\d+\.\d+\.\d+(?:[-+][\w.]+)?)"
-    r"|(?P<hash>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b)"
-    r"|(?P<flag>(?<![\w-])--[a-zA-Z][\w-]+(?:=[\w./:-]+)?)"
-    r"|(?P<variable>\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)"
-)
-"""What has no space in it."""
 _FOLDER = re.compile(r"(?<![\w.:/~])(?:[A-Za-z]:|~)?/(?:[\w.@+-]+/)+[\w@+-]+(?![\w./@-])")
 """A path from the root that names no file."""
 _OFTEN = {"name": 2, "folder": 3}
 """How often something the user did not type must come up to count."""
 _MAYBE = re.compile(r"[\d@_/\\]|--|localhost")
 """A word without any of these holds nothing of the kind."""
-_SPACED = re.compile(
-    r"(?P<port>\bport \d{2,5}\b)"
-    r"|(?P<figure>(?<![\w.])\d[\d,]{0,15}(?:\.\d+)?\s?(?:ms|s|sec|min|h|[kKMGT]i?B|%|px|tokens|Hz|rps)(?![\w/]))"
-)
 _NAME = re.compile(r"`([A-Za-z_][\w.:-]*\w(?:\(\))?)`")
 _NAMING = re.compile(r"[_.:()\d-]|[a-z][A-Z]")
 """What a name in code has and a plain word has not."""
@@ -105,7 +90,9 @@ class _Words(dict[str, list[tuple[str, str]]]):
     """Words with the identifiers in them, each looked at once however often it comes up."""
 
     def __missing__(self, word: str) -> list[tuple[str, str]]:
-        found = [(match[0].rstrip(".,"), match.lastgroup or "") for match in _PATTERN.finditer(word)]
+        found = [
+            (match[0].rstrip(".,"), match.lastgroup or "") for match in pattern("identifier").finditer(word)
+        ]
         if "/" in word or "\\" in word:
             found += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
             found += [(path, "folder") for path in _FOLDER.findall(word)]
@@ -117,10 +104,10 @@ class _Words(dict[str, list[tuple[str, str]]]):
         for word in text.split():
             if _MAYBE.search(word):
                 yield from self[word]
-        for match in _SPACED.finditer(text):
+        for match in pattern("spaced_identifier").finditer(text):
             yield match[0].rstrip(".,"), match.lastgroup or ""
         for name in _NAME.findall(text) if "`" in text else ():
-            if _NAMING.search(name) and not _PATTERN.fullmatch(name):
+            if _NAMING.search(name) and not pattern("identifier").fullmatch(name):
                 yield name, "name"
 
 

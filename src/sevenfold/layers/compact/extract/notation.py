@@ -27,14 +27,14 @@ from sevenfold.layers.compact.extract.facts import (
 )
 
 _FACT = TypeVar("_FACT", bound=msgspec.Struct)
-_MADE_ANEW = frozenset({"request", "current", "next"})
+_OF_THIS_SUMMARY = frozenset({"request", "current", "next"})
 """Lists that no summary takes over from the one before it."""
 EARLIER = "(From an earlier summary:)"
-"""Stands before prose that a summary took over from the one before it."""
+"""Precedes prose that a summary took over from the one before it."""
 NOTHING = "(nothing recorded)"
-"""Stands in a section that is empty."""
+"""The text of a section that is empty."""
 MORE = "[More was said here; it found no room.]"
-"""Stands behind prose that was not taken over whole."""
+"""Follows prose that was not taken over whole."""
 
 _SHORT = (8, 13, 18, 23)
 """Lengths at which an id may be cut: behind the groups of a UUID."""
@@ -82,13 +82,10 @@ def short_names(records: Iterable[str]) -> Mapping[str, str]:
 
 def framed(kind: str, lines: Iterable[str], left_out: int = 0) -> str:
     """A list as a summary shows it; empty when there is nothing to list."""
-    lines = [*lines, *([left_out_line(left_out)] if left_out else [])]
+    lines = [*lines]
+    if left_out:
+        lines.append(f"({left_out} more not listed here; the transcript has them)")
     return "\n".join([f'<recorded kind="{kind}">', *lines, "</recorded>"]) if lines else ""
-
-
-def left_out_line(count: int) -> str:
-    """Says how many entries found no room."""
-    return f"({count} more not listed here; the transcript has them)"
 
 
 def said(words: Words, facts: Facts) -> str:
@@ -153,7 +150,7 @@ def read_back(text: str) -> tuple[Facts, str]:
     for kind, body in _FRAME.findall(rest):
         for line in body.splitlines():
             if more := _LEFT_OUT.match(line):
-                left_out[kind] = 0 if kind in _MADE_ANEW else int(more[1])
+                left_out[kind] = 0 if kind in _OF_THIS_SUMMARY else int(more[1])
             else:
                 lists.setdefault(kind, []).append(line)
     facts = Facts(

@@ -11,19 +11,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-TITLES: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        1: "Primary request and intent",
-        2: "Key technical concepts",
-        3: "Files and code sections",
-        4: "Errors and fixes",
-        5: "Problem solving",
-        6: "All user messages",
-        7: "Pending tasks",
-        8: "Current work",
-        9: "Next step",
-    }
+_TITLES = (
+    "Primary request and intent",
+    "Key technical concepts",
+    "Files and code sections",
+    "Errors and fixes",
+    "Problem solving",
+    "All user messages",
+    "Pending tasks",
+    "Current work",
+    "Next step",
 )
+TITLES: Final[Mapping[int, str]] = MappingProxyType(dict(enumerate(_TITLES, 1)))
 TITLES_UP_TO: Final[Mapping[int, str]] = MappingProxyType(
     {**TITLES, 8: "Work completed", 9: "Context for continuing work"}
 )
@@ -32,25 +31,12 @@ TITLES_UP_TO: Final[Mapping[int, str]] = MappingProxyType(
 _HEADING = re.compile(
     r"^\W{0,6}([1-9])[.)]\s*\**\s*([A-Za-z][^\n:*]{0,60}?)\s*\**\s*(?::\**[ \t]*(.*))?$", re.MULTILINE
 )
-_FIRST_WORDS: Final = MappingProxyType(
-    {
-        1: ("primary",),
-        2: ("key",),
-        3: ("files",),
-        4: ("errors",),
-        5: ("problem",),
-        6: ("all user",),
-        7: ("pending",),
-        8: ("current work", "work completed"),
-        9: ("next step", "optional next", "context for"),
-    }
+_BEGINNINGS = (
+    *("primary", "key", "files", "errors", "problem", "all user", "pending"),
+    ("current work", "work completed"),
+    ("next step", "optional next", "context for"),
 )
-
-
-_TITLES: Final = MappingProxyType(
-    {number: (TITLES[number].lower(), TITLES_UP_TO[number].lower()) for number in TITLES}
-)
-"""In full they are known in any order: a section may come twice, and an item of a list is none."""
+"""How other tools may begin the title of each section."""
 
 
 def heading(number: int, titles: Mapping[int, str] = TITLES) -> str:
@@ -64,7 +50,9 @@ def split(text: str) -> dict[int, str]:
     here, place = 0, 0
     for match in _HEADING.finditer(text):
         number, title = int(match[1]), match[2].lower()
-        if not (title in _TITLES[number] or (number > here and title.startswith(_FIRST_WORDS[number]))):
+        # In full they are known in any order: a section may come twice, and an item of a list is none.
+        full = title in (TITLES[number].lower(), TITLES_UP_TO[number].lower())
+        if not (full or (number > here and title.startswith(_BEGINNINGS[number - 1]))):
             continue
         found.setdefault(here, []).append(text[place : match.start()])
         here, place = number, match.end()

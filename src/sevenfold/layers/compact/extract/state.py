@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.calls import Call
 from sevenfold.layers.compact.extract.facts import Quote, Task
+from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.layers.compact.extract.words import (
     LONGEST_SENTENCE,
     models_words,
@@ -21,7 +21,7 @@ from sevenfold.layers.compact.extract.words import (
     sentences,
     users_words,
 )
-from sevenfold.layers.compact.extract.work import bare_command, telling_lines
+from sevenfold.layers.compact.extract.work import Call, bare_command, telling_lines
 from sevenfold.record.layout import Item, rounds
 
 _ROUNDS = 10
@@ -38,23 +38,9 @@ _TO_DO_TOOL = re.compile(r"task|todo", re.IGNORECASE)
 _CREATED = re.compile(r"#(\w+)")
 _LONGEST_TASK = 300
 
-_IS_DONE = re.compile(
-    r"\b(?:done|fixed|added|implemented|completed?|finished|resolved|created|updated|removed|renamed|written|wrote|moved|passes"
-    r"|pass|committed|pushed|merged|deployed|in place)\b|✅",
-    re.IGNORECASE,
-)
-_IS_NOT_DONE = re.compile(
-    r"\b(?:not|never|still|yet|next|will|should|once|if|until|let me)\b|n['’]t\b|['’]ll\b", re.IGNORECASE
-)
 _WORD = re.compile(r"[^\W\d_]{4,}|\d{2,}")
 _SAME = 0.6
 """The part of a pending line's words that a report of something done must have to be about it."""
-_ANNOUNCES = re.compile(
-    r"\b(?:next(?:,| step| up| I)|remaining|remains? to|still (?:need|have|to)|left to do|to-?do\b|not yet"
-    r"|follow-?up|pending|outstanding|after that|I(?:['’]ll| will) (?:now|next|then)|now I(?:['’]ll| will)"
-    r"|let me (?:now|next)|now let me)",
-    re.IGNORECASE,
-)
 
 
 def outcomes(items: Sequence[Item]) -> list[Quote]:
@@ -68,12 +54,6 @@ def outcomes(items: Sequence[Item]) -> list[Quote]:
             found.append(last)
             last = None
     return [*found, last] if last else found
-
-
-def last_words(items: Sequence[Item]) -> list[Quote]:
-    """What the model said in its newest answer: what it announced before that, it has begun since."""
-    answer = rounds(items)[-1].answer if items else ()
-    return [Quote(words, item.said.uuid) for item in answer if (words := models_words(item))]
 
 
 def newest(items: Sequence[Item], made: Sequence[Call], names: dict[str, str]) -> list[str]:
@@ -124,7 +104,9 @@ def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
         if call.failed:
             continue
         if (entries := _whole_list(call.given)) is not None:
-            tasks = {task.text: task for task in _read_list(entries, call.record)}
+            states = [(entry, str(entry["status"]).lower()) for entry in entries]
+            left = [(_text(entry), state) for entry, state in states if state not in _DONE]
+            tasks = {text: Task(text, call.record, state in _DOING) for text, state in left}
         elif _TO_DO_TOOL.search(call.name):
             _change(tasks, call)
     return list(tasks.values())
@@ -133,20 +115,11 @@ def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
 def _whole_list(given: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
     for name in _LISTS:
         entries = given.get(name)
-        if isinstance(entries, list) and all(map(_is_entry, entries)):
+        if isinstance(entries, list) and all(
+            isinstance(entry, dict) and "status" in entry and _text(entry) for entry in entries
+        ):
             return entries
     return None
-
-
-def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and "status" in entry and bool(_text(entry))
-
-
-def _read_list(entries: Sequence[Mapping[str, Any]], record: str) -> Iterable[Task]:
-    for entry in entries:
-        state = str(entry["status"]).lower()
-        if state not in _DONE:
-            yield Task(_text(entry), record, state in _DOING)
 
 
 def _change(tasks: dict[str, Task], call: Call) -> None:
@@ -173,37 +146,36 @@ def _text(entry: Mapping[str, Any]) -> str:
     return one_line(next(found, ""), _LONGEST_TASK)
 
 
-def announced(last: Iterable[Quote]) -> list[Quote]:
-    """Sentences in which the model said what is still to come."""
+def announced(items: Sequence[Item]) -> list[Quote]:
+    """Sentences of the newest answer that say what is still to come: what was announced before has begun since."""
+    answer = rounds(items)[-1].answer if items else ()
     return [
-        Quote(one_line(sentence, LONGEST_SENTENCE), said.record)
-        for said in last
-        for sentence in sentences(said.text)
-        if _ANNOUNCES.search(sentence)
+        Quote(one_line(sentence, LONGEST_SENTENCE), item.said.uuid)
+        for item in answer
+        for sentence in sentences(models_words(item))
+        if pattern("announces").search(sentence)
     ]
 
 
 def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:
     """What an earlier summary calls pending, without the lines that a later record says are done."""
+    said = [sentence for item in items for sentence in sentences(models_words(item))]
     told = [
-        sentence
-        for item in items
-        for sentence in sentences(models_words(item))
-        if _IS_DONE.search(sentence)
+        one for one in said if pattern("is_done").search(one) and not pattern("is_not_done").search(one)
     ]
-    told = [sentence for sentence in told if not _IS_NOT_DONE.search(sentence)] + _finished(made)
+    told += [
+        _text(entry)
+        for call in made
+        if not call.failed
+        for entry in _whole_list(call.given) or ()
+        if str(entry["status"]).lower() in _DONE
+    ]
     done = list(map(_stems, told))
     return "\n".join(line for line in text.split("\n") if not _settled(_stems(line), done))
 
 
 def _settled(wanted: frozenset[str], done: Iterable[frozenset[str]]) -> bool:
     return len(wanted) > 1 and any(len(wanted & one) >= _SAME * len(wanted) for one in done)
-
-
-def _finished(made: Iterable[Call]) -> list[str]:
-    """The texts of to-dos that were reported as done."""
-    lists = (entry for call in made if not call.failed for entry in _whole_list(call.given) or ())
-    return [_text(entry) for entry in lists if str(entry["status"]).lower() in _DONE]
 
 
 def _stems(text: str) -> frozenset[str]:

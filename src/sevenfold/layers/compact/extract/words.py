@@ -9,40 +9,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from sevenfold.layers.compact.extract.facts import Permission, Quote, Words
+from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import THINKING, ToolUse
 from sevenfold.record.layout import Item
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])|\n+")
-_CORRECTS = re.compile(
-    r"\b(?:don['’]?t|do not|doesn['’]?t|never|stop|instead|rather|wrong|incorrect|mistake|actually|prefer|always"
-    r"|must|make sure|avoid|revert|undo|roll back|should ?n['’]?t|should not|should (?:only|always|be)|not what"
-    r"|let['’]?s not|keep|leave|only (?:use|do|if|when|change|the)|without|no longer|remember|forget|hold on"
-    r"|wait)\b|\A\W*(?:no|nope)\b",
-    re.IGNORECASE,
-)
-_OUTPUT = re.compile(r"[\w./\\-]+:\d+|[-=+|#>$]{2,}|\[?\d{2,4}[-:/]\d\d|(?:at|File) \S+[(:]")
-"""How a line of a program's output begins, which users paste."""
 LONGEST_SENTENCE = 400
-_ALLOWS = re.compile(
-    r"\byou (?:can|may|are (?:free|allowed) to|have my)\b(?! (?:see|find|tell|also|imagine|want))"
-    r"|\bfeel free\b|\bgo ahead\b"
-    r"|\bno need to ask\b|\bgo for it\b|\bit(?:['’]?s| is) (?:ok|okay|fine|all right) (?:to|if)\b|\bi(?:['’]m| am) "
-    r"(?:ok|okay|fine) with\b",
-    re.IGNORECASE,
-)
-_REFUSES = re.compile(
-    r"(?:\A|[,;:–—(-]\s*|\b(?:please|but|and|so|also|then|just|no)\s+)(?:don['’]?t|do not|never)\b"
-    r"|\byou (?:must ?n[o'’]?t|may not|can['’]?t|cannot|should(?:n['’]?t| not| never)|are not allowed)\b"
-    r"|\bhands off\b|\bstay away from\b|\bis not allowed\b",
-    re.IGNORECASE,
-)
-_ASSENTS = re.compile(
-    r"\W*(?:yes|yeah|yep|yup|y|sure|ok(?:ay)?|agreed|approved|go ahead|go for it|do it|do that|please do|sounds good"
-    r"|lgtm|perfect|correct|exactly|proceed)\b|\W*👍",
-    re.IGNORECASE,
-)
-_DISSENTS = re.compile(r"\W*(?:no|nope|not yet|don['’]?t|do not|stop|wait|hold on)\b", re.IGNORECASE)
 _SHORT = 20
 """Words up to which a message is taken to answer the question before it."""
 _LOOKED_BACK = 1_500
@@ -80,13 +53,6 @@ def whole_text(item: Item) -> str:
     return "\n".join(filter(None, parts))
 
 
-def messages(items: Iterable[Item]) -> Iterator[Words]:
-    """Every message of the user, as it was said."""
-    for item in items:
-        if words := users_words(item):
-            yield Words(item.said.uuid, words)
-
-
 def sentences(text: str) -> list[str]:
     """The sentences and lines of a text, without the space around them."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
@@ -105,12 +71,12 @@ def permissions(items: Iterable[Item]) -> Iterator[Permission]:
         if words := models_words(item):
             before = Quote(words, item.said.uuid)
         elif words := users_words(item):
-            answer = _ASSENTS.match(words) or _DISSENTS.match(words)
+            answer = pattern("assents").match(words) or pattern("dissents").match(words)
             asked = [one for one in sentences(before.text[-_LOOKED_BACK:]) if one.endswith("?")]
             if answer and asked and len(words.split()) <= _SHORT:
                 proposal = one_line(asked[-1], LONGEST_SENTENCE)
                 yield Permission(
-                    bool(_ASSENTS.match(words)), words, item.said.uuid, proposal, before.record
+                    bool(pattern("assents").match(words)), words, item.said.uuid, proposal, before.record
                 )
             else:
                 yield from _permissions(words, item.said.uuid)
@@ -119,19 +85,19 @@ def permissions(items: Iterable[Item]) -> Iterator[Permission]:
 def _permissions(words: str, record: str) -> Iterator[Permission]:
     for sentence in sentences(words):
         if not _pasted(sentence) and not sentence.endswith("?"):
-            if _REFUSES.search(sentence):
+            if pattern("refuses").search(sentence):
                 yield Permission(False, sentence, record)
-            elif _ALLOWS.search(sentence):
+            elif pattern("allows").search(sentence):
                 yield Permission(True, sentence, record)
 
 
 def _pasted(sentence: str) -> bool:
-    return len(sentence) > LONGEST_SENTENCE or bool(_OUTPUT.match(sentence))
+    return len(sentence) > LONGEST_SENTENCE or bool(pattern("output").match(sentence))
 
 
 def corrections(said: Iterable[Words]) -> Iterator[Quote]:
     """Sentences in which the user negates, redirects or states a preference."""
     for words in said:
         for sentence in sentences(words.head):
-            if not _pasted(sentence) and _CORRECTS.search(sentence):
+            if not _pasted(sentence) and pattern("corrects").search(sentence):
                 yield Quote(sentence, words.record)

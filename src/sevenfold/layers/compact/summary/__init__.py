@@ -8,27 +8,36 @@ whole. Without a model, code fills all nine sections, and only with what was sai
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract import notation, outline
-from sevenfold.layers.compact.extract.facts import Facts, Kind
+from sevenfold.layers.compact.extract.facts import Facts, Kind, Quote
 from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO
-from sevenfold.layers.compact.summary import lists
-from sevenfold.layers.compact.summary.compose import Summary, compose
+from sevenfold.layers.compact.extract.words import one_line
+from sevenfold.layers.compact.scope import Span
+from sevenfold.layers.compact.summary.compose import Count, Entries, Summary, compose, paragraphs
 from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.summary.evidence import Evidence
-from sevenfold.layers.compact.summary.fit import Count
 from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.record.layout import Item
 
-Span = Literal["whole", "from", "up_to", "range"]
-"""What is summarised: everything, what follows a chosen message, what is before it, or a part in the middle."""
-
 _PROSE = 0.07
 _EARLIER_PROSE = 0.05
+_ORDER = (6, 9, 8, 1, 7, 4, 3, 5, 2)
+"""Sections in the order in which their prose is wanted: the user's words first, then what is nearest."""
+_MOST = {
+    "corrections": 30,
+    "permissions": 30,
+    "identifiers": 60,
+    "errors": 25,
+    "outcomes": 40,
+    "commands": 20,
+}
+"""Entries beyond these are rather looked up than read every time."""
+_REQUEST = 600
+_HINT = 200
 
 
 def unsupported(text: str, evidence: Evidence) -> tuple[str, ...]:
@@ -44,16 +53,16 @@ def combine(draft: Draft, facts: Facts, budget: int, count: Count, *, span: Span
     own = {number: text for number, text in draft.sections.items() if number != 6}
     told = {6: facts.prose[6]} if 6 in facts.prose else {}
     wanted = [
-        *lists.prose(told, _PROSE, notation.EARLIER),
-        *lists.prose(own, _PROSE),
-        *lists.recorded(facts, "\n".join(own.values())),
+        *_prose(told, _PROSE, notation.EARLIER),
+        *_prose(own, _PROSE),
+        *_recorded(facts, "\n".join(own.values())),
     ]
     return compose(facts, wanted, budget, count, _titles(span))
 
 
 def sections(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:
     """The facts alone in their sections."""
-    return compose(facts, lists.recorded(facts), budget, count, _titles(span))
+    return compose(facts, _recorded(facts), budget, count, _titles(span))
 
 
 def extractive(
@@ -70,25 +79,88 @@ def extractive(
     ``known`` is what is known of these records, where that was found out before.
     """
     facts = facts_of(items, kinds) if known is None else known
-    wanted = [
-        *lists.where_it_stands(facts),
-        *lists.recorded(facts),
-        *lists.prose(facts.prose, _EARLIER_PROSE, notation.EARLIER),
-        *lists.how_it_went(facts),
-    ]
-    return compose(facts, wanted, budget, count, _titles(span))
+    return compose(facts, [*_judged(facts, _recorded(facts))], budget, count, _titles(span))
 
 
 def prose(items: Iterable[Item], budget: int, count: Count) -> Summary:
     """What a model would write of these records, by code: a summary without the lists that `combine` adds."""
     facts = facts_of(items)
-    wanted = [
-        *lists.where_it_stands(facts),
-        *lists.prose(facts.prose, _EARLIER_PROSE, notation.EARLIER),
-        *lists.how_it_went(facts),
-    ]
-    return compose(replace(facts, messages=(), left_out={}), wanted, budget, count)
+    return compose(replace(facts, messages=(), left_out={}), [*_judged(facts)], budget, count)
 
 
 def _titles(span: Span) -> Mapping[int, str]:
     return TITLES_UP_TO if span in ("up_to", "range") else TITLES
+
+
+# -- what wants a place in a summary, and how urgently ---------------------------------------------
+
+
+def _recorded(facts: Facts, present: str = "") -> list[Entries]:
+    """The lists every summary holds; what the text ``present`` does not mention yet comes first."""
+    files = sorted(facts.files, key=lambda file: file.path in present)
+    problems = sorted(facts.problems, key=lambda one: one.lines in present)
+    identifiers = sorted(facts.identifiers, key=lambda one: one.text in present)
+    tasks = [notation.task(task, facts) for task in facts.tasks]
+    pending = [notation.quote(one, facts) for one in facts.pending]
+    replies = [notation.quote(one, facts) for one in reversed(facts.replies)]
+    return [
+        _entries(7, "tasks", [*tasks, *pending], 0.08),
+        _entries(6, "replies", replies, 0.08, oldest_first=True),
+        _entries(6, "permissions", [notation.permission(one, facts) for one in facts.permissions], 0.08),
+        _entries(1, "corrections", [notation.quote(one, facts) for one in facts.corrections], 0.06),
+        _entries(3, "files", [notation.file(one, facts) for one in files], 0.14),
+        _entries(4, "errors", [notation.problem(one, facts) for one in problems], 0.08),
+        _entries(2, "identifiers", [notation.identifier(one, facts) for one in identifiers], 0.08),
+    ]
+
+
+def _judged(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterable[Entries]:
+    """What takes the place of a model's prose, with the recorded lists at their place among it."""
+    yield _entries(9, "next", _next(facts), 0.04)
+    yield _entries(8, "current", facts.current[::-1], 0.16, oldest_first=True)
+    yield from recorded
+    yield from _prose(facts.prose, _EARLIER_PROSE, notation.EARLIER)
+    yield _entries(1, "request", _request(facts), 0.02)
+    # Newest first, without the one that is shown at length among the newest rounds.
+    told = {quote.record for quote in notation.said_last(facts.current)}
+    outcomes = (one for one in reversed(facts.outcomes) if facts.name(one.record) not in told)
+    yield _entries(5, "outcomes", (notation.quote(one, facts) for one in outcomes), 0.1, oldest_first=True)
+    yield _entries(5, "commands", (notation.command(one, facts) for one in facts.commands), 0.04)
+
+
+def _prose(sections: Mapping[int, str], share: float, label: str = "") -> list[Entries]:
+    """Text for the sections; what an earlier summary has is labelled, for it may no longer hold."""
+    return [
+        Entries(number, "", paragraphs(sections[number]), share, label=label)
+        for number in _ORDER
+        if number in sections
+    ]
+
+
+def _entries(
+    section: int, kind: str, lines: Iterable[str], share: float, *, oldest_first: bool = False
+) -> Entries:
+    listed = tuple(lines)
+    return Entries(section, kind, listed, share, _MOST.get(kind, len(listed)), oldest_first=oldest_first)
+
+
+def _request(facts: Facts) -> Iterable[str]:
+    if len(facts.messages) > 1 and not facts.prose:
+        first = facts.messages[0]
+        yield f"- what the user said first: {_begin(Quote(first.head, first.record), facts)}"
+        yield "- Section 6 has every message, section 9 the newest."
+
+
+def _next(facts: Facts) -> Iterable[str]:
+    """Only what was said: the newest request, what the model said of it last, what is open."""
+    if facts.messages:
+        newest = facts.messages[-1]
+        yield f"- the user's newest words: {_begin(Quote(newest.head, newest.record), facts)}"
+    if facts.outcomes:
+        yield f"- the model's newest words: {_begin(facts.outcomes[-1], facts, _HINT)}"
+    if doing := [task for task in facts.tasks if task.doing] or facts.tasks:
+        yield f"- on the to-do list: {_begin(Quote(doing[0].text, doing[0].record), facts)}"
+
+
+def _begin(quote: Quote, facts: Facts, most: int = _REQUEST) -> str:
+    return f"“{one_line(quote.text, most)}” [{facts.name(quote.record)}]"

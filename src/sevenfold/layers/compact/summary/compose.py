@@ -1,17 +1,140 @@
-"""Putting a summary together: nine sections, prose where there is some, recorded lists behind it."""
+"""Putting a summary together: nine sections, prose where there is some, recorded lists behind it.
+
+The user's messages are served first, and of them the newest. When they do not all fit, the longest are cut first, each
+keeping its beginning and its end; when even that is too much, the oldest are left out, all but the first, and the
+summary says how many. Everything else has a share of what remains, takes less if it needs less, and may then take from
+what the others did not need.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct
 
 from sevenfold.layers.compact.extract import notation
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.facts import Facts, Words
 from sevenfold.layers.compact.extract.outline import TITLES, heading
-from sevenfold.layers.compact.summary.fit import Count, Entries, FittedText, fit_messages, share_out
+
+Count = Callable[[str], int]
+"""Tells how many tokens a text has."""
+
+_SHORT = 160
+"""Tokens, its frame included, up to which a message of the user is shown whole or left out, but never cut."""
+_FRAME = 48
+"""Tokens the frame of a cut message takes, and the note in it."""
+_FOR_THE_FIRST = 0.5
+"""The part of the room that the newest message leaves, which the first may take when others are left out."""
+_HEAD = 2 / 3
+"""The part of a cut message that is its beginning."""
+
+
+class Entries(Struct, frozen=True):
+    """Entries that want a place in a section, most wanted first."""
+
+    section: int
+    kind: str
+    """The list they make up; empty for prose."""
+    entries: tuple[str, ...]
+    share: float
+    most: int = 1_000_000
+    """Entries beyond so many are rather looked up than read every time."""
+    label: str = ""
+    """Shown before them, if any of them finds room."""
+    oldest_first: bool = False
+    """Shown in the order of the conversation, though the newest are the most wanted."""
+
+
+class FittedText(Struct, frozen=True):
+    """The user's messages as they fit, and how many did not."""
+
+    words: tuple[Words, ...]
+    left_out: int = 0
+
+
+def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[str]]:
+    """For each claim the entries that fit; first each within its share, then in order."""
+    sizes = [[count(entry) + 1 for entry in claim.entries] for claim in claims]
+    taken: list[set[int]] = [set() for _ in claims]
+    left = room
+    for within_share in (True, False):
+        for claim, size, chosen in zip(claims, sizes, taken, strict=True):
+            most = min(left, int(claim.share * room)) if within_share else left
+            for place, tokens in enumerate(size):
+                if place not in chosen and tokens <= most and len(chosen) < claim.most:
+                    chosen.add(place)
+                    most -= tokens
+                    left -= tokens
+    return [
+        [claim.entries[place] for place in sorted(chosen, reverse=claim.oldest_first)]
+        for claim, chosen in zip(claims, taken, strict=True)
+    ]
+
+
+def fit_messages(facts: Facts, room: int, count: Count) -> FittedText:
+    """The user's messages in this room: whole if possible, else cut, the oldest left out at worst."""
+    messages = facts.messages
+    sizes = [_size(words, facts, count) for words in messages]
+    if sum(sizes) <= room:
+        return FittedText(messages)
+    most = max(_level(sizes, room), _SHORT)
+    cut = [_cut(words, size, most) for words, size in zip(messages, sizes, strict=True)]
+    sizes = [
+        size if words.lost == before.lost else _size(words, facts, count)
+        for words, before, size in zip(cut, messages, sizes, strict=True)
+    ]
+    if sizes[-1] > room:
+        # Even alone it is too large as it is: then it is all there is, and both its ends are shown.
+        newest = _cut(messages[-1], _size(messages[-1], facts, count), room)
+        fits = room > _FRAME and _size(newest, facts, count) <= room
+        return FittedText((newest,) if fits else (), len(messages) - fits)
+    return FittedText(tuple(cut)) if sum(sizes) <= room else _newest(cut, sizes, room)
+
+
+def _size(words: Words, facts: Facts, count: Count) -> int:
+    return count(notation.said(words, facts)) + 1
+
+
+def _level(sizes: Sequence[int], room: int) -> int:
+    """The size to which the long ones must come down so that all fit together."""
+    low, high = 0, max(sizes, default=0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(size, middle) for size in sizes) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> FittedText:
+    """The newest message, the first, which says what it is all about, and as many before the newest as fit."""
+    left = room - sizes[-1]
+    first = 1 if len(messages) > 1 and sizes[0] <= left * _FOR_THE_FIRST else 0
+    left -= sum(sizes[:first])
+    start = len(messages) - 1
+    while start > first and sizes[start - 1] <= left:
+        start -= 1
+        left -= sizes[start]
+    chosen = (*messages[:first], *messages[start:])
+    return FittedText(chosen, len(messages) - len(chosen))
+
+
+def _cut(words: Words, size: int, most: int) -> Words:
+    """A message brought down to about so many tokens; the frame and the note take some of them."""
+    if size <= most:
+        return words
+    characters = len(words.head) + len(words.tail)
+    keep = max(0, int(characters * (most - _FRAME) / size))
+    head = min(len(words.head), int(keep * _HEAD))
+    tail = keep - head
+    end = (words.tail or words.head[head:])[-tail:] if tail else ""
+    return Words(words.record, words.head[:head], end, words.lost + characters - head - len(end))
+
+
+# -- the whole -----------------------------------------------------------------------------------
 
 _FOR_MESSAGES = 0.6
 """The part of the room the user's messages may one before anything else."""
@@ -36,17 +159,23 @@ def compose(
     facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str] = TITLES
 ) -> Summary:
     """The summary these lists make, never larger than the budget."""
-    frame = count(_text(facts, FittedText(()), lists, [[] for _ in lists], titles)) + 12 * len(lists)
+    draft, nothing = _Composition(facts, lists, titles), [list[str]() for _ in lists]
+    frame = count(draft.text(FittedText(()), nothing)) + 12 * len(lists)
     room = int(_FILLED * budget) - frame
     for _ in range(_TRIES):
         if room <= 0:
             break
-        told, chosen = _choose(facts, lists, room, count)
-        text = _text(facts, told, lists, chosen, titles)
+        told, chosen = draft.choose(room, count)
+        text = draft.text(told, chosen)
         if count(text) <= budget:
-            return Summary(text, tuple(_missing(facts, told, lists, chosen)))
+            return Summary(text, tuple(draft.missing(told, chosen)))
         room = int(room * _TIGHTER)
-    return _bare(facts, lists, budget, count, titles)
+    # There is no room at all: that there is more is said, cut to what fits.
+    told = FittedText((), len(facts.messages))
+    text = draft.text(told, nothing)
+    while text and count(text) > budget:
+        text = text[: len(text) * 3 // 4]
+    return Summary(text, tuple(draft.missing(told, nothing)))
 
 
 def paragraphs(text: str) -> tuple[str, ...]:
@@ -64,78 +193,56 @@ def paragraphs(text: str) -> tuple[str, ...]:
     return tuple(chain.from_iterable(lines))
 
 
-def _choose(
-    facts: Facts, lists: Sequence[Entries], room: int, count: Count
-) -> tuple[FittedText, list[list[str]]]:
-    """Messages first, then everything else; what that leaves goes back to the messages."""
-    wanted = sum(count(entry) + 1 for one in lists for entry in one.entries[: one.most])
-    told = fit_messages(facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
-    chosen = share_out(lists, max(0, room - _used(told, facts, count)), count)
-    if told.words != facts.messages:
-        spent = sum(count(entry) + 1 for entries in chosen for entry in entries)
-        told = fit_messages(facts, max(0, room - spent), count)
-    return told, chosen
+class _Composition(Struct, frozen=True):
+    """What a summary is made of; its room is filled with messages as they fit, and with entries of each list."""
 
+    facts: Facts
+    lists: Sequence[Entries]
+    titles: Mapping[int, str]
 
-def _used(told: FittedText, facts: Facts, count: Count) -> int:
-    return sum(count(notation.said(words, facts)) + 1 for words in told.words)
+    def choose(self, room: int, count: Count) -> tuple[FittedText, list[list[str]]]:
+        """Messages first, then everything else; what that leaves goes back to the messages."""
+        wanted = sum(count(entry) + 1 for one in self.lists for entry in one.entries[: one.most])
+        told = fit_messages(self.facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
+        used = sum(_size(words, self.facts, count) for words in told.words)
+        chosen = share_out(self.lists, max(0, room - used), count)
+        if told.words != self.facts.messages:
+            spent = sum(count(entry) + 1 for entries in chosen for entry in entries)
+            told = fit_messages(self.facts, max(0, room - spent), count)
+        return told, chosen
 
+    def text(self, told: FittedText, chosen: Sequence[Sequence[str]]) -> str:
+        """The summary."""
+        said = [notation.said(words, self.facts) for words in told.words]
+        messages = notation.framed("messages", said, told.left_out + self._lost("messages"))
+        parts: list[str] = []
+        for number in self.titles:
+            both = zip(self.lists, chosen, strict=True)
+            here = [self._shown(one, entries) for one, entries in both if one.section == number]
+            here = [part for part in ([*here, messages] if number == 6 else here) if part]
+            here.sort(key=lambda part: part.startswith("<recorded"))
+            parts.append("\n".join([heading(number, self.titles), *(here or [notation.NOTHING])]))
+        return "\n\n".join(parts)
 
-def _text(
-    facts: Facts,
-    told: FittedText,
-    lists: Sequence[Entries],
-    chosen: Sequence[Sequence[str]],
-    titles: Mapping[int, str],
-) -> str:
-    said = [notation.said(words, facts) for words in told.words]
-    messages = notation.framed("messages", said, told.left_out + facts.left_out.get("messages", 0))
-    parts: list[str] = []
-    for number in titles:
-        here = [
-            _shown(one, entries, facts)
-            for one, entries in zip(lists, chosen, strict=True)
-            if one.section == number
-        ]
-        here = [part for part in ([*here, messages] if number == 6 else here) if part]
-        here.sort(key=lambda part: part.startswith("<recorded"))
-        parts.append("\n".join([heading(number, titles), *(here or [notation.NOTHING])]))
-    return "\n\n".join(parts)
+    def missing(self, told: FittedText, chosen: Sequence[Sequence[str]]) -> Iterable[str]:
+        """What is not in the summary, in words."""
+        if gone := told.left_out + self._lost("messages"):
+            yield f"{gone} {'message' if gone == 1 else 'messages'} of the user"
+        for words in told.words:
+            if words.lost:
+                yield f"{words.lost} characters of the user's message {self.facts.name(words.record)}"
+        for one, entries in zip(self.lists, chosen, strict=True):
+            if gone := len(one.entries) - len(entries) + self._lost(one.kind):
+                name = one.kind or f"the prose of “{TITLES[one.section]}”"
+                yield f"{gone} {'entry' if gone == 1 else 'entries'} of {name}"
 
+    def _shown(self, one: Entries, entries: Sequence[str]) -> str:
+        missing = len(one.entries) - len(entries)
+        if one.kind:
+            return notation.framed(one.kind, entries, missing + self._lost(one.kind))
+        prose = "".join([f"{one.label}\n" if one.label and entries else "", *entries])
+        return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
 
-def _shown(one: Entries, entries: Sequence[str], facts: Facts) -> str:
-    missing = len(one.entries) - len(entries)
-    if one.kind:
-        return notation.framed(one.kind, entries, missing + facts.left_out.get(one.kind, 0))
-    prose = "".join([f"{one.label}\n" if one.label and entries else "", *entries])
-    return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
-
-
-def _missing(
-    facts: Facts, told: FittedText, lists: Sequence[Entries], chosen: Sequence[Sequence[str]]
-) -> Iterable[str]:
-    """What is not in the summary, in words."""
-    if gone := told.left_out + facts.left_out.get("messages", 0):
-        yield f"{gone} {'message' if gone == 1 else 'messages'} of the user"
-    for words in told.words:
-        if words.lost:
-            yield f"{words.lost} characters of the user's message {facts.name(words.record)}"
-    for one, entries in zip(lists, chosen, strict=True):
-        if gone := len(one.entries) - len(entries) + facts.left_out.get(one.kind, 0):
-            yield f"{gone} {'entry' if gone == 1 else 'entries'} of {one.kind or _prose_of(one)}"
-
-
-def _prose_of(one: Entries) -> str:
-    return f"the prose of “{TITLES[one.section]}”"
-
-
-def _bare(
-    facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str]
-) -> Summary:
-    """What can be said where there is no room at all: that there is more, cut to what fits."""
-    nothing: list[list[str]] = [[] for _ in lists]
-    told = FittedText((), len(facts.messages))
-    text = _text(facts, told, lists, nothing, titles)
-    while text and count(text) > budget:
-        text = text[: len(text) * 3 // 4]
-    return Summary(text, tuple(_missing(facts, told, lists, nothing)))
+    def _lost(self, kind: str) -> int:
+        """Entries that earlier summaries had no room for."""
+        return self.facts.left_out.get(kind, 0)

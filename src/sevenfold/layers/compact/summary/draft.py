@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from sevenfold.layers.compact.extract import outline
+from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.record.blocks import Block, Compaction, Text
 
 Reason = Literal["prompt_too_long", "no_summary", "api_error"]
@@ -25,21 +26,6 @@ _OPEN_ANALYSIS = re.compile(r"<analysis>.*?(?=<summary>|\Z)", re.DOTALL | re.IGN
 _SUMMARY = re.compile(r"<summary>(.*)</summary>", re.DOTALL | re.IGNORECASE)
 _TAG = re.compile(r"</?summary>", re.IGNORECASE)
 _EMPTY_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
-_TOO_LONG = re.compile(
-    r"prompt is too long|context (?:length|window) exceeded|maximum context", re.IGNORECASE
-)
-_ERROR = re.compile(
-    r"\A\W*(?:API Error|Execution error|Request failed|Error:|Internal server error|Overloaded|prompt is too long"
-    r'|(?:\w+_)?error\b\W*(?:\d|$|:)|\{"(?:type":\s*"error|error"))',
-    re.IGNORECASE,
-)
-"""How an error text begins; a summary that tells of an error has tags, headings or other words before it."""
-_REFUSAL = re.compile(
-    r"\A\W*(?:(?:I['’]m|I am) (?:very |so )?sorry\b|sorry,? (?:but )?I\b"
-    r"|(?:unfortunately,? )?I(?:['’]m| am)? (?:can['’]?t|cannot|won['’]t|will not|must decline|unable|not able)\b)",
-    re.IGNORECASE,
-)
-"""How a refusal begins; with tags or headings it is a summary all the same."""
 _CUT = frozenset({"max_tokens", "length", "model_context_window_exceeded"})
 
 
@@ -63,9 +49,12 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
         block.kind in ("tool_use", "server_tool_use") for block in answer
     ):
         return Failure("no_summary", "the model called a tool instead of writing a summary")
-    whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(_words, answer)))
-    if len(whole) < _SHORT and _ERROR.match(whole):
-        return _error(whole)
+    whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(words_of, answer)))
+    if len(whole) < _SHORT and pattern("error_text").match(whole):
+        line = " ".join(whole.split())[:200]
+        if pattern("too_long").search(whole):
+            return Failure("prompt_too_long", f"the answer says the request was too long: {line}")
+        return Failure("api_error", f"the answer is an error text: {line}")
     if stop_reason in _CUT and "</summary>" not in whole.lower():
         reason: Reason = (
             "no_summary" if stop_reason != "model_context_window_exceeded" else "prompt_too_long"
@@ -73,15 +62,19 @@ def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft
         return Failure(reason, f"the answer was cut off ({stop_reason}) before the summary was complete")
     text = _clean(whole)
     if not text:
-        return Failure("no_summary", _why_empty(whole, stop_reason))
+        empty = f"the answer is empty (stop reason {stop_reason or 'unknown'})"
+        return Failure(
+            "no_summary", "the answer holds an analysis and no summary" if whole.strip() else empty
+        )
     sections = _sections(text)
-    refused = stop_reason == "refusal" or (sections.keys() <= {1} and _REFUSAL.match(text))
+    refused = stop_reason == "refusal" or (sections.keys() <= {1} and pattern("refusal").match(text))
     if refused and not _SUMMARY.search(whole):
         return Failure("no_summary", f"the model refused: {' '.join(text.split())[:200]}")
     return Draft(f"{_HEADING}\n{text}", sections)
 
 
-def _words(block: Block) -> str:
+def words_of(block: Block) -> str:
+    """What the model, or the provider's own summary, says in a block."""
     match block.body():
         case Text(text=words):
             return words
@@ -105,16 +98,3 @@ def _sections(text: str) -> Mapping[int, str]:
     if opening and opening.rstrip(":# ").lower() != "summary":
         found[1] = "\n\n".join(filter(None, (opening, found.get(1, ""))))
     return found
-
-
-def _error(text: str) -> Failure:
-    line = " ".join(text.split())[:200]
-    if _TOO_LONG.search(text):
-        return Failure("prompt_too_long", f"the answer says the request was too long: {line}")
-    return Failure("api_error", f"the answer is an error text: {line}")
-
-
-def _why_empty(whole: str, stop_reason: str | None) -> str:
-    if whole.strip():
-        return "the answer holds an analysis and no summary"
-    return f"the answer is empty (stop reason {stop_reason or 'unknown'})"

@@ -1,0 +1,55 @@
+"""Permission rules that a user granted for good: in a file of the user's own, by the folder they apply to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from sevenfold.errors import SettingError
+from sevenfold.stores.files import private_folder, write_whole
+from sevenfold.stores.trust import user_folder
+
+FILE = "permissions.json"
+
+
+def rules_file() -> Path:
+    """The file they are kept in."""
+    return user_folder(os.environ) / FILE
+
+
+def kept_rules(folder: Path) -> tuple[str, ...]:
+    """The rules that allow something in a folder; raises `SettingError` if the file cannot be read."""
+    return tuple(_read().get(str(folder.resolve()), ()))
+
+
+def keep_rules(folder: Path, *rules: str) -> None:
+    """Add rules to those of a folder."""
+    _write(folder, [*dict.fromkeys((*kept_rules(folder), *rules))])
+
+
+def forget_rule(folder: Path, rule: str) -> bool:
+    """Remove a rule of a folder; returns whether it was there."""
+    kept = kept_rules(folder)
+    if rule in kept:
+        _write(folder, [one for one in kept if one != rule])
+    return rule in kept
+
+
+def _read() -> dict[str, list[str]]:
+    try:
+        return msgspec.json.decode(rules_file().read_bytes(), type=dict[str, list[str]])
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise SettingError(f"{rules_file()}: cannot be read: {error.strerror or error}") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise SettingError(f"{rules_file()}: is damaged ({error}); correct or remove it") from error
+
+
+def _write(folder: Path, rules: list[str]) -> None:
+    private_folder(rules_file().parent)
+    held = _read() | {str(folder.resolve()): rules}
+    text = msgspec.json.encode({name: lines for name, lines in held.items() if lines})
+    write_whole(rules_file(), msgspec.json.format(text) + b"\n")

@@ -1,0 +1,132 @@
+"""The list of the user's messages: go back to before one, or summarise from it or up to it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from sevenfold.cli.chat import history
+from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.menu import Menu, MenuItem
+from sevenfold.cli.chat.rewind import rewind_to
+from sevenfold.cli.text import money, one_line, parse_time, plural, short_count
+from sevenfold.errors import InputError, Refused, SevenfoldError
+from sevenfold.layers.compact.request import Preview
+from sevenfold.layers.compact.scope import Span
+from sevenfold.session.results import Wishes
+
+SPANS: tuple[tuple[Span, str, str], ...] = (
+    ("from", "Summarise from here", "f"),
+    ("up_to", "Summarise up to here", "u"),
+)
+_PART = re.compile(r"(from|up to)(?:\s+(\d+)(?:\s+(.+))?)?", re.IGNORECASE | re.DOTALL)
+"""A part of the conversation; anything else that follows `/compact` is instructions."""
+
+
+def compact(chat: Chat, rest: str) -> None:
+    """Summarise all of the conversation, or from a message, or up to one."""
+    wish, instructions = Wishes(), rest
+    if part := _PART.fullmatch(rest):
+        span, instructions = part[1].lower(), part[3] or ""
+        point = _chosen_point(chat, span, part[2])
+        if point is None:
+            return
+        wish = Wishes(span="from" if span == "from" else "up_to", record=point.record)
+        if not _agrees(chat, chat.agent.session.compact_preview(instructions, **wish)):
+            return
+    _summarise(chat, instructions, wish)
+
+
+def _summarise(chat: Chat, instructions: str, wish: Wishes) -> None:
+    def work() -> None:
+        if chat.agent.compact(instructions, **wish) is None:
+            chat.say("warning", "a hook or listener vetoed the compaction; nothing changed")
+
+    chat.working("compacting", work)
+
+
+def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPoint | None:
+    """The user's message where a part begins or ends, by number (1 is the last) or from a menu; None if none is."""
+    points = [one for one in _points(chat) if not one.compacted]
+    if not points:
+        raise Refused("there is nothing to compact: no message was sent yet")
+    if number and not 1 <= int(number) <= len(points):
+        raise InputError(
+            f"there is no message {number}: 1 is your last message, {len(points)} the first in view"
+        )
+    place = int(number) - 1 if number else _choose_point(chat, f"Summarise {span} which message?", points)
+    return None if place < 0 else points[place]
+
+
+def _agrees(chat: Chat, preview: Preview) -> bool:
+    """Ask whether to summarise a part, with what that would cost."""
+    title = f"Summarise {plural(preview.summarised, 'record')}? {_price(preview)}."
+    return chat.ask(Menu(title, (MenuItem("Yes", "y"), MenuItem("No", "n")))) == 0
+
+
+def _price(preview: Preview) -> str:
+    """What summarising a part would free and cost; what is kept may have to be written to the cache again."""
+    freed = (
+        f"{short_count(preview.tokens_hidden)} tokens become at most {short_count(preview.tokens_summary)}"
+    )
+    costs = "cost unknown" if preview.usd is None else f"about {money(preview.usd)} with the next request"
+    return f"{freed}; {costs}, which writes {short_count(preview.written)} tokens to the cache again"
+
+
+def rewind(chat: Chat, rest: str) -> None:
+    """Go back to before one of the user's messages, which can then be edited and sent again."""
+    points = _points(chat)
+    if not points:
+        raise Refused("there is nothing to rewind: no message was sent yet")
+    place = _choose_point(chat, "Go back to before which message?", points)
+    if place < 0:
+        return
+    point, parts = points[place], _parts(chat, points[place])
+    items = [MenuItem("Go back to before it", "b"), *(item for item, _ in parts)]
+    chosen = chat.ask(Menu(f"{one_line(point.words, 60)}: do what?", tuple(items))) if parts else 0
+    if chosen == 0:
+        rewind_to(chat, point)
+    elif chosen > 0:
+        _summarise(chat, "", parts[chosen - 1][1])
+
+
+def _parts(chat: Chat, point: history.RewindPoint) -> list[tuple[MenuItem, Wishes]]:
+    """The parts of the conversation, from a message or up to it, that can be summarised, each with its price."""
+    found = []
+    for span, label, key in SPANS if not point.compacted else ():
+        wish = Wishes(span=span, record=point.record)
+        try:
+            found.append(
+                (MenuItem(label, key, _price(chat.agent.session.compact_preview("", **wish))), wish)
+            )
+        except SevenfoldError:
+            continue  # nothing lies there
+    return found
+
+
+def _points(chat: Chat) -> list[history.RewindPoint]:
+    """The user's messages, the newest first."""
+    transcript = chat.agent.session.conversation.transcript
+    return history.rewind_points(transcript.log, transcript.view)
+
+
+def _choose_point(chat: Chat, title: str, points: list[history.RewindPoint]) -> int:
+    now = datetime.now()
+    items = tuple(MenuItem(_first_line(one.words), before=_when(one, now)) for one in points)
+    return chat.ask(Menu(title, items))
+
+
+def _first_line(words: str) -> str:
+    lines = [line for line in words.splitlines() if line.strip()]
+    more = f" (+{plural(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
+    return one_line(lines[0], 200) + more
+
+
+def _when(point: history.RewindPoint, now: datetime) -> str:
+    """The time of a message, with the date if it was not sent today."""
+    said = parse_time(point.at)
+    if said is None:
+        return ""
+    said = said.astimezone().replace(tzinfo=None)
+    shown = f"{said:%H:%M}" if said.date() == now.date() else f"{said:%Y-%m-%d %H:%M}"
+    return f"{shown}, compacted" if point.compacted else shown

@@ -1,0 +1,123 @@
+"""The tables of `sevenfold profile`: the sessions, and sums by day, week, month, model or project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sevenfold.cli.output import area_chart, bar, heading, plain_table
+from sevenfold.cli.profile import main_sizes
+from sevenfold.cli.text import count, money, parse_time, share, shorten
+from sevenfold.cli.transcripts import project_name
+from sevenfold.lab.profile.figures import ProfileReport, SessionProfile
+
+
+def number_table(*columns: str) -> Table:
+    """A table whose first column is text and whose others are numbers."""
+    table = plain_table()
+    for number, name in enumerate(columns):
+        table.add_column(
+            name,
+            no_wrap=True,
+            overflow="ellipsis",
+            justify="right" if number or name else "left",
+            # A long name in the first column must not cut the headings of the others.
+            min_width=len(name),
+        )
+    return table
+
+
+def group_table(profile: ProfileReport, width: int, limit: int) -> RenderableType:
+    """One row for each day, week, month, model or project."""
+    groups, note = profile.groups, ""
+    if len(groups) > limit:
+        # Times are in their order, the newest last; everything else begins with the most expensive.
+        groups = groups[-limit:] if profile.by in ("day", "week", "month") else groups[:limit]
+        note = f"{limit} of {len(profile.groups)}; --limit N shows more"
+    columns = ("sessions", "calls", "prompt tokens", "cached", "output") if width >= 90 else ("calls",)
+    table = number_table("", *columns, "cost")
+    names = [one.group or "unknown" for one in groups]
+    if profile.by == "project":
+        names = [shorten(name, max(16, width - (70 if width >= 90 else 30))) for name in names]
+    most = max((one.cost_usd or 0.0 for one in groups), default=0.0)
+    if room := max(0, min(30, width - 82 if width >= 90 else width - 50)):
+        table.add_column("", no_wrap=True, width=room, style="cyan")
+    for name, one in zip(names, groups, strict=True):
+        usage = one.usage
+        wide = (
+            count(one.sessions),
+            count(one.api_calls),
+            count(usage.prompt),
+            share(usage.cache_read_input_tokens, usage.prompt),
+            count(usage.output_tokens),
+        )
+        figures = wide if width >= 90 else (count(one.api_calls),)
+        drawn = (bar(one.cost_usd or 0.0, most or 1.0, room),) if room else ()
+        table.add_row(Text(name), *figures, money(one.cost_usd), *drawn)
+    return Group(heading(f"By {profile.by}", note), table)
+
+
+def session_table(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
+    """One row for each session, the most expensive first; the files of its sub-agents are part of it."""
+    rows = [_Row(family) for family in families(sessions)]
+    rows.sort(key=lambda row: (-(row.cost or 0.0), -row.prompt))
+    table = plain_table()
+    table.add_column("session", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.expand = True
+    table.add_column("project", no_wrap=True, overflow="ellipsis", max_width=12 if width < 76 else 20)
+    table.add_column("date", no_wrap=True, style="dim", min_width=10)
+    for name in (
+        *(("calls", "peak") if width >= 76 else ()),
+        "cost",
+        *(("shrunk",) if width >= 110 else ()),
+    ):
+        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
+    if width >= 96:
+        table.add_column("context", no_wrap=True, style="cyan", width=20)
+    for row in rows[:limit]:
+        table.add_row(*row.cells(width))
+    note = "most expensive first"
+    if len(rows) > limit:
+        note = f"the {limit} most expensive of {len(rows)}; --limit N shows more"
+    return Group(heading("Sessions", note), table)
+
+
+def families(sessions: Sequence[SessionProfile]) -> list[list[SessionProfile]]:
+    """The sessions, each followed by the files of the sub-agents that it started."""
+    families = [[one] for one in sessions if one.agent_id is None]
+    of = {family[0].session_id: family for family in reversed(families)}
+    for one in sessions:
+        if one.agent_id is not None:
+            if one.session_id not in of:
+                families.append(of.setdefault(one.session_id, []))
+            of[one.session_id].append(one)
+    return families
+
+
+class _Row:
+    """A session in the table, with the files of its sub-agents."""
+
+    def __init__(self, family: Sequence[SessionProfile]) -> None:
+        self._main = family[0]
+        self._family = family
+        costs = [one.cost_usd for one in family if one.cost_usd is not None]
+        self.cost = sum(costs) if costs else None
+        self.prompt = sum(one.usage.prompt for one in family)
+
+    def cells(self, width: int) -> Iterator[RenderableType]:
+        main, started = self._main, parse_time(self._main.started)
+        yield Text(main.title or PurePath(main.file).stem)
+        yield Text(project_name(main.project))
+        yield f"{started.astimezone():%Y-%m-%d}" if started else ""
+        if width >= 76:
+            yield count(sum(one.api_calls for one in self._family))
+            yield count(main.peak_context_tokens)
+        yield money(self.cost)
+        if width >= 110:
+            yield str(sum(one.compactions + one.clearings for one in self._family) or "")
+        if width >= 96:
+            yield area_chart(main_sizes(main), 20, 1)[0]

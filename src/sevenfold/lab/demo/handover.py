@@ -1,0 +1,181 @@
+"""Work that is handed to others: three forks and a named reviewer, whose parent is killed while they are at work.
+
+    python -m sevenfold.lab.demo.handover URL FOLDER
+
+is that parent's process: it begins the session or goes on with it, and writes a `HandedOver` line when all is done.
+Each fork counts the errors in the log of a gate and adds a line to a file, so work that is done twice would show.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import anthropic
+import msgspec
+
+import sevenfold
+from sevenfold.errors import UserError
+from sevenfold.lab.demo import process
+from sevenfold.lab.demo.figures import MODEL, HandedOver
+from sevenfold.lab.demo.harbour import GATES, TEXTS
+from sevenfold.lab.simulator import brains
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
+from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
+from sevenfold.lab.simulator.server import serve
+
+Json = Mapping[str, Any]
+SESSION, FINDINGS = "handover", "findings.txt"
+REVIEWER = "reviewer"
+WORDS: Mapping[str, str] = TEXTS["handover"]
+
+
+class HandoverBrain:
+    """The model of all of them: whose part it plays, and which step, follows from the prompt alone."""
+
+    def __init__(self) -> None:
+        self.parent: subprocess.Popen[bytes] | None = None
+        """Killed when a fork asks for its last answer, and None from then on."""
+        self._lock = Lock()
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        """The answer to a request."""
+        blocks = [(message["role"], block) for message in prompt.messages for block in message["content"]]
+        texts = [str(block.get("text", "")) for role, block in blocks if role == "user"]
+        tasks = [place for place, text in enumerate(texts) if "<agent-task>" in text]
+        if tasks:
+            gate = next(gate for gate in GATES if f"logs/{gate}-gate.log" in texts[tasks[-1]])
+            return self._fork(gate, _results(blocks))
+        if texts[0] == WORDS["review"]:
+            found = "".join(map(_words, _results(blocks).values()))
+            if not found:
+                return _uses(("Read", {"path": FINDINGS}, "toolu_review"))
+            return _says(f"{sum(gate in found for gate in GATES)} of {len(GATES)} gates have a finding.")
+        return self._main("\n".join(texts), _results(blocks), str(prompt.messages))
+
+    def _main(self, said: str, results: Mapping[str, Json], everything: str) -> ModelReply:
+        if "toolu_east" not in everything:
+            forks = {gate: WORDS["task"].format(gate=gate, findings=FINDINGS) for gate in GATES}
+            return _uses(
+                *(
+                    (
+                        "Agent",
+                        _order(gate, task, subagent_type="fork", run_in_background=True),
+                        f"toolu_{gate}",
+                    )
+                    for gate, task in forks.items()
+                )
+            )
+        if any(f"> {gate}:" not in said for gate in GATES):
+            return _says("I wait for the forks.")
+        if "toolu_reviewer" not in results:
+            return _uses(("Agent", _order(REVIEWER, WORDS["review"]), "toolu_reviewer"))
+        return _says(f"Done. {_words(results['toolu_reviewer']).splitlines()[0]}")
+
+    def _fork(self, gate: str, results: Mapping[str, Json]) -> ModelReply:
+        counted, added = results.get(f"toolu_{gate}_count"), results.get(f"toolu_{gate}_add")
+        count = f"toolu_{gate}_count"
+        if counted is not None and counted.get("is_error"):  # cut off, and harmless to do again
+            count, counted = f"toolu_{gate}_recount", results.get(f"toolu_{gate}_recount")
+        if counted is None:
+            command = f"grep -c ERROR logs/{gate}-gate.log"
+            return _uses(("Shell", {"command": command}, count))
+        finding = f"{gate}: {re.findall(r'[0-9]+', _words(counted))[0]} errors"
+        if added is None:
+            return _uses(("Shell", {"command": f"echo '{finding}' >> {FINDINGS}"}, f"toolu_{gate}_add"))
+        if added.get("is_error") and f"toolu_{gate}_look" not in results:
+            # It was cut off, and may have happened or not.
+            return _uses(("Shell", {"command": f"cat {FINDINGS}"}, f"toolu_{gate}_look"))
+        looked = results.get(f"toolu_{gate}_look")
+        if looked is not None and gate not in _words(looked) and f"toolu_{gate}_again" not in results:
+            return _uses(("Shell", {"command": f"echo '{finding}' >> {FINDINGS}"}, f"toolu_{gate}_again"))
+        with self._lock:
+            if self.parent is not None:
+                self.parent.kill()
+                self.parent = None
+        return _says(finding)
+
+
+def _order(name: str, task: str, **more: object) -> Json:
+    return {"description": f"the work of {name}", "prompt": task, "name": name, **more}
+
+
+def _uses(*calls: tuple[str, Json, str]) -> ModelReply:
+    return ModelReply([brains.tool_use(*call) for call in calls])
+
+
+def _says(words: str) -> ModelReply:
+    return ModelReply([brains.text(words)])
+
+
+def _results(blocks: Sequence[tuple[str, Json]]) -> dict[str, Json]:
+    """The results of calls in a prompt, by the id of the call; a fork's own come after its parent's."""
+    return {block["tool_use_id"]: block for _, block in blocks if block.get("type") == "tool_result"}
+
+
+def _words(result: Json) -> str:
+    content = result.get("content", "")
+    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+
+
+def hand_over(project: Path, home: Path) -> HandedOver:
+    """Have the work done, with a parent that is killed once; says what came of it."""
+    brain = HandoverBrain()
+    setup = Setup(limits=RateLimits(input_tokens=10**12, requests=10**9), chunk=400)
+    at_work = 0
+    with serve(Simulator(brain, setup)) as url:
+        for life in range(2):
+            worker = process.start("handover", (url, str(project)), project, home)
+            brain.parent = worker if life == 0 else None
+            try:
+                printed, _ = worker.communicate(timeout=120)
+            finally:
+                with suppress(ProcessLookupError):
+                    worker.kill()
+            if life == 0:
+                (log,) = home.rglob(f"{SESSION}.jsonl")
+                lines = log.read_bytes()
+                at_work = lines.count(b'"kind":"agent_started"') - lines.count(b'"kind":"agent_ended"')
+    if worker.returncode:
+        raise UserError(f"the process that handed work over ended with code {worker.returncode}")
+    done = msgspec.json.decode(printed, type=HandedOver)
+    findings = (project / FINDINGS).read_text("utf-8").splitlines()
+    return msgspec.structs.replace(done, at_work=at_work, findings=tuple(findings))
+
+
+def main(url: str, folder: str) -> None:
+    """Begin the session, or go on with it."""
+    with (
+        anthropic.Anthropic(base_url=url, api_key="simulated-key", max_retries=0) as sdk,
+        sevenfold.Agent(
+            MODEL,
+            name=SESSION,
+            folder=folder,
+            mode="autonomous",
+            client=sdk,
+            agents=True,
+            memory=False,
+            settings={"notes": False},
+        ) as agent,
+    ):
+        log = agent.session.conversation.transcript.log
+        finished = agent.run("" if log.mentions(WORDS["says"]) else WORDS["says"])
+        assert agent.team is not None
+        roster = list(agent.team.roster)
+        done = HandedOver(
+            finished.text,
+            agents=sorted(one.started.name for one in roster),
+            once=sum(one.status == "completed" and one.runs == 1 for one in roster),
+            delivered=sum(one.delivered for one in roster),
+        )
+    sys.stdout.buffer.write(msgspec.json.encode(done))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

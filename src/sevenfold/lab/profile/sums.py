@@ -1,0 +1,128 @@
+"""Sums over sessions: all of them together, and by day, week, month, model or project."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, timedelta
+from math import fsum
+
+from msgspec import structs
+
+from sevenfold.lab.profile.context import LARGEST, added
+from sevenfold.lab.profile.figures import (
+    BreakSum,
+    DayUsage,
+    Growth,
+    ProfileTotal,
+    SessionProfile,
+    UsageGroup,
+    UsageSums,
+)
+
+
+def _week(day: str) -> str:
+    """The Monday of a day's week."""
+    found = date.fromisoformat(day)
+    return (found - timedelta(days=found.weekday())).isoformat()
+
+
+GROUPS: dict[str, Callable[[SessionProfile, DayUsage], str | None]] = {
+    "day": lambda session, used: used.day,
+    "week": lambda session, used: used.day and _week(used.day),
+    "month": lambda session, used: used.day and used.day[:7],
+    "model": lambda session, used: used.model,
+    "project": lambda session, used: session.project or None,
+}
+"""By what sessions can be grouped; each finds the group of some calls, None if the transcript does not say."""
+_TIMES = ("day", "week", "month")
+
+
+def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
+    """What was used in each group: times in their order, anything else by cost."""
+    found: defaultdict[str | None, list[tuple[str, DayUsage]]] = defaultdict(list)
+    for session in sessions:
+        for used in session.usage_by_day:
+            found[GROUPS[by](session, used)].append((session.session_id, used))
+    made = [
+        UsageGroup(
+            group=group,
+            sessions=len({session for session, _ in each}),
+            api_calls=sum(used.api_calls for _, used in each),
+            usage=UsageSums(**_counts(structs.asdict(used.usage) for _, used in each)),
+            cost_usd=_money(used.cost_usd for _, used in each),
+            unpriced_calls=sum(used.unpriced_calls for _, used in each),
+        )
+        for group, each in found.items()
+    ]
+    if by in _TIMES:
+        return sorted(made, key=lambda one: one.group or "")
+    return sorted(made, key=lambda one: (-(one.cost_usd or 0.0), -one.usage.prompt, one.group or ""))
+
+
+def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
+    """The sums; of peaks and largest items, the largest."""
+
+    def summed(name: str) -> int:
+        return sum(getattr(session, name) for session in sessions)
+
+    def counted(name: str) -> dict[str, int]:
+        return _counts(getattr(session, name) for session in sessions)
+
+    items = [item for session in sessions for item in session.largest_items]
+    usage = _counts(structs.asdict(session.usage) for session in sessions)
+    growth = [structs.asdict(session.growth) for session in sessions]
+    steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")  # Medians cannot be added up.
+    return ProfileTotal(
+        sessions=len(sessions),
+        api_calls=summed("api_calls"),
+        side_calls=summed("side_calls"),
+        engine_calls=summed("engine_calls"),
+        copied_calls=copied_calls,
+        usage=UsageSums(**usage),
+        compactions=summed("compactions"),
+        clearings=summed("clearings"),
+        cost_usd=_money(session.cost_usd for session in sessions),
+        uncached_cost_usd=_money(session.uncached_cost_usd for session in sessions),
+        ideal_cost_usd=_money(session.ideal_cost_usd for session in sessions),
+        unpriced_calls=summed("unpriced_calls"),
+        tokens_by_category=counted("tokens_by_category"),
+        carried_by_category=counted("carried_by_category"),
+        peak_context_tokens=max((session.peak_context_tokens for session in sessions), default=0),
+        cache_breaks=_breaks(sessions),
+        largest_items=sorted(items, key=lambda item: -item.tokens)[:LARGEST],
+        repeated_reads=added([session.repeated_reads for session in sessions]),
+        growth=Growth(**{name: sum(one[name] for one in growth) for name in steps}),
+        models=dict(Counter(counted("models")).most_common()),
+        partial_outputs=summed("partial_outputs"),
+        damaged_lines=summed("damaged_lines"),
+        unknown_lines=counted("unknown_lines"),
+        repairs=counted("repairs"),
+    )
+
+
+def _counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for counts in each:
+        for name, count in counts.items():
+            sums[name] += count
+    return dict(sorted(sums.items()))
+
+
+def _money(each: Iterable[float | None]) -> float | None:
+    """The sum of the known amounts; None if there are amounts and none is known."""
+    amounts = list(each)
+    known = [amount for amount in amounts if amount is not None]
+    return fsum(known) if known or not amounts else None
+
+
+def _breaks(sessions: Sequence[SessionProfile]) -> list[BreakSum]:
+    found = defaultdict(list)
+    for session in sessions:
+        for one in session.cache_breaks:
+            found[one.cause].append(one)
+    sums = [
+        BreakSum(cause, sum(one.tokens for one in each), len(each), _money(one.cost_usd for one in each))
+        for cause, each in found.items()
+    ]
+    return sorted(sums, key=lambda one: -one.tokens)

@@ -1,0 +1,150 @@
+"""Rules about cache markers: how many, where, and in which order of lifetimes.
+
+Markers are counted and ordered over tools, then system, then messages. A marker inside a tool result's
+content counts for the result that holds it. The marker of a request that asks for automatic caching falls
+on the last block that can carry one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from sevenfold.lab.rules.base import Json, Refusal, RuleFacts, kind_of, placed
+from sevenfold.record.blocks import THINKING
+
+LIFETIMES = ("5m", "1h")
+
+
+class CacheMark(Struct, frozen=True):
+    """One `cache_control`: where it stands and how long its entry lives."""
+
+    path: str
+    """The path of the block that carries it."""
+    ttl: str
+
+
+class Prompt(Struct, frozen=True):
+    """The three parts of a request that markers can stand in, and the wish for an automatic one."""
+
+    messages: Sequence[Json]
+    tools: Sequence[Json] = ()
+    system: Sequence[Json] | str = ()
+    automatic: Json | None = None
+
+
+def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
+    """Everything the server would refuse about markers."""
+    marked = [(path, block) for path, block in _blocks(prompt) if _is_marked(block)]
+    yield from _badly_placed(prompt, marked)
+    markers = list(_markers(marked))
+    last = last_markable(prompt) if prompt.automatic is not None else ""
+    if prompt.automatic is not None and last:
+        ttl = lifetime(prompt.automatic)
+        standing = next((marker for marker in markers if marker.path == last), None)
+        if standing is None:
+            markers.append(CacheMark(last, ttl))
+        elif standing.ttl != ttl:
+            words = (
+                f"cache_control: the last cacheable block already has a marker with ttl='{standing.ttl}'"
+            )
+            yield Refusal("cache_control", words, "cache_control_automatic")
+    if len(markers) > facts.markers:
+        limit = f"A maximum of {facts.markers} blocks with cache_control may be provided."
+        yield Refusal("cache_control", f"{limit} Found {len(markers)}.", "cache_control_count")
+    yield from _wrong_order(markers)
+
+
+def _is_marked(block: Json) -> bool:
+    return block.get("cache_control") is not None or block.get("type") == "tool_result"
+
+
+def _markers(marked: list[tuple[str, Json]]) -> Iterator[CacheMark]:
+    """The markers written into the request, in the order the server reads them."""
+    for path, block in marked:
+        if (control := block.get("cache_control")) is not None:
+            yield CacheMark(path, lifetime(control))
+        content = block.get("content")
+        if isinstance(content, list) and kind_of(block) == "tool_result":
+            for inner in content:
+                if isinstance(inner, dict) and inner.get("cache_control") is not None:
+                    yield CacheMark(path, lifetime(inner["cache_control"]))
+
+
+def last_markable(prompt: Prompt) -> str:
+    """The path of the last block an automatic marker can fall on; empty when there is none."""
+    for part in reversed(list(placed(prompt.messages))):
+        if (
+            part.kind not in THINKING
+            and not _is_empty_text(part.block)
+            and not _vanishes(prompt, part.message)
+        ):
+            return part.path
+    if prompt.system:
+        return f"system.{len(prompt.system) - 1}" if not isinstance(prompt.system, str) else "system.0"
+    return f"tools.{len(prompt.tools) - 1}" if prompt.tools else ""
+
+
+def lifetime(control: Any) -> str:
+    """The lifetime a `cache_control` asks for."""
+    return str(control.get("ttl") or "5m") if isinstance(control, dict) else "5m"
+
+
+def _blocks(prompt: Prompt) -> Iterator[tuple[str, Json]]:
+    for index, tool in enumerate(prompt.tools):
+        yield f"tools.{index}", tool
+    if not isinstance(prompt.system, str):
+        for index, block in enumerate(prompt.system):
+            yield f"system.{index}", block
+    for part in placed(prompt.messages):
+        yield part.path, part.block
+
+
+def _badly_placed(prompt: Prompt, marked: list[tuple[str, Json]]) -> Iterator[Refusal]:
+    for path, block in marked:
+        control = block.get("cache_control")
+        if control is None:
+            continue
+        kind = kind_of(block)
+        where = f"{path}.{kind}.cache_control"
+        if kind in THINKING or _vanishes(prompt, _message_number(path)):
+            yield Refusal(where, f"{where}: Extra inputs are not permitted", "cache_control_place")
+        elif _is_empty_text(block):
+            where = f"{path}.text"
+            yield Refusal(
+                where, f"{where}: cache_control cannot be set for empty text blocks", "cache_control_empty"
+            )
+        elif not isinstance(control, dict) or control.get("type") != "ephemeral":
+            yield Refusal(where, f"{where}.type: Input should be 'ephemeral'", "cache_control_form")
+        elif control.get("ttl") not in (None, *LIFETIMES):
+            yield Refusal(where, f"{where}.ttl: Input should be '5m' or '1h'", "cache_control_form")
+
+
+def _wrong_order(markers: list[CacheMark]) -> Iterator[Refusal]:
+    short = False
+    for marker in markers:
+        if marker.ttl == "1h" and short:
+            where = f"{marker.path}.cache_control.ttl"
+            yield Refusal(
+                where,
+                f"{where}: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control "
+                "block. Note that blocks are processed in the following order: tools, system, messages.",
+                "cache_control_order",
+            )
+        short = short or marker.ttl == "5m"
+
+
+def _message_number(path: str) -> int:
+    root, _, rest = path.partition(".")
+    return int(rest.partition(".")[0]) if root == "messages" else -1
+
+
+def _vanishes(prompt: Prompt, number: int) -> bool:
+    """True for a message that is cleared when the user speaks again: it may not carry a marker."""
+    return number >= 0 and prompt.messages[number].get("clear_at") == "next_user_message"
+
+
+def _is_empty_text(block: Json) -> bool:
+    return kind_of(block) == "text" and not block.get("text")

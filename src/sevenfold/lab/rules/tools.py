@@ -1,0 +1,140 @@
+"""Rules about tool calls and their results: every call answered at once, every result asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sevenfold.lab.rules.base import Placed, Refusal, Turn, is_server_result
+from sevenfold.record.wire import SERVER_CALLS
+
+
+def tool_refusals(turns: list[Turn]) -> Iterator[Refusal]:
+    """Everything the server would refuse about calls and results."""
+    for part in doubled_calls(turns):
+        yield Refusal(part.path, f"{part.path}: `tool_use` ids must be unique", "tool_use_doubled")
+    for part in orphan_server_results(turns):
+        yield _server_result_orphan(part)
+    for number, turn in enumerate(turns):
+        before = turns[number - 1] if number else None
+        after = turns[number + 1] if number + 1 < len(turns) else None
+        if turn.role == "assistant":
+            yield from _unanswered(turn, after)
+            yield from _talk_while_pending(turn, after)
+        if turn.role == "user":
+            yield from _unasked(turn, before)
+
+
+def leading_results(turn: Turn) -> list[Placed]:
+    """The results a turn opens with: only these count as answers."""
+    found = []
+    for part in turn.blocks:
+        if part.kind != "tool_result":
+            break
+        found.append(part)
+    return found
+
+
+def calls_of(turn: Turn | None) -> dict[str, Placed]:
+    """The tool calls of a turn by id."""
+    parts = turn.blocks if turn is not None and turn.role == "assistant" else ()
+    return {part.id: part for part in parts if part.kind == "tool_use"}
+
+
+def pending_server_calls(turn: Turn) -> list[Placed]:
+    """Calls to the server's own tools that have no result in the same turn."""
+    answered = {part.id for part in turn.blocks if is_server_result(part.kind)}
+    return [part for part in turn.blocks if part.kind in SERVER_CALLS and part.id not in answered]
+
+
+def doubled_calls(turns: list[Turn]) -> Iterator[Placed]:
+    """Tool calls whose id was used before."""
+    seen: set[str] = set()
+    for part in (part for turn in turns for part in turn.blocks if part.kind == "tool_use"):
+        if part.id in seen:
+            yield part
+        seen.add(part.id)
+
+
+def orphan_server_results(turns: list[Turn]) -> Iterator[Placed]:
+    """Results of the server's own tools that no earlier call asked for."""
+    asked: set[str] = set()
+    for part in (part for turn in turns if turn.role == "assistant" for part in turn.blocks):
+        if part.kind in SERVER_CALLS:
+            asked.add(part.id)
+        elif is_server_result(part.kind) and part.id not in asked:
+            yield part
+
+
+def _server_result_orphan(part: Placed) -> Refusal:
+    call = "mcp_tool_use" if part.kind == "mcp_tool_result" else "server_tool_use"
+    return Refusal(
+        part.path,
+        f"{part.path}: unexpected `tool_use_id` found in `{part.kind}` blocks: {part.id}. "
+        f"Each `{part.kind}` block must have a corresponding `{call}` block before it.",
+        "server_result_orphan",
+    )
+
+
+def _unanswered(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
+    answers = leading_results(after) if after is not None and after.role == "user" else []
+    answered = {part.id for part in answers}
+    missing: dict[int, list[str]] = {}
+    for name, part in calls_of(turn).items():
+        if name not in answered:
+            missing.setdefault(part.message, []).append(name)
+    for message, names in missing.items():
+        path = f"messages.{message}"
+        yield Refusal(
+            path,
+            f"{path}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+            f"{', '.join(names)}. Each `tool_use` block must have a corresponding `tool_result` block "
+            "in the next message.",
+            "tool_use_unanswered",
+        )
+
+
+def _unasked(turn: Turn, before: Turn | None) -> Iterator[Refusal]:
+    calls = calls_of(before)
+    seen: set[str] = set()
+    for part in (part for part in turn.blocks if part.kind == "tool_result"):
+        name = part.id
+        call = calls.get(name)
+        if call is None:
+            yield Refusal(
+                part.path,
+                f"{part.path}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each "
+                "`tool_result` block must have a corresponding `tool_use` block in the previous message.",
+                "tool_result_orphan",
+            )
+        elif name in seen:
+            yield Refusal(
+                part.path,
+                f"{part.path}: each tool_use must have a single result. "
+                f"Found multiple `tool_result` blocks with id: {name}",
+                "tool_result_doubled",
+            )
+        elif part.block.get("toolset_name") != call.block.get("toolset_name"):
+            yield _toolset(part, call)
+        seen.add(name)
+
+
+def _toolset(part: Placed, call: Placed) -> Refusal:
+    wanted = call.block.get("toolset_name")
+    return Refusal(
+        f"{part.path}.toolset_name",
+        f"{part.path}.toolset_name: must repeat the `toolset_name` of its `tool_use` block: "
+        f"expected {wanted!r}, found {part.block.get('toolset_name')!r}",
+        "toolset_name",
+    )
+
+
+def _talk_while_pending(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
+    if (part := talk(after)) is not None and pending_server_calls(turn):
+        words = "while a `server_tool_use` is pending, the reply may contain only `tool_result` blocks"
+        yield Refusal(part.path, f"{part.path}: {words}", "server_tool_pending")
+
+
+def talk(turn: Turn | None) -> Placed | None:
+    """The first thing a user turn says besides tool results."""
+    parts = turn.blocks if turn is not None and turn.role == "user" else ()
+    return next((part for part in parts if part.kind != "tool_result"), None)

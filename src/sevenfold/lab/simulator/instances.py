@@ -1,0 +1,188 @@
+"""Values that fit a JSON schema: structured answers, and the inputs of calls, from a brain that knows no schema."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, text, tool_use
+
+Json = Mapping[str, Any]
+DEEPEST = 40
+"""How many levels of a schema that contains itself are followed."""
+SHALLOW = 6
+"""Down to this level a choice between an object and null falls on the object."""
+FORMATS = {
+    "date": "2026-01-01",
+    "time": "00:00:00Z",
+    "date-time": "2026-01-01T00:00:00Z",
+    "duration": "P1D",
+    "email": "someone@example.com",
+    "uri": "https://example.com",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "ipv4": "127.0.0.1",
+    "ipv6": "::1",
+    "hostname": "example.com",
+}
+
+
+def oblige(reply: ModelReply, prompt: ModelPrompt) -> ModelReply:
+    """The reply with the call or the structured answer that the request insists on, where it has none."""
+    if any(block["type"] == "tool_use" for block in reply.blocks):
+        return reply
+    words = "".join(str(block["text"]) for block in reply.blocks if block["type"] == "text")
+    thought = [block for block in reply.blocks if block["type"] != "text"]
+    if (tool := _forced(prompt)) is not None:
+        called = tool_use(tool["name"], instance(tool.get("input_schema") or {}, words))
+        return replace(reply, blocks=[*thought, called])
+    if (schema := _wanted(prompt.body)) is not None and not _fits(words, schema):
+        answer = msgspec.json.encode(instance(schema, words)).decode()
+        return replace(reply, blocks=[*thought, text(answer)])
+    return reply
+
+
+def instance(schema: Any, words: str = "simulated") -> Any:
+    """A value that fits a schema, with ``words`` as its texts; None where the simulator cannot make one."""
+    return _Maker(schema, words).value(schema, 0)
+
+
+def _forced(prompt: ModelPrompt) -> Json | None:
+    """The tool that the request's `tool_choice` forces, in the words of any of the three APIs."""
+    choice = prompt.body.get("tool_choice")
+    kind = choice.get("type") if isinstance(choice, Mapping) else choice
+    if kind not in ("any", "required", "tool", "function", "custom"):
+        return None
+    named = choice if isinstance(choice, Mapping) else {}
+    name = named.get("name") or (named.get("function") or named.get("custom") or {}).get("name")
+    return next((tool for tool in prompt.tools if name in (None, tool.get("name"))), None)
+
+
+def _wanted(body: Json) -> Any:
+    """The schema of the answer that a request asks for; None if any text will do."""
+    asked = (body.get("output_config") or {}).get("format") or body.get("response_format")
+    asked = asked or (body.get("text") or {}).get("format") or {}
+    if asked.get("type") == "json_object":
+        return {"type": "object"}
+    if asked.get("type") != "json_schema":
+        return None
+    return asked.get("schema") or (asked.get("json_schema") or {}).get("schema") or {}
+
+
+def _fits(words: str, schema: Any) -> bool:
+    # Here, because it takes longer to import than the server and few requests need it.
+    import jsonschema
+
+    try:
+        jsonschema.validate(msgspec.json.decode(words), schema)
+    except (msgspec.DecodeError, jsonschema.exceptions.ValidationError):
+        return False
+    return True
+
+
+class _Maker:
+    """Makes values for one schema, whose references point into it."""
+
+    def __init__(self, root: Any, words: str) -> None:
+        self._root = root
+        self._words = words
+
+    def value(self, schema: Any, depth: int) -> Any:
+        if not isinstance(schema, Mapping) or depth > DEEPEST:
+            return None
+        if "$ref" in schema:
+            return self.value(self._found(str(schema["$ref"])), depth + 1)
+        if "const" in schema:
+            return schema["const"]
+        for name in ("enum", "examples"):
+            if schema.get(name):
+                return schema[name][0]
+        for name in ("anyOf", "oneOf"):
+            if schema.get(name):
+                return self.value(_simplest(schema[name], depth), depth + 1)
+        if schema.get("allOf"):
+            return self.value(self._merged(schema), depth + 1)
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kind = next((one for one in kind if one != "null"), "null")
+        return self._typed(kind or ("object" if "properties" in schema else "string"), schema, depth)
+
+    def _typed(self, kind: str, schema: Json, depth: int) -> Any:
+        match kind:
+            case "object":
+                required, fields = schema.get("required") or (), schema.get("properties") or {}
+                return {name: self.value(fields.get(name, {}), depth + 1) for name in required}
+            case "array":
+                first = list(schema.get("prefixItems") or ())
+                rest = max(0, int(schema.get("minItems", 0)) - len(first))
+                return [self.value(one, depth + 1) for one in [*first, *[schema.get("items", {})] * rest]]
+            case "string":
+                return self._text(schema)
+            case "integer" | "number":
+                return _number(schema, whole=kind == "integer")
+            case "boolean":
+                return False
+            case _:
+                return None
+
+    def _text(self, schema: Json) -> str:
+        if schema.get("format") in FORMATS:
+            return FORMATS[schema["format"]]
+        words = self._words[: schema.get("maxLength")]
+        return words.ljust(int(schema.get("minLength", 0)), ".")
+
+    def _merged(self, schema: Json) -> Json:
+        merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
+        for part in schema["allOf"]:
+            part = self._found(str(part["$ref"])) if "$ref" in part else part
+            for key, value in part.items():
+                before = merged.get(key)
+                if isinstance(before, Mapping) and isinstance(value, Mapping):
+                    merged[key] = {**before, **value}
+                elif key == "required" and before:
+                    merged[key] = [*before, *value]
+                else:
+                    merged[key] = value
+        return merged
+
+    def _found(self, reference: str) -> Any:
+        """The part of the schema that a reference such as ``#/$defs/Name`` points to."""
+        found = self._root
+        for key in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+
+def _simplest(choices: Sequence[Any], depth: int) -> Any:
+    """The choice least likely to lead back into itself; deep down that is null."""
+    known = [one for one in choices if isinstance(one, Mapping)]
+    plain = [one for one in known if not {"$ref", "properties"} & one.keys()]
+    real = [one for one in plain or known if one.get("type") != "null"]
+    shallow = real or [one for one in known if one.get("type") != "null"]
+    return next(iter(shallow if depth < SHALLOW or real else plain), None)
+
+
+def _number(schema: Json, *, whole: bool) -> float:
+    """The first of the obvious numbers that is within the limits; 0 if none is."""
+    limits = [schema.get(name) for name in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")]
+    low, above, high, below = (one if isinstance(one, int | float) else None for one in limits)
+    step = schema.get("multipleOf") or (1 if whole else None)
+    given = [one for one in (low, above, high, below) if one is not None]
+    near = [one + shift for one in given for shift in (0, step or 0.5, -(step or 0.5))]
+    tried = [0, *near, sum(given) / len(given) if given else 0]
+    if step:
+        tried = [rounding(one / step) * step for one in tried for rounding in (math.ceil, math.floor)]
+    return next(
+        (
+            one
+            for one in tried
+            if (low is None or one >= low)
+            and (high is None or one <= high)
+            and (above is None or one > above)
+            and (below is None or one < below)
+        ),
+        0,
+    )

@@ -1,0 +1,21 @@
+"""The patterns by which code finds facts in what was said, from `patterns.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+
+
+@cache
+def _texts() -> Mapping[str, str]:
+    from importlib import resources  # takes time to load, and not every conversation is compacted
+
+    return tomllib.loads(resources.files(__package__).joinpath("patterns.toml").read_text("utf-8"))
+
+
+@cache
+def pattern(name: str) -> re.Pattern[str]:
+    """A pattern by its name."""
+    return re.compile("".join(_texts()[name].splitlines()))

@@ -1,0 +1,115 @@
+"""What models write into their text that belongs elsewhere: thinking in tags, tool calls in tags or fences.
+
+Servers that do not know a model's chat template pass such text through. Text goes out as soon as it cannot be the
+beginning of a tag; tags may be cut anywhere between two pieces of a stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Literal, NamedTuple
+
+import msgspec
+
+THINK, THOUGHT = "<think>", "</think>"
+CALL, CALLED = "<tool_call>", "</tool_call>"
+_FENCED = re.compile(r"\s*```(?:json|tool_call)?[ \t]*\n(.*?)\n\s*```\s*", re.S)
+
+
+class WrittenPart(NamedTuple):
+    """A part of what was written."""
+
+    kind: Literal["text", "thinking", "call"]
+    words: str
+
+
+class WrittenCall(NamedTuple):
+    """A tool call as a model wrote it."""
+
+    name: str
+    arguments: str
+    """JSON."""
+
+
+class WrittenText:
+    """Splits the text of an answer, as it comes in, into text, thinking and what may be calls."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+        self._end = ""
+        """The tag that ends the thinking or the call that has begun; empty in text."""
+        self._spoke = False
+
+    def feed(self, words: str) -> Iterator[WrittenPart]:
+        """Take more text; yields what is certain. A call comes whole."""
+        self._rest += words
+        while self._rest:
+            tags = [self._end] if self._end else [CALL]
+            if not self._end and not self._spoke and _begins(self._rest.lstrip(), THINK):
+                # Thinking comes first or not at all: later the tag is something the model talks about.
+                tags.append(THINK)
+            found = [(self._rest.index(tag), tag) for tag in tags if tag in self._rest]
+            if not found:
+                break
+            place, tag = min(found)
+            yield from self._out(self._rest[:place])
+            self._rest = self._rest[place + len(tag) :]
+            self._end = {THINK: THOUGHT, CALL: CALLED}.get(tag, "")
+        if self._end != CALLED:
+            sure = (
+                len(self._rest) - max((_overlap(self._rest, tag) for tag in tags), default=0)
+                if self._rest
+                else 0
+            )
+            yield from self._out(self._rest[:sure])
+            self._rest = self._rest[sure:]
+
+    def end(self) -> Iterator[WrittenPart]:
+        """What is left when the answer ends; a call without its end is text, as it was written."""
+        rest, self._rest = self._rest, ""
+        if self._end == CALLED:
+            self._end, rest = "", CALL + rest
+        yield from self._out(rest)
+
+    def _out(self, words: str) -> Iterator[WrittenPart]:
+        if self._end == CALLED:
+            yield WrittenPart("call", words)
+        elif self._end:
+            yield from [WrittenPart("thinking", words)] if words else []
+        else:
+            # Blank lines between thinking and the answer are part of neither.
+            words = words if self._spoke else words.lstrip()
+            self._spoke = self._spoke or bool(words)
+            yield from [WrittenPart("text", words)] if words else []
+
+
+def call_in(words: str) -> WrittenCall | None:
+    """The tool call in some JSON, in the forms of the Hermes, Qwen and Llama templates; None if it is none."""
+    try:
+        said = msgspec.json.decode(words.strip())
+    except msgspec.DecodeError:
+        return None
+    said = said.get("function", said) if isinstance(said, dict) else None
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+        return None
+    given = next((said[key] for key in ("arguments", "parameters") if key in said), None)
+    if isinstance(given, dict):
+        return WrittenCall(said["name"], msgspec.json.encode(given).decode())
+    return WrittenCall(said["name"], given) if isinstance(given, str) else None
+
+
+def only_call(words: str, tools: Collection[str]) -> WrittenCall | None:
+    """The call of one of these tools that an answer consists of, bare or in a fence: next to prose it is an example."""
+    fence = _FENCED.fullmatch(words)
+    found = call_in(fence[1] if fence else words) if "{" in words else None
+    return found if found is not None and found.name in tools else None
+
+
+def _begins(words: str, tag: str) -> bool:
+    return words.startswith(tag) or tag.startswith(words)
+
+
+def _overlap(words: str, tag: str) -> int:
+    """How many characters at the end may be the beginning of a tag."""
+    return next((size for size in range(len(tag) - 1, 0, -1) if words.endswith(tag[:size])), 0)

@@ -1,0 +1,469 @@
+"""Settings and kill switches: what they are, where their values come from, which are in force.
+
+`settings.toml` describes each setting, and nothing else does: the command that shows settings, the messages about wrong
+values and the page in the documentation are made from it. Pure: files, the environment and flags are read by adapters,
+which hand over layers of raw values.
+
+A layer is where values come from: a file, a variable, the calling code. Later layers win. Every value of every
+layer is checked, also one that a later layer replaces. One that cannot be used is named with its place and what would
+be allowed: as an error where code gave it, as a note where it comes from a file or the environment, so that a bad
+variable never stops a program.
+
+Switches depend on one another: with ``layers`` off no layer runs, with ``compaction`` off nothing compacts, and
+while ``collapse`` or ``reactive_only`` is on, auto-compaction does not run. Every combination has a meaning, or
+flipping one in need could be refused for the state of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Protocol, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct, field, inspect, structs
+
+from sevenfold.errors import SettingError
+
+Stage = Literal["stable", "preview", "planned"]
+"""stable: keeps its meaning. preview: works, may still change. planned: has no effect yet."""
+
+MOST = 10**12
+"""The largest figure any setting takes: more than enough, and every format can hold it."""
+
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
+WindowSize = Annotated[int, Meta(ge=1_000, le=MOST)]
+Limits = Mapping[str, Positive | Literal["never"]]
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
+Kind = Literal["switch", "whole number", "number", "choice", "text", "table", "list"]
+
+DEFAULT = "default"
+"""The origin of a value that is set nowhere."""
+
+_WORDS = {
+    **dict.fromkeys(("1", "true", "on", "yes"), True),
+    **dict.fromkeys(("0", "false", "off", "no"), False),
+}
+_LONGEST_SHOWN = 60
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting of the engine. Made by `resolve`, which checks what it is given.
+
+    Token budgets are given for windows of 100,000 tokens and more; in smaller ones they shrink in proportion.
+    """
+
+    # Switches.
+    layers: bool = True
+    offload: bool = True
+    gap_clearing: bool = True
+    size_clearing: bool = True
+    provider_edits: bool = True
+    pinned_edits: bool = True
+    snip: bool = True
+    compaction: bool = True
+    auto_compact: bool = True
+    reactive: bool = True
+    reactive_only: bool = False
+    collapse: bool = False
+    share_cache: bool = True
+    idle_compaction: bool = True
+    background_compaction: bool = True
+    notes: bool = True
+    notes_compaction: bool = True
+    extraction: bool = True
+    memory_recall: bool = True
+    dream: bool = True
+    checkpoints: bool = True
+    recall_meaning: bool = True
+    recall_ahead: bool = True
+    break_watch: bool = True
+    model_listing: bool = True
+    long_lifetime: bool = True
+
+    # The cache.
+    cache_lifetime: Literal["5m", "1h"] = "5m"
+    long_lifetime_sources: tuple[Word, ...] = ("main", "sdk", "agent", "agent:*")
+    long_lifetime_account: bool = True
+
+    # The window.
+    context_window: WindowSize | None = None
+    compact_window: WindowSize | None = None
+    compact_percent: Annotated[float, Meta(gt=0, le=100)] | None = None
+    blocking_limit: Positive | None = None
+    wire_bytes_limit: WindowSize | None = None
+    images_limit: Count | None = None
+
+    # Offloading.
+    offload_characters: Positive = 50_000
+    offload_by_tool: Limits = field(default_factory=dict)
+    round_characters: Positive = 200_000
+    preview_bytes: Positive = 2_000
+    keep_results_days: Positive | None = None
+    keep_results_megabytes: Positive | None = None
+
+    # Clearing.
+    idle_least_tokens: Positive = 50_000
+    idle_resume_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    gap_margin_seconds: Count = 0
+    gap_keep: Positive = 5
+    size_trigger_tokens: Positive = 40_000
+    size_target_tokens: Count = 20_000
+    size_keep: Positive = 3
+    size_least_tokens: Count = 20_000
+    expected_requests: Positive = 10
+    edits_trigger_share: Annotated[float, Meta(gt=0, lt=1)] = 0.8
+    edits_target_tokens: Positive = 40_000
+    edits_least_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    pinned_trigger: Positive = 12
+    pinned_keep: Positive = 5
+
+    # Compaction.
+    keep_recent_tokens: Count = 10_000
+    summary_tokens: Positive = 16_000
+    compact_engines: tuple[Literal["provider", "fork", "plain"], ...] = ()
+    summary_model: Word | None = None
+    background_share: Annotated[float, Meta(gt=0, lt=1)] = 0.8
+
+    # Around it.
+    language: Word | None = None
+    output_style: Word | None = None
+    recall_vectors: Count = 50_000
+    agent_depth: Count = 3
+    agents_at_once: Positive = 20
+    progress_lines: bool = False
+    prompt_suggestion: bool = False
+    notify: Literal["off", "bell", "desktop"] = "bell"
+    message_socket: bool = False
+    pins_tokens: Count = 10_000
+    spending_cap_usd: Annotated[float, Meta(ge=0, le=MOST)] | None = None
+    memory_daily_budget: Annotated[float, Meta(ge=0, le=MOST)] | None = 1.0
+    redaction: Literal["off", "gate"] = "off"
+    shell_secrets: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
+    fsync: Literal["always", "durable", "never"] = "durable"
+    telemetry: Literal["none", "jsonl", "otel"] = "none"
+
+    def offload_limit(self, tool: str) -> int | None:
+        """How many characters a result of this tool may have; None: it is never offloaded."""
+        limit = self.offload_by_tool.get(tool, self.offload_characters)
+        return None if limit == "never" else limit
+
+
+# -- what is known about each -----------------------------------------------------------------------
+
+
+class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One setting, and what is to be known about it."""
+
+    name: str
+    says: str
+    """What it does, in a sentence."""
+    kind: Kind
+    allowed: str
+    """What it takes, in words."""
+    type: Any
+    """Its type, with the limits of its values."""
+    default: Any
+    unit: str = ""
+    stage: Stage = "stable"
+    latched: bool = False
+    """Read once, when a session opens, because a change would alter bytes already sent or something opened with the
+    session; all others may be flipped while it runs."""
+    needs: tuple[str, ...] = ()
+    """Switches without which this one is off."""
+    yields_to: tuple[str, ...] = ()
+    """Switches that, when on, take over from this one."""
+
+
+@cache
+def by_name() -> Mapping[str, Setting]:
+    """All settings by their names, in their order."""
+    # Here, because they take longer to import than the rest of this module.
+    import tomllib
+    from importlib import resources
+
+    raw = resources.files(__package__).joinpath("settings.toml").read_text("utf-8")
+    texts, types, defaults = tomllib.loads(raw), get_type_hints(Settings, include_extras=True), Settings()
+    info = inspect.type_info(Settings)
+    assert isinstance(info, inspect.StructType)
+    found = {}
+    for one in info.fields:
+        text, default = texts[one.name], getattr(defaults, one.name)
+        kind, allowed = _allowed(one.type, text.get("unit", ""))
+        about = {**text, "name": one.name, "kind": kind, "allowed": allowed}
+        found[one.name] = msgspec.convert({**about, "type": types[one.name], "default": default}, Setting)
+    return MappingProxyType(found)
+
+
+def described() -> tuple[Setting, ...]:
+    """All settings, in their order."""
+    return tuple(by_name().values())
+
+
+def _allowed(kind: inspect.Type, unit: str) -> tuple[Kind, str]:
+    """What sort of values a type has, and which."""
+    match kind:
+        case inspect.BoolType():
+            return "switch", "true or false"
+        case inspect.IntType():
+            return "whole number", f"a whole number ({unit}), {_range(kind)}"
+        case inspect.FloatType():
+            return "number", f"a number ({unit}), {_range(kind)}"
+        case inspect.StrType():
+            return "text", "a text"
+        case inspect.LiteralType():
+            return "choice", " or ".join(f'"{value}"' for value in kind.values)
+        case inspect.UnionType():  # of something and nothing
+            return _allowed(next(one for one in kind.types if not isinstance(one, inspect.NoneType)), unit)
+        case inspect.VarTupleType(item_type=entry):
+            return "list", f"a list, each entry {_allowed(entry, unit)[1]}"
+        case inspect.DictType(value_type=inspect.UnionType(types=values)):
+            each = ", or ".join(_allowed(one, unit)[1] for one in values)
+            return "table", f"a table of names, each with {each}"
+    raise TypeError(f"{kind} is not a type for a setting")
+
+
+def _range(kind: inspect.IntType | inspect.FloatType) -> str:
+    """The limits of a number in words; the one that all numbers share goes without saying."""
+    low = f"above {kind.gt:,}" if kind.gt is not None else f"{kind.ge:,} or more"
+    if kind.lt is not None:
+        return f"{low} and below {kind.lt:,}"
+    return low if kind.le in (None, MOST) else f"{low} and at most {kind.le:,}"
+
+
+def nearest(name: str) -> str | None:
+    """The setting whose name is most like this one, if any is."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name[:100].lower().replace("-", "_"), by_name(), n=1)), None)
+
+
+def overruled(settings: Settings) -> Mapping[str, str]:
+    """The switches that are set to on and have no effect, each with the switch that is the reason."""
+    reasons: dict[str, str] = {}
+    on = [one for one in described() if one.kind == "switch" and getattr(settings, one.name)]
+    for switch in on:
+        if reason := next((other for other in switch.needs if not getattr(settings, other)), None):
+            reasons[switch.name] = reason
+    in_charge = {switch.name for switch in on} - reasons.keys()
+    for switch in on:
+        if reason := next((other for other in switch.yields_to if other in in_charge), None):
+            reasons.setdefault(switch.name, reason)
+    return reasons
+
+
+def in_force(settings: Settings) -> Settings:
+    """The same settings with every switch off that another one overrules.
+
+    Takes them as they were set, not the result of an earlier call: what yields to another switch would
+    then look as if it had been switched off.
+    """
+    reasons = overruled(settings)
+    return structs.replace(settings, **dict.fromkeys(reasons, False)) if reasons else settings
+
+
+# -- from several places to one set of values -------------------------------------------------------
+
+
+class SettingsLayer(Struct, frozen=True):
+    """Values from one place."""
+
+    origin: str
+    """Where, as the user would look for it: ``user file /home/…/settings.toml``."""
+    values: Mapping[str, object]
+    strict: bool = True
+    """Whether a value that cannot be used is an error; if not, it is left out with a note."""
+
+
+class Resolved(Struct, frozen=True):
+    """Settings, where each value came from, and what the user should know about how they came about."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    """For each setting the origin of its value."""
+    notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """What was wrong with values that were left out; these are among the notes."""
+
+    def current(self) -> Settings:
+        """These settings: they do not change."""
+        return self.settings
+
+
+class _Clash(Struct, frozen=True):
+    """Values that are fine by themselves and not together."""
+
+    names: tuple[str, ...]
+    rule: str
+
+
+def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Resolved:
+    """The settings that the layers give together, later ones over earlier ones; raises `SettingError`.
+
+    What cannot be used is an error in a strict layer; in any other it is ignored, with a note.
+    """
+    strict: dict[str, Any] = {}
+    loose: dict[str, Any] = {}
+    origins, ignored = dict.fromkeys(by_name(), DEFAULT), list[str]()
+    for layer in layers:
+        kept, other = (strict, loose) if layer.strict else (loose, strict)
+        for name, value in layer.values.items():
+            try:
+                kept[name] = checked(name, value, layer.origin)
+            except SettingError as error:
+                if layer.strict:
+                    raise
+                ignored.append(f"{error}. It is ignored")
+                continue
+            other.pop(name, None)
+            origins[name] = layer.origin
+    base = Settings(**strict)
+    for clash in _clashes(base):
+        raise SettingError(_told(clash, base, origins))
+    settings, complaints = overlaid(base, loose, origins)
+    ignored += [f"{complaint}. It is ignored" for complaint in complaints]
+    origins |= {name: DEFAULT for name in loose if getattr(settings, name) != loose[name]}
+    return Resolved(settings, origins, (*notes, *ignored), tuple(ignored))
+
+
+def overlaid(
+    base: Settings, values: Mapping[str, Any], origins: Mapping[str, str]
+) -> tuple[Settings, tuple[str, ...]]:
+    """The base with checked values over it, except those that clash, and what is wrong with these.
+
+    For values that must not stop a program: what cannot be used is left out, nothing is raised.
+    """
+    usable = dict(values)
+    complaints: list[str] = []
+    while True:
+        settings = structs.replace(base, **usable) if usable else base
+        clash = next((one for one in _clashes(settings) if not usable.keys().isdisjoint(one.names)), None)
+        if clash is None:
+            return settings, tuple(complaints)
+        complaints.append(_told(clash, settings, origins))
+        for name in clash.names:
+            usable.pop(name, None)
+
+
+def checked(name: str, value: object, origin: str) -> Any:
+    """The value as its setting has it; raises `SettingError` if it cannot be used."""
+    setting = by_name().get(name) if isinstance(name, str) else None
+    if setting is None:
+        raise unknown(name, origin)
+    try:
+        return msgspec.convert(value, setting.type)
+    except (msgspec.ValidationError, ValueError):  # the latter for text that is no Unicode
+        raise SettingError(
+            f"{origin}: {name} = {shown(value)} cannot be used; it takes {setting.allowed}{_most(value)}"
+        ) from None
+
+
+def unknown(name: object, origin: str) -> SettingError:
+    """The error for a setting that does not exist."""
+    like = nearest(str(name))
+    meant = f"did you mean {like}?" if like else "`sevenfold config` lists them all"
+    return SettingError(f"{origin}: there is no setting {shown(name)}; {meant}")
+
+
+def from_text(setting: Setting, text: str) -> object:
+    """A value that was written as plain text; one that cannot be read stays text, and `checked` refuses it."""
+    text = text.strip()
+    try:
+        match setting.kind:
+            case "switch":
+                return _WORDS.get(text.lower(), text)
+            case "whole number":
+                return int(text)
+            case "number":
+                return float(text)
+            case "table":
+                return _table(text)
+            case "list":
+                return [entry.strip() for entry in text.split(",") if entry.strip()]
+    except ValueError:
+        return text
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: as a settings file would have it, and not too much of it."""
+    try:
+        text = repr(value) if isinstance(value, float) else msgspec.json.encode(value).decode()
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+
+
+def _table(text: str) -> dict[str, object]:
+    """``Bash=20_000, Read=never`` as a table."""
+    entries = [entry.partition("=") for entry in text.split(",") if entry.strip()]
+    if not all(equals for _, equals, _ in entries):
+        raise ValueError(text)
+    return {name.strip(): _number_or_word(value.strip()) for name, _, value in entries}
+
+
+def _number_or_word(text: str) -> object:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _most(value: object) -> str:
+    too_large = isinstance(value, int | float) and value > MOST
+    return f" and at most {MOST:,}" if too_large else ""
+
+
+def _clashes(settings: Settings) -> Iterator[_Clash]:
+    """Every rule about several settings that these break."""
+    below, shorter = (
+        "the first must be below the second",
+        "a preview must be shorter than what it stands for",
+    )
+    by_tool = [limit for limit in settings.offload_by_tool.values() if limit != "never"]
+    ordered = (
+        ("size_target_tokens", "size_trigger_tokens", settings.size_trigger_tokens, below),
+        ("pinned_keep", "pinned_trigger", settings.pinned_trigger, below),
+        ("preview_bytes", "offload_characters", settings.offload_characters, shorter),
+        ("preview_bytes", "offload_by_tool", min(by_tool, default=None), shorter),
+        ("blocking_limit", "context_window", settings.context_window, below),
+    )
+    for first, second, limit, rule in ordered:
+        value = getattr(settings, first)
+        if value is not None and limit is not None and value >= limit:
+            yield _Clash((first, second), rule)
+
+
+def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
+    values = " and ".join(
+        f"{name} = {shown(getattr(settings, name))} ({origins.get(name, 'as set')})" for name in clash.names
+    )
+    return f"{values} cannot be used together: {clash.rule}"
+
+
+class Source(Protocol):
+    """Knows the settings: a fixed copy, or something that follows files or flags."""
+
+    def current(self) -> Settings:
+        """The settings as of now, at once and without fail; the same object while nothing changes."""
+        ...
+
+
+class Fixed(Struct, frozen=True):
+    """Settings that stay as they are."""
+
+    settings: Settings
+
+    def current(self) -> Settings:
+        """These settings."""
+        return self.settings
+
+
+def latch(opened: Settings, now: Settings) -> Settings:
+    """What a session goes by: the settings as of now, but the latched ones as they were when it opened."""
+    if now is opened:
+        return opened
+    held = {one.name: getattr(opened, one.name) for one in described() if one.latched}
+    return structs.replace(now, **held)
