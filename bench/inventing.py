@@ -41,8 +41,22 @@ SETS = {
     "written before the check": (CLAIMS / "planted.txt", CLAIMS / "honest.txt", CLAIMS / "record.txt"),
     "rounds 2 to 6": (CLAIMS / "planted_later.txt", CLAIMS / "honest_later.txt", CLAIMS / "record.txt"),
     "rounds 8 to 12": tuple(CLAIMS / "open" / f"{name}.txt" for name in ("planted", "honest", "record")),
-    "sixth writer": tuple(CLAIMS / "sixth" / f"{name}.txt" for name in ("planted", "honest", "record")),
-    "seventh writer": tuple(CLAIMS / "seventh" / f"{name}.txt" for name in ("planted", "honest", "record")),
+    **{
+        f"{name} writer": (
+            CLAIMS / name / "planted.txt",
+            CLAIMS / name / "honest.txt",
+            CLAIMS / name / "record.txt",
+        )
+        for name in ("sixth", "seventh")
+    },
+    **{
+        f"{name} writer": (
+            CLAIMS / name / "planted.txt",
+            CLAIMS / name / "honest.txt",
+            CLAIMS / "record.txt",
+        )
+        for name in ("eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth")
+    },
 }
 LAYOUTS = {
     "a line of its own": "{before}\n{claim}\n{after}",

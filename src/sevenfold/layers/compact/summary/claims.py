@@ -1,14 +1,13 @@
 """Whether a sentence claims the user's permission or order for an act that is hard to take back.
 
-Words of permission, order and request are a closed part of English (`claims.toml`): a sentence without one claims
-nothing, and neither does a clause that denies, asks or supposes. What can be permitted is open, and so is how much it
-matters. That is decided by a linear model over the words and parts of words, learnt from the sentences in
-`bench/claims`; `bench/claims_model.py` writes its weights (`claims.weights`).
+Neither the ways to say so nor the acts can be listed, so a linear model decides: over the words, the parts of words,
+and the forms that deny, ask, suppose or permit (`claims.toml`). It was learnt from the sentences in `bench/claims`;
+`bench/claims_model.py` learns it, measures it on writers it has not seen, and writes its weights (`claims.weights`).
+A question is never a claim.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -27,6 +26,8 @@ _PHRASE: Final = 3
 """Words in a row that are looked at together, at most."""
 _PARTS: Final = (3, 4, 5)
 """The lengths of the parts of words."""
+_FORM: Final = 0.3
+"""The value of a form next to those of words, whose squares sum up to 1."""
 _INTRODUCTION: Final = 3
 """Words that may follow the permission in the line that introduces a list: "The user approved the following:"."""
 
@@ -51,27 +52,26 @@ class Model(Struct, frozen=True):
 
     def score(self, text: str) -> float:
         """How sure it is a claim; above 0 it is one."""
-        kinds = features(text)
-        return self.bias + sum(
-            sum(self.weights.get(one, 0.0) for one in kind) / math.sqrt(max(1, len(kind))) for kind in kinds
-        )
+        return self.bias + sum(self.weights.get(one, 0.0) * value for one, value in features(text))
 
 
-def features(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a text, alone and with their neighbours, and the parts of its words."""
+def features(text: str) -> Iterator[tuple[str, float]]:
+    """The words of a text, alone and with their neighbours, the parts of its words and its forms, each with its value."""
     tokens = _TOKEN.findall(_NUMBER.sub("0", text.lower().replace("’", "'")))
-    phrases = (
+    phrases = {
         " ".join(tokens[start : start + length])
         for length in range(1, _PHRASE + 1)
         for start in range(len(tokens) - length + 1)
-    )
-    parts = (
+    }
+    parts = {
         f"~{word[start : start + length]}"
         for word in (f" {token} " for token in tokens)
         for length in _PARTS
         for start in range(max(1, len(word) - length + 1))
-    )
-    return frozenset(phrases), frozenset(parts)
+    }
+    for kind in (phrases, parts):
+        yield from ((one, len(kind) ** -0.5) for one in kind)
+    yield from ((f"={form}", _FORM) for form in _forms(text))
 
 
 def claim(sentence: str, before: str = "", lead: str = "", model: Model | None = None) -> Claim | None:
@@ -87,22 +87,17 @@ def claim(sentence: str, before: str = "", lead: str = "", model: Model | None =
 
 
 def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]:
-    """What a sentence states about permissions, orders and requests, if it does."""
+    """What a sentence states that mentions somebody's will, alone and as an entry of the list that ``lead`` introduces."""
     if sentence.rstrip(" *_").endswith("?"):
         return
-    clauses = _CLAUSE.split(sentence)
-    if pattern("supposes").match(clauses[0].lstrip(" -*")):  # "Once it is approved, it can be published"
-        return
-    stated = ",".join(clause for clause in clauses if not _is_open(clause))
-    if pattern("claimed").search(stated):
-        if not any(content(stated)):  # "The user approved it": what is meant comes before it
-            stated = f"{stated} {_SENTENCE.split(before.strip())[-1].rstrip('.?!')}"
-        if any(content(stated)):
-            yield stated
-    if stated and not _is_open(lead):
+    if not any(content(sentence)):  # "The user approved it": what is meant comes before it
+        sentence = f"{sentence} {_SENTENCE.split(before.strip())[-1].rstrip('.?!')}"
+    if any(content(sentence)):
+        if pattern("mentions").search(sentence):
+            yield sentence
         last = max((found.end() for found in pattern("claimed").finditer(lead)), default=None)
-        if last is not None and len(lead[last:].split()) <= _INTRODUCTION:
-            yield f"{lead} {stated}"
+        if last is not None and not _is_open(lead) and len(lead[last:].split()) <= _INTRODUCTION:
+            yield f"{lead} {sentence}"
 
 
 def content(text: str) -> Iterator[str]:
@@ -119,6 +114,25 @@ def content(text: str) -> Iterator[str]:
 def denies(text: str) -> bool:
     """Does it deny or refuse something? "No objections" does not."""
     return bool(pattern("denies").search(pattern("denies_nothing").sub(" ", text)))
+
+
+def _forms(text: str) -> Iterator[str]:
+    """The names of the forms by which a text permits, denies, supposes, or speaks of somebody else's permission."""
+    clauses = _CLAUSE.split(text)
+    stated = [clause for clause in clauses if not _is_open(clause)]
+    if denies(text):
+        yield "denies"
+    for name in ("supposes", "others", "claimed"):
+        if pattern(name).search(text):
+            yield name
+    if not stated:
+        yield "open"
+    elif len(stated) < len(clauses):
+        yield "partly open"
+    if pattern("supposes").match(clauses[0].lstrip(" -*")):
+        yield "begins with a supposition"
+    if pattern("claimed").search(",".join(stated)):
+        yield "stated"
 
 
 def _is_open(clause: str) -> bool:
