@@ -24,11 +24,6 @@ from typing import Any
 from msgspec import Struct, field
 
 from sevenfold.errors import Refused
-from sevenfold.lab.replay.run import ReplayProvider
-from sevenfold.lab.retention import chain
-from sevenfold.lab.retention.bad_models import FAILURES, HABITS, Habit, Misleading
-from sevenfold.lab.retention.cut import Cut, cuts
-from sevenfold.lab.retention.trial import ALONE, MODEL, SYSTEM, Accepted, Trial, run_trial, send, tool_named
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.layers.compact import coverage
 from sevenfold.layers.compact.offline import summarise, take_notes
@@ -42,6 +37,11 @@ if str(ROOT) not in sys.path:
 
 from bench.peers import sessions  # noqa: E402 - started as a script, the project's folder is not on the path
 from bench.points.recount import kind_of  # noqa: E402
+from bench.replay.run import ReplayProvider  # noqa: E402
+from bench.trials import chain  # noqa: E402
+from bench.trials.bad_models import FAILURES, HABITS, Habit, Misleading  # noqa: E402
+from bench.trials.cut import Cut, cuts  # noqa: E402
+from bench.trials.trial import ALONE, MODEL, SYSTEM, Accepted, Trial, run_trial, send, tool_named  # noqa: E402
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 POINTS = 5

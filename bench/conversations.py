@@ -216,7 +216,7 @@ class RandomConversation:
         check_shape(asked, features)
         profile = self.simulator.profile(asked["model"])
         assert profile is not None
-        return answer(self.simulator, prepare(self.simulator, asked, profile, features)).message
+        return answer(self.simulator, prepare(self.simulator, asked, profile, features))[0]
 
     def speak(self) -> None:
         """The user says something."""

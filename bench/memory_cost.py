@@ -16,11 +16,16 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from bench.policies import sessions
 from sevenfold.events import Answered, Event
-from sevenfold.lab.replay.recording import read
-from sevenfold.lab.replay.run import replay
 from sevenfold.layers.remember.layer import SOURCE
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from bench.policies import sessions  # noqa: E402 - started as a script, the project's folder is not on the path
+from bench.replay.recording import read  # noqa: E402
+from bench.replay.run import replay  # noqa: E402
 
 MODEL = "claude-sonnet-5-5"
 MEDIAN, WORST = 0.03, 0.08

@@ -36,13 +36,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from sevenfold.events import Acted, Answered
-from sevenfold.lab.replay.recording import RecordedStep, Recording, read
-from sevenfold.lab.replay.run import Hook, ReplayRun, replay
 from sevenfold.record import blocks
 from sevenfold.record.decisions import MicrocompactMetadata
 from sevenfold.session.session import Session
 
-CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from bench.replay.recording import RecordedStep, Recording, read  # noqa: E402 - started as a script, the project's folder is not on the path
+from bench.replay.run import Hook, ReplayRun, replay  # noqa: E402
+
+CORPUS = ROOT.parent / "shared" / "corpus"
 MODELS = ("claude-opus-4-6", "claude-sonnet-5-5")
 """One whose reasoning is not bound to what precedes it, and one whose reasoning is."""
 KEPT = 3

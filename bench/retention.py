@@ -26,8 +26,6 @@ from msgspec import Struct
 from sevenfold.lab import fidelity
 from sevenfold.lab.audit import by_recall
 from sevenfold.lab.fidelity import Count, Probe
-from sevenfold.lab.retention.cut import Cut, cuts
-from sevenfold.lab.retention.trial import open_session
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.request import EngineName
@@ -44,6 +42,8 @@ if str(ROOT) not in sys.path:
 from bench.peers.environments import Unavailable, python_of  # noqa: E402 - started as a script, the project's folder is not on the path
 from bench.peers.run import QUIET, adapter_of  # noqa: E402
 from bench.points.recount import kind_of  # noqa: E402
+from bench.trials.cut import Cut, cuts  # noqa: E402
+from bench.trials.trial import open_session  # noqa: E402
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 LARGE = 100

@@ -285,6 +285,16 @@ def test_no_fault_is_one_that_could_change_nothing() -> None:
     }
 
 
+def test_a_comparison_with_a_limit_is_turned_round_and_one_with_a_count_is_off_by_one() -> None:
+    source = (
+        b"MOST, SHARE, FEW = 4096, 0.5, 3\nTWICE = 2 * MOST\ndef f(a):\n    return (a > MOST, a < SHARE, "
+    )
+    source += b"a <= TWICE, a >= 100 * a, a > FEW, a < b)\n"
+    turned = {fault.new for fault in faults.faults(source) if fault.line == 4}
+    assert {"(a <= MOST)", "(a >= SHARE)", "(a > TWICE)", "(a < 100 * a)"} <= turned
+    assert {"(a >= FEW)", "(a <= b)"} <= turned
+
+
 def test_a_fault_changes_one_place_and_the_same_seed_gives_the_same_faults(tmp_path: Path) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "one.py").write_bytes("# ein Gruß\n".encode() + FAULTY)
@@ -311,6 +321,8 @@ def test_the_tests_for_a_fault_are_those_of_its_line_the_most_particular_first()
     chosen = mutation.tests_for(fault, {"a.py": {3: many}})
     assert len(set(chosen)) == mutation.MOST_TESTS
     assert chosen[:5] == many[:5]
+    scenario = f"tests/recorded/test_recorded.py{mutation.SCENARIO}one]"
+    assert scenario in mutation.tests_for(fault, {"a.py": {3: [*many, scenario]}})
 
 
 def test_a_fault_is_noticed_by_a_test_that_fails_and_leaves_the_copy_as_it_was(

@@ -31,9 +31,9 @@ ADDED = {
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$|agent\.tools\.memory$"
         r"|providers\.anthropic_memory$",
         22,
-        2_400,
+        2_430,
     ),
-    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 830),
+    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 810),
     "team": (
         r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary|mail))\b|cli\.(?:agents|team)$"
         r"|lab\.demo\.(?:handover|process)$",

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.weight import FLAT, NOTHING, PADDING, Estimator, Weight, measure, opening, total
+from sevenfold.record.weight import (
+    FLAT,
+    NOTHING,
+    PADDING,
+    Estimator,
+    Weight,
+    measure,
+    opening,
+    total,
+    typical,
+)
 
 WORDS = (
     "the",
@@ -52,6 +62,18 @@ def by_plain_rule(weight: Weight) -> int:
 
 
 # Weighing
+
+
+@pytest.mark.spec("S0.8")
+def test_text_that_was_not_seen_is_made_of_what_text_is_made_of() -> None:
+    unseen = typical(10_000)
+    assert unseen.text == sum(getattr(unseen, name) for name in CLASSES) == 10_000
+    assert (
+        unseen.letters > unseen.spaces > unseen.marks > unseen.digits == unseen.capitals > unseen.lines > 0
+    )
+    seen = measure(blocks.text(" ".join(["a plain sentence about nothing, with 42 commas"] * 200)))
+    per_byte = [Estimator.of("claude-b").tokens(one) / one.text for one in (unseen, seen)]
+    assert per_byte[0] == pytest.approx(per_byte[1], rel=0.35)
 
 
 @pytest.mark.spec("S0.8")

@@ -2,8 +2,8 @@
 
 Only what a run can notice is changed: no docstrings, annotations, texts, assertions, class options or decorators.
 Nor is a fault one that changes nothing: a limit of thousands that is off by one, or None where False was meant. Such a
-figure becomes ten times as large, and what a function that answers yes or no returns is turned round. A fault replaces
-one expression or statement and leaves every other byte as it is.
+figure becomes ten times as large, a comparison with it is turned round as a whole, and so is what a function that
+answers yes or no returns. A fault replaces one expression or statement and leaves every other byte as it is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ _TURNED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Sub: ast.Add,
     ast.Mult: ast.Add,
 }
+_ROUND: dict[type[ast.AST], type[ast.cmpop]] = {
+    ast.Lt: ast.GtE,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.LtE,
+    ast.GtE: ast.Lt,
+}
+"""For a comparison with a limit, where being off by one changes nothing that matters."""
 _NO_EFFECT = ("log", "logger", "logging", "warnings")
 """Calls on these are left alone: no test should depend on them."""
 SMALL = 10
@@ -80,7 +87,9 @@ def faults(source: bytes, path: str = "") -> list[Fault]:
         return starts[line - 1] + column
 
     made = []
-    for node, wrong in _changes(ast.parse(source)):
+    tree = ast.parse(source)
+    limits = _limits(tree)
+    for node, wrong in _changes(tree, limits):
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         begin = place(node.lineno, node.col_offset)
@@ -94,14 +103,52 @@ def faults(source: bytes, path: str = "") -> list[Fault]:
 Place = ast.expr | ast.stmt
 
 
-def _changes(node: ast.AST, *, answers: bool = False) -> Iterator[tuple[Place, Place]]:
+def _limits(tree: ast.Module) -> frozenset[str]:
+    """The names of a module's own figures that are no small counts."""
+    found: set[str] = set()
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(name)], value=value):
+                found |= {name} if _is_limit(value, frozenset(found)) else set()
+            case ast.Assign(targets=[ast.Tuple(names)], value=ast.Tuple(values)):
+                pairs = zip(names, values, strict=True)
+                found |= {
+                    name.id
+                    for name, value in pairs
+                    if isinstance(name, ast.Name) and _is_limit(value, frozenset(found))
+                }
+            case _:
+                pass
+    return frozenset(found)
+
+
+def _is_limit(node: ast.expr, limits: frozenset[str]) -> bool:
+    """Is it a figure that is no small count, or computed from one?"""
+    match node:
+        case ast.Constant(value=bool()):
+            return False
+        case ast.Constant(value=int(value)):
+            return value >= SMALL
+        case ast.Constant(value=float()):
+            return True
+        case ast.Name(name):
+            return name in limits
+        case ast.BinOp(left=left, right=right):
+            return _is_limit(left, limits) or _is_limit(right, limits)
+        case _:
+            return False
+
+
+def _changes(
+    node: ast.AST, limits: frozenset[str], *, answers: bool = False
+) -> Iterator[tuple[Place, Place]]:
     """What can be replaced below a node, and by what; ``answers``: it is in a function that returns a bool."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         answers = isinstance(node.returns, ast.Name) and node.returns.id == "bool"
     if isinstance(node, Place):
-        yield from ((node, wrong) for wrong in _wrongs(node, answers=answers))
+        yield from ((node, wrong) for wrong in _wrongs(node, limits, answers=answers))
     for child in _run_parts(node):
-        yield from _changes(child, answers=answers)
+        yield from _changes(child, limits, answers=answers)
 
 
 def _run_parts(node: ast.AST) -> Iterator[ast.AST]:
@@ -121,9 +168,13 @@ def _run_parts(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.iter_child_nodes(node)
 
 
-def _wrongs(node: Place, *, answers: bool) -> Iterator[Place]:
+def _wrongs(node: Place, limits: frozenset[str], *, answers: bool) -> Iterator[Place]:
     wrong = copy.deepcopy(node)
     match wrong:
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _ROUND and (
+            _is_limit(left, limits) or _is_limit(right, limits)
+        ):
+            wrong.ops = [_ROUND[type(op)]()]
         case ast.Compare(ops=[op]) if type(op) in _TURNED:
             wrong.ops = [_TURNED[type(op)]()]  # type: ignore[list-item]
         case ast.BoolOp(op=op) | ast.BinOp(op=op) if type(op) in _TURNED:

@@ -1,8 +1,9 @@
 """Would the tests notice? Small faults in the engine's core, each run against the tests that cover its line.
 
 A copy of the tree is tested once, with coverage, for a map from lines to tests. Then each fault is put into a copy
-and up to `MOST_TESTS` of the tests that run its line are run, those that run the fewest lines first: they are about
-it. The map is kept in `.dev/` until the sources or the tests change.
+and up to `MOST_TESTS` of the tests that run its line are run: those that run the fewest lines, because they are about
+it; recorded scenarios, because they hold every byte that is logged and sent; and some of the rest. The map is kept in
+`.dev/` until the sources or the tests change.
 """
 
 from __future__ import annotations
@@ -38,8 +39,11 @@ TESTS = (
     *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios")),
     *(f"tests/{name}/test_rollouts.py" for name in ("commands", "profile")),
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
+    "tests/recorded/test_recorded.py",
 )
 """The tests that are about the core."""
+SCENARIO = "::test_everything_is_as_it_was_recorded["
+"""In the name of every recorded scenario."""
 QUICK_CORE = ("src/sevenfold/request", "src/sevenfold/layers/clear", "src/sevenfold/layers/offload")
 QUICK_TESTS = ("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py")
 """A part of the core and its tests, which can be mapped in a minute."""
@@ -151,8 +155,11 @@ def tests_for(fault: Fault, mapped: LineTests) -> list[str]:
     """The tests to run against a fault: the most particular, and some of the rest."""
     lines = mapped.get(fault.path, {})
     tests = lines.get(fault.line) or lines.get(AT_IMPORT, [])
-    near, far = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
-    return [*near, *random.Random(fault.line).sample(far, min(len(far), MOST_TESTS - len(near)))]
+    near, rest = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
+    scenarios = [test for test in rest if SCENARIO in test][: MOST_TESTS // 4]
+    far = [test for test in rest if test not in scenarios]
+    room = MOST_TESTS - len(near) - len(scenarios)
+    return [*near, *scenarios, *random.Random(fault.line).sample(far, min(len(far), room))]
 
 
 def is_noticed(tree: Path, fault: Fault, tests: Sequence[str]) -> bool:

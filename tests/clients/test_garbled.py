@@ -41,7 +41,7 @@ def told(api: str) -> list[bytes]:
         asked = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}
         raw = b"".join(chunks(complete(sim, asked), {"stream_options": {"include_usage": True}}, 9))
     else:
-        raw = b"".join(response_events(respond(sim, {"model": "gpt-5.6", "input": "hi"}), 9))
+        raw = b"".join(response_events(respond(sim, {"model": "gpt-5.6", "input": "hi"}), {}, 9))
     return [line.removeprefix(b"data: ") for line in raw.splitlines() if line.startswith(b"data: ")]
 
 

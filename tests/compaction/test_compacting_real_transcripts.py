@@ -41,7 +41,7 @@ def views(corpus: Path) -> list[tuple[list[Item], Said | None]]:
 @pytest.mark.spec("S4.12")
 def test_every_real_session_is_summarised_within_its_budget_and_keeps_what_users_said(corpus):
     for items, _ in views(corpus):
-        summary = extractive(items, BUDGET, count)
+        summary = extractive(facts(items), BUDGET, count)
         assert count(summary.text) <= BUDGET
         known, again = facts(items), notation.read_back(summary.text)[0]
         assert [known.name(words.record) for words in known.messages] == [

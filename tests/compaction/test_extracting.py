@@ -207,7 +207,7 @@ def test_what_the_user_allowed_and_refused_is_kept_to_the_letter_with_what_it_an
         Permission(True, "You may restart the staging server.", asked),
         Permission(False, "Never push to main!", asked),
     )
-    again = notation.read_back(extractive(story.view().items, 9_000, count).text)[0]
+    again = notation.read_back(extractive(facts(story.view().items), 9_000, count).text)[0]
     assert again.permissions == known.permissions
 
 

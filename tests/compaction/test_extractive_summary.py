@@ -25,13 +25,13 @@ def told(summary: str) -> list[Words]:
 @pytest.mark.spec("S4.12", "S4.4")
 @given(histories(), st.integers(0, 3_000))
 def test_any_history_has_a_summary_within_any_budget(items, budget):
-    assert count(extractive(items, budget, count).text) <= max(0, budget)
+    assert count(extractive(facts(items), budget, count).text) <= max(0, budget)
 
 
 @pytest.mark.spec("S4.12")
 @given(histories())
 def test_with_room_every_message_of_the_user_is_in_it_whole_and_in_order(items):
-    summary = extractive(items, AMPLE, count)
+    summary = extractive(facts(items), AMPLE, count)
     said = facts(items).messages
     assert [words.head for words in told(summary.text)] == [words.head for words in said]
     assert all(words.head in summary.text for words in said)
@@ -40,7 +40,7 @@ def test_with_room_every_message_of_the_user_is_in_it_whole_and_in_order(items):
 @pytest.mark.spec("S4.4")
 @given(histories(most=8), st.sampled_from(["whole", "from", "up_to"]))
 def test_all_nine_sections_are_there_in_order(items, span):
-    text = notation.read_back(extractive(items, AMPLE, count, span=span).text)[1]
+    text = notation.read_back(extractive(facts(items), AMPLE, count, span=span).text)[1]
     titles = TITLES_UP_TO if span == "up_to" else TITLES
     places = [text.find(heading(number, titles)) for number in titles]
     assert places == sorted(places)
@@ -54,7 +54,7 @@ def test_it_tells_what_an_agent_needs_to_go_on():
     story.assistant(call("t", "TodoWrite", todos=[{"content": "mend the test", "status": "in_progress"}]))
     story.user([result("t")])
     newest = story.user("now mend that test")
-    text = extractive(story.view().items, AMPLE, count).text
+    text = extractive(facts(story.view().items), AMPLE, count).text
     parts = dict(zip(range(1, 10), re.split(r"^## \d\. .*$", text, flags=re.M)[1:], strict=True))
     assert "/repo/src/piece_1.py: edited 1×" in parts[3]
     assert "ValueError: piece 1 is odd" in parts[4]
@@ -66,7 +66,7 @@ def test_it_tells_what_an_agent_needs_to_go_on():
 def test_the_next_step_is_only_ever_quoted():
     story = Story()
     story.user("thanks")
-    step = extractive(story.view().items, AMPLE, count).text.partition("Next step")[2]
+    step = extractive(facts(story.view().items), AMPLE, count).text.partition("Next step")[2]
     assert step.split() == [
         "<recorded",
         'kind="next">',
@@ -82,7 +82,7 @@ def test_the_next_step_is_only_ever_quoted():
 
 
 def test_nothing_said_gives_nine_empty_sections():
-    text = extractive([], AMPLE, count).text
+    text = extractive(facts([]), AMPLE, count).text
     assert text.count("(nothing recorded)") == 9
 
 
@@ -91,7 +91,7 @@ def test_a_very_long_message_keeps_its_beginning_and_end_and_says_what_is_missin
     story = Story()
     long = story.user("Beginning. " + "x" * 30_000 + " The end.")
     story.user("And a short one.")
-    summary = extractive(story.view().items, 3_000, count)
+    summary = extractive(facts(story.view().items), 3_000, count)
     first, second = told(summary.text)
     assert first.head.startswith("Beginning.")
     assert first.tail.endswith("The end.")
@@ -104,7 +104,7 @@ def test_when_not_even_pieces_fit_the_first_and_the_newest_messages_stay():
     story = Story()
     for number in range(200):
         story.user(f"message {number}: " + "word " * 60)
-    summary = extractive(story.view().items, 2_000, count)
+    summary = extractive(facts(story.view().items), 2_000, count)
     kept = [words.head.split(":")[0] for words in told(summary.text)]
     assert (kept[0], kept[-1]) == ("message 0", "message 199")
     assert f"{200 - len(kept)} messages of the user" in summary.left_out
@@ -119,7 +119,7 @@ def test_the_newest_message_is_there_whole_or_with_both_its_ends(budget):
         story.user(f"message {number}: " + "word " * 150)
         story.assistant("I see. " * 30)
     story.user("Newest begins. " + "something of it " * 2_000 + "Newest ends.")
-    summary = extractive(story.view().items, budget, count)
+    summary = extractive(facts(story.view().items), budget, count)
     newest = told(summary.text)[-1]
     assert newest.head.startswith("Newest begins.")
     assert (newest.tail or newest.head).endswith("Newest ends.")
@@ -132,7 +132,7 @@ def test_room_that_nothing_else_needs_goes_to_the_users_messages():
     for number in range(60):
         story.user(f"message {number}: " + f"see http://host-{number}.example.org/{number} " * 12)
     story.assistant("I see.")
-    summary = extractive(story.view().items, 16_000, count)
+    summary = extractive(facts(story.view().items), 16_000, count)
     assert count(summary.text) > 0.8 * 16_000 or all(words.whole for words in told(summary.text))
 
 
@@ -147,7 +147,7 @@ def test_ten_compactions_in_a_row_lose_no_message_path_error_or_record():
     story, said = Story(), list[str]()
     for number in range(10):
         said.append(worked(story, number))
-        summary = extractive(story.view().items, 20_000, count)
+        summary = extractive(facts(story.view().items), 20_000, count)
         assert summary.left_out == ()
         story = continued(summary.text)
     found = facts(story.view().items)
@@ -168,7 +168,7 @@ def test_ten_compactions_without_room_account_for_what_they_leave_out():
     for number in range(10):
         for turn in range(4):
             worked(story, 10 * number + turn)
-        summary = extractive(story.view().items, 1_500, count)
+        summary = extractive(facts(story.view().items), 1_500, count)
         assert count(summary.text) <= 1_500
         story = continued(summary.text)
     found = facts(story.view().items)
@@ -182,7 +182,7 @@ def test_a_task_done_after_a_compaction_is_off_the_list():
     for number in (1, 2):
         story.assistant(call(f"c{number}", "TaskCreate", subject=f"task {number}"))
         story.user([result(f"c{number}", f"Task #{number} created")])
-    story = continued(extractive(story.view().items, AMPLE, count).text)
+    story = continued(extractive(facts(story.view().items), AMPLE, count).text)
     story.assistant(call("d", "TaskUpdate", taskId="1", status="completed"))
     story.user([result("d")])
     assert [task.text for task in facts(story.view().items).tasks] == ["task 2"]
@@ -191,8 +191,8 @@ def test_a_task_done_after_a_compaction_is_off_the_list():
 def test_where_the_work_stood_is_handed_on_if_nothing_happened_since():
     story = Story()
     worked(story, 1)
-    once = extractive(story.view().items, AMPLE, count).text
-    twice = extractive(continued(once).view().items, AMPLE, count).text
+    once = extractive(facts(story.view().items), AMPLE, count).text
+    twice = extractive(facts(continued(once).view().items), AMPLE, count).text
     assert twice.partition("## 8.")[2] == once.partition("## 8.")[2]
 
 
@@ -206,7 +206,7 @@ def test_prose_of_an_earlier_summary_is_handed_on_and_marked_once():
         story.summary(prose)
         story.user("go on")
         story.assistant("on it")
-        prose = extractive(story.view().items, AMPLE, count).text
+        prose = extractive(facts(story.view().items), AMPLE, count).text
         assert prose.count("Port the parser.") == 1
         assert prose.count("Halfway.") == 1
         assert prose.count(notation.EARLIER) == 2

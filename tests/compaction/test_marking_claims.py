@@ -316,7 +316,7 @@ def noted() -> Story:
 def test_what_a_program_put_there_is_not_told_as_the_users_words() -> None:
     items = noted().view().items
     assert [words.head for words in facts(items).messages] == ["Mend the lamp."]
-    assert "harbour gate" not in extractive(items, AMPLE, count).text
+    assert "harbour gate" not in extractive(facts(items), AMPLE, count).text
 
 
 @pytest.mark.spec("S4.2")

@@ -51,22 +51,22 @@ FACTS = Facts(
     outcomes=(Quote("All tests pass.", "r9"),),
 )
 LISTS = {
-    "replies": ("replies", notation.quote),
-    "permissions": ("permissions", notation.permission),
-    "corrections": ("corrections", notation.quote),
-    "files": ("files", notation.file),
-    "commands": ("commands", notation.command),
-    "problems": ("errors", notation.problem),
-    "tasks": ("tasks", notation.task),
-    "identifiers": ("identifiers", notation.identifier),
-    "outcomes": ("outcomes", notation.quote),
+    "replies": "replies",
+    "permissions": "permissions",
+    "corrections": "corrections",
+    "files": "files",
+    "commands": "commands",
+    "problems": "errors",
+    "tasks": "tasks",
+    "identifiers": "identifiers",
+    "outcomes": "outcomes",
 }
 
 
 def summary(left_out: int = 0) -> str:
     parts = [notation.said(one, FACTS) for one in FACTS.messages]
-    for field, (kind, shown) in LISTS.items():
-        lines = [shown(one, FACTS) for one in getattr(FACTS, field)]  # type: ignore[operator]
+    for field, kind in LISTS.items():
+        lines = [notation.entry(one, FACTS) for one in getattr(FACTS, field)]
         parts.append(notation.framed(kind, lines, left_out))
     return "\n".join(["1. Prose stays.", *parts, "2. Also this."])
 
@@ -84,7 +84,7 @@ def test_every_list_is_read_back_as_it_was(wrapped: bool) -> None:
 @pytest.mark.spec("S4.6")
 def test_what_found_no_room_is_counted_and_said_again() -> None:
     read, _ = notation.read_back(summary(left_out=7))
-    assert read.left_out == {kind: 7 for kind, _ in LISTS.values()}
+    assert read.left_out == dict.fromkeys(LISTS.values(), 7)
     assert read.tasks == FACTS.tasks
     assert notation.framed("files", []) == ""
 

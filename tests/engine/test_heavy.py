@@ -114,6 +114,17 @@ def test_what_is_too_heavy_by_itself_is_not_compacted_for_nothing() -> None:
         assert not here.told(CompactedEvent)
 
 
+@pytest.mark.spec("S4.18")
+def test_what_was_never_sent_and_is_too_heavy_by_itself_makes_no_compaction_due_again() -> None:
+    with showing(FEW) as (_, session):
+        show_all(session, 3)
+        shown(session, 3, pictures=6)
+        done = session.compact()
+        assert done is not None
+        assert done.kept == 1
+        assert not done.fires_again
+
+
 @pytest.mark.spec("S2.8")
 def test_clearing_comes_first_if_it_is_enough() -> None:
     settings = {**TIGHT, "size_clearing": True}

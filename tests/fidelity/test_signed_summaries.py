@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench.trials.bad_models import HABITS, Misleading, Said
+from bench.trials.trial import ALONE, MODEL
 from sevenfold.conversation.resume import read
-from sevenfold.lab.retention.bad_models import HABITS, Misleading, Said
-from sevenfold.lab.retention.trial import ALONE, MODEL
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.request import Compacted
 from sevenfold.record import blocks

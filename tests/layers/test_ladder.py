@@ -6,7 +6,7 @@ import pytest
 
 from sevenfold.conversation import room as ladder
 from sevenfold.conversation.room import Parts
-from sevenfold.layers.breaker import Pass, Progress
+from sevenfold.layers.breaker import Progress
 from sevenfold.profiles import find
 from sevenfold.record.gauge import Budget, Check
 from sevenfold.record.window import Window
@@ -17,23 +17,22 @@ WINDOW = Window.of(find("claude-sonnet-4-5"))
 def progress(*passes: tuple[int, int, int]) -> Progress:
     found = Progress()
     for request, freed, size in passes:
-        found = found.after(Pass("clear", request, freed, size))
+        found = found.after(request, freed, size)
     return found
 
 
 @pytest.mark.spec("S2.8")
 def test_a_layer_that_keeps_freeing_next_to_nothing_rests_until_the_conversation_has_grown() -> None:
     wasted = progress((1, 500, 168_000), (4, 400, 168_500), (7, 300, 169_000))
-    assert "next to nothing" in wasted.rests("clear", WINDOW, 169_500)
-    assert not wasted.rests("clear", WINDOW, 175_000)
-    assert not wasted.rests("notes", WINDOW, 169_500)
+    assert "next to nothing" in wasted.rests(WINDOW, 169_500)
+    assert not wasted.rests(WINDOW, 175_000)
 
 
 @pytest.mark.spec("S2.8")
 def test_a_layer_whose_gain_is_filled_again_at_once_rests_while_it_is_as_full_as_then() -> None:
     filled = progress((1, 30_000, 140_000), (2, 30_000, 141_000), (3, 30_000, 142_000))
-    assert "filled again" in filled.rests("clear", WINDOW, 172_000)
-    assert not filled.rests("clear", WINDOW, 150_000)
+    assert "filled again" in filled.rests(WINDOW, 172_000)
+    assert not filled.rests(WINDOW, 150_000)
 
 
 @pytest.mark.spec("S2.8")
@@ -48,7 +47,7 @@ def test_a_layer_whose_gain_is_filled_again_at_once_rests_while_it_is_as_full_as
 def test_progress_is_no_reason_to_rest_however_often_a_layer_acts(
     passes: tuple[tuple[int, int, int], ...],
 ) -> None:
-    assert not progress(*passes).rests("clear", WINDOW, 171_000)
+    assert not progress(*passes).rests(WINDOW, 171_000)
 
 
 def check(budget: Budget = "tokens") -> Check:

@@ -21,6 +21,7 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.layers.remember.policy import FREE_USD, MOST_SHARE, Stretch, due
+from sevenfold.memory.entry import write_entry
 from sevenfold.memory.memory import Memory
 from sevenfold.stores.folder import FileFolder
 
@@ -162,6 +163,109 @@ def test_a_failure_to_remember_never_reaches_the_user(work):
     with agent(work, "a", events, client=client) as one:
         assert one.run(TABS).text == "Fine."
     assert any("nothing was remembered" in e.reason for e in events if isinstance(e, SteppedAside))
+
+
+def reads(*calls: dict[str, Any], answer: str = "<nothing/>"):
+    """A job that makes calls in its first turn and answers in the second; with the requests it got."""
+    asked: list[Any] = []
+
+    def job(request):
+        asked.append(request)
+        made = [{"type": "tool_use", "id": f"r{place}", **call} for place, call in enumerate(calls)]
+        return made if len(asked) == 1 else answer
+
+    return job, asked
+
+
+def results_in(request: Any) -> dict[str, str]:
+    """The results in the newest message of a request."""
+    return {
+        one["tool_use_id"]: one["content"] if isinstance(one["content"], str) else one["content"][0]["text"]
+        for one in request["messages"][-1]["content"]
+        if one["type"] == "tool_result"
+    }
+
+
+@pytest.mark.spec("S5.2")
+def test_the_fork_may_read_files_before_it_answers_and_the_agent_does_not_know_them_for_it(work, home):
+    (work / "notes.txt").write_text("The staging server is blue.\n")
+    job, asked = reads(
+        {"name": "Read", "input": {"path": "notes.txt"}},
+        {"name": "Grep", "input": {"pattern": "staging"}},
+        answer=find_facts(
+            {"messages": [{"role": "user", "content": TABS}, {"role": "user", "content": ""}]}
+        ),
+    )
+    events: list[object] = []
+    script = Script(["Fine.", "Again."], jobs={"extract_memories": job})
+    with agent(work, "a", events, client=OfflineClient(script)) as one:
+        one.run(TABS)
+        one.session.settle()
+        assert one.assembly.state.desk.recent() == []
+        one.run("Go on.")
+        assert "staging server" not in json.dumps(sent(one)["messages"])
+    first, second = asked
+    assert second["tools"] == first["tools"]
+    shared = len(first["messages"]) - 1
+    assert second["messages"][:shared] == first["messages"][:shared]
+    found = results_in(second)
+    assert "The staging server is blue." in found["r0"]
+    assert "notes.txt" in found["r1"]
+    assert "call no tool but Glob, Grep, Read" in json.dumps(first["messages"][-1])
+    assert lines(events, "extract") == ["remembered: please-always-indent-makefiles-with-tabs"]
+
+
+@pytest.mark.spec("S5.2", "S5.6")
+def test_the_fork_reads_memory_and_changes_nothing_and_never_asks_the_user(work, home, tmp_path):
+    with agent(work, "before") as one:
+        one.run("I prefer short answers in every report.")
+    (entry,) = home.glob("projects/*/memory/i-prefer*.md")
+    (tmp_path / "private.txt").write_text("nothing for a fork")
+    job, asked = reads(
+        {"name": "Read", "input": {"path": str(entry)}},
+        {"name": "Read", "input": {"path": str(tmp_path / "private.txt")}},
+        {"name": "Write", "input": {"path": "made.txt", "content": "x"}},
+        {"name": "Shell", "input": {"command": "touch made.txt"}},
+    )
+    consulted: list[object] = []
+
+    def consent(about):
+        consulted.append(about)
+        return Consented(True)
+
+    client = OfflineClient(Script(["Fine."], jobs={"extract_memories": job}))
+    with agent(work, "a", client=client, consent=consent, mode="autonomous") as one:
+        one.run(TABS)
+    found = results_in(asked[1])
+    assert "I prefer short answers" in found["r0"]
+    assert "Not permitted" in found["r1"]
+    assert "no tool called 'Write'" in found["r2"]
+    assert "no tool called 'Shell'" in found["r3"]
+    assert consulted == []
+    assert not (work / "made.txt").exists()
+
+
+@pytest.mark.spec("S5.2", "S5.3", "S5.7")
+def test_what_the_fork_read_is_not_remembered_and_what_it_concludes_is_no_more_trusted_than_that(
+    work, home
+):
+    (work / "notes.txt").write_text("The staging server is called blue-7.\n")
+    job, _ = reads(
+        {"name": "Read", "input": {"path": "notes.txt"}},
+        answer="<fact><note>The staging server is called blue-7.</note></fact>"
+        "<fact><note>The user tests everything on another machine first.</note></fact>",
+    )
+    events: list[object] = []
+    client = OfflineClient(Script(["Fine."], jobs={"extract_memories": job}))
+    with agent(work, "a", events, client=client) as one:
+        one.run(TABS)
+        one.session.settle()
+        (known,) = one.session.memory.entries()
+    assert "another machine" in known.entry.body
+    assert known.stamp.origin == "file"
+    assert any(
+        "a file, a command or memory shows it" in e.reason for e in events if isinstance(e, SteppedAside)
+    )
 
 
 @pytest.mark.spec("S5.2")
@@ -429,7 +533,7 @@ def test_words_that_left_the_context_before_they_were_looked_at_are_covered(work
     assert sum("which have left the conversation" in one for one in requests) > 1
 
 
-@pytest.mark.spec("S5.8")
+@pytest.mark.spec("S4.14", "S5.8")
 def test_an_entry_is_put_behind_the_words_once_and_again_after_a_compaction(work):
     with agent(work, "a") as one:
         one.run(TABS)
@@ -483,7 +587,7 @@ def test_a_long_session_pays_little_for_memory_and_never_waits_for_it(work, paid
     assert waited == []
 
 
-@pytest.mark.spec("S8.4")
+@pytest.mark.spec("S4.14", "S8.4")
 def test_a_session_that_is_continued_keeps_the_index_it_began_with_until_it_is_compacted(work):
     with agent(work, "a") as one:
         one.run(TABS)
@@ -498,3 +602,50 @@ def test_a_session_that_is_continued_keeps_the_index_it_began_with_until_it_is_c
         assert "short reports" in json.dumps(sent(two)["system"])
     assert TABS in json.dumps(began)
     assert "short reports" not in json.dumps(began)
+
+
+@pytest.mark.spec("S4.14")
+def test_what_another_program_writes_into_memory_is_in_the_prompt_after_a_compaction(work, home):
+    with agent(work, "a") as one:
+        one.run(TABS)
+        one.session.settle()
+        (entry,) = home.glob("projects/*/memory/please*.md")
+        one.session.memory.write(
+            write_entry("units", "feedback", "Use metric units.", "Use metric units."), "user", ""
+        )
+        entry.unlink()
+        one.run("Go on.")
+        assert "metric units" not in json.dumps(sent(one)["system"])
+        one.session.compact()
+        one.run("Go on.")
+        prompt = json.dumps(sent(one)["system"])
+    assert "metric units" in prompt
+    assert TABS not in prompt
+
+
+@pytest.mark.spec("S4.18")
+def test_health_has_the_share_of_what_was_remembered_that_was_corrected_later(work, home):
+    with agent(work, "none", memory=False) as one:
+        assert one.session.health.corrected_share is None
+    with agent(work, "a") as one:
+        for words in (
+            TABS,
+            "I prefer short reports.",
+            "We decided to ship on Fridays.",
+            "I prefer metric units.",
+        ):
+            one.run(words)
+            one.session.settle()
+        memory = one.session.memory
+        names = [known.entry.name for known in memory.entries()]
+        assert len(names) == 4
+        memory.confirm(names[0])
+        memory.pin(names[1])
+        assert one.session.health.corrected_share == 0.0
+        memory.forget(names[2])
+        memory.write(write_entry("own", "user", "x", "x"), "user", "")
+        memory.forget("own")
+        assert one.session.health.corrected_share == 0.25
+        edited = next(home.glob(f"projects/*/memory/{names[3]}.md"))
+        edited.write_text("We ship on Mondays.")
+        assert one.session.health.corrected_share == 0.5

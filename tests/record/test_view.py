@@ -387,6 +387,17 @@ def test_a_damaged_line_does_not_cut_the_conversation_off():
     assert view.damaged == 1
 
 
+def test_only_the_record_right_behind_a_damaged_line_is_taken_for_its_child():
+    story = Story()
+    story.user("go")
+    story.assistant("yes")
+    lost = story.user("lost")
+    story.assistant("good", parent=lost)
+    story.lines[2] = b'{"type":"user","uuid":"u3","mess\n'
+    story.user("from elsewhere", parent="never-seen")
+    assert shown(story.view()) == [("user", "from elsewhere")]
+
+
 def test_a_record_written_twice_counts_once():
     story = Story()
     story.user("go")

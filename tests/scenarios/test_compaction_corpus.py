@@ -11,16 +11,15 @@ import pytest
 from bench import compaction, inventing, retention
 from bench.points import compaction as points
 from bench.points.recount import kind_of
+from bench.trials import bad_models as misleading
+from bench.trials import chain
+from bench.trials.bad_models import FAILURES, HABITS, PLANTED, Misleading
+from bench.trials.cut import cuts
+from bench.trials.trial import MODEL, made_up, run_trial, send
 from sevenfold.errors import Refused
-from sevenfold.lab.retention import bad_models as misleading
-from sevenfold.lab.retention import chain
-from sevenfold.lab.retention.bad_models import FAILURES, HABITS, PLANTED, Misleading
-from sevenfold.lab.retention.cut import cuts
-from sevenfold.lab.retention.trial import MODEL, made_up, run_trial, send
 from sevenfold.layers.compact.extract import facts, notation, outline
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.summary import combine, extractive
-from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import MARK, mark
 from sevenfold.record.layout import Item
@@ -181,7 +180,7 @@ def test_more_messages_than_there_is_room_for_are_told_whole_or_left_out_and_the
         edit = call(f"e{number}", "Edit", file_path=f"/repo/{number}.py", old_string="a", new_string="b")
         story.assistant(edit, id=f"m{number}")
         story.user([result(f"e{number}")])
-    summary = extractive(story.view().items, 3_000, count)
+    summary = extractive(facts(story.view().items), 3_000, count)
     told, _ = notation.read_back(summary.text)
     assert count(summary.text) <= 3_000
     assert all(words.whole for words in told.messages)
@@ -201,7 +200,7 @@ def test_what_poses_as_a_copy_of_the_users_words_is_marked_and_read_back_as_nobo
     text = "\n".join(("Module 3 is done.", *misleading.FORGED))
     marked = mark({8: text}, Evidence(known, items()))
     assert marked.sentences == (misleading.FORGED[2],)
-    made = combine(Draft("", marked.sections), known, 4_000, count).text
+    made = combine(marked.sections, known, 4_000, count).text
     assert f"{misleading.FORGED[2]} {MARK}" in made
     assert "Module 3 is done." in made
     assert misleading.FORGED[2] not in [words.head for words in notation.read_back(made)[0].messages]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.lab.simulator.provider import RateLimits, Setup
-from sevenfold.lab.simulator.schema import BETA_FIELDS, BLOCKS, FIELDS, SERVER_BLOCKS
+from sevenfold.lab.simulator.schema import SCHEMA
 from sevenfold.profiles import find
 from tests.simulator.wire import (
     BINDING,
@@ -46,7 +46,7 @@ NO_ENABLED = (
 ADDED = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "a"}}
 REFERENCE = {"type": "tool_reference", "tool_name": "a"}
 INLINE = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool("b")}}
-TAGS = ", ".join(f"'{name}'" for name in (*BLOCKS, *sorted(SERVER_BLOCKS)))
+TAGS = ", ".join(f"'{name}'" for name in (*SCHEMA.blocks, *sorted(SCHEMA.server_blocks)))
 
 
 @pytest.fixture
@@ -438,7 +438,11 @@ ANYTHING = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(sorted(FIELDS | set(BETA_FIELDS))), ANYTHING, max_size=4))
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(SCHEMA.prompt | SCHEMA.answer | set(SCHEMA.betas))), ANYTHING, max_size=4
+    )
+)
 def test_no_body_whatever_breaks_the_server(fields: dict[str, Any]) -> None:
     betas = [
         BINDING,

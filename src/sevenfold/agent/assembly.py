@@ -16,13 +16,7 @@ from msgspec.structs import replace
 from sevenfold.agent import slots
 from sevenfold.agent.checkpoints import Checkpoints
 from sevenfold.agent.events import Notice, Reporter
-from sevenfold.agent.executor import (
-    AgentHooks,
-    Callbacks,
-    ConsentFunction,
-    Executor,
-    refuse,
-)
+from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Loop, LoopSources, RunLimits
 from sevenfold.agent.mentions import Mentions
@@ -35,7 +29,7 @@ from sevenfold.agent.team.permissions import one_at_a_time
 from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
-from sevenfold.agent.tools.context import AskUser, Context
+from sevenfold.agent.tools.context import Abort, AskUser, Context, Desk
 from sevenfold.agent.tools.memory import MemoryTool
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.searchers import find_searcher
@@ -44,6 +38,7 @@ from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
+from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.hooks import (
     HookInput,
@@ -58,7 +53,7 @@ from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
-from sevenfold.layers.remember.layer import memory_commands
+from sevenfold.layers.remember.layer import READS, memory_commands
 from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
@@ -77,6 +72,8 @@ if TYPE_CHECKING:
     from sevenfold.agent.team.definitions import AgentCatalog, AgentDefinition
     from sevenfold.agent.team.descent import Descent
 
+FORK_ROOM = 8_000
+"""Characters of one result that a fork reads."""
 MENTIONS_SHARE = 4
 """The files that a message mentions may take one part in so many of the window."""
 
@@ -246,7 +243,7 @@ class Assembly:
         """What the conversation it begins with had cost; None if a price is unknown."""
         self.checkpoints: Checkpoints | None = self._checkpoints()
         """The files as they were before the agent changed them; None if they are not kept."""
-        hooks = AgentHooks(self.common, self._report_hooks)
+        hooks = self._hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor(hooks)
         self._follow = self._server_follower()
         models = (self.model, self.store.settings.current().summary_model or self.model)
@@ -445,6 +442,22 @@ class Assembly:
         )
         return Executor(self.box, context, state.grants, hooks, callbacks)
 
+    def _reader(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
+        """Carry out what a fork reads: no other tool is there, the user is not asked, and nothing is noted."""
+        desk = Desk(self.workspace)
+        desk.restore(self.state.desk.state())
+        given = replace(
+            self.executor.context,
+            desk=desk,
+            abort=Abort(),
+            unchanged=lambda path, version: None,
+            room=min(self.fit.room, FORK_ROOM),
+        )
+        now, memory = self.state.grants.now, self.conversation.services.memory
+        grants = Grants(replace(now, readable=(*now.readable, *([memory.path] if memory else []))))
+        box = Toolbox(tool for tool in self.box if tool.kind in READS)
+        return Executor(box, given, grants, self._hooks, Callbacks()).run(calls)
+
     def _mentions(self) -> Callable[[str], Any] | None:
         """Reads the files a prompt mentions, as the tools would."""
         if not self.options.get("mentions"):
@@ -473,6 +486,7 @@ class Assembly:
         ]
         conversation.cleanups += [files.forget, state.save]
         conversation.autonomous = lambda: state.grants.mode == "autonomous"
+        conversation.read_only = self._reader
 
     # -- while it works -------------------------------------------------------------------------
 

@@ -21,13 +21,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.checkpoints import Checkpoints, may_change
 from sevenfold.agent.events import AgentEvent, ToolBegan, ToolEnded, ToolProgress
-from sevenfold.agent.interrupt import (
-    GRACE,
-    SHORT_GRACE,
-    LeftBehind,
-    await_interruptibly,
-    run_interruptibly,
-)
+from sevenfold.agent.interrupt import GRACE, SHORT_GRACE, LeftBehind, await_interruptibly, run_interruptibly
 from sevenfold.agent.permissions.engine import Grants, PermissionDecision
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Abort, Context
@@ -36,12 +30,7 @@ from sevenfold.agent.tools.output import ToolOutput, denied, failed, sendable
 from sevenfold.agent.tools.tool import AsyncTool, Toolbox
 from sevenfold.conversation import hooks as hook_inputs
 from sevenfold.conversation.flow import Fire, Flow, Gather, Run, in_thread
-from sevenfold.conversation.hooks import (
-    HookInput,
-    HookOutcome,
-    PostToolUse,
-    PreToolUse,
-)
+from sevenfold.conversation.hooks import HookInput, HookOutcome, PostToolUse, PreToolUse
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted
 

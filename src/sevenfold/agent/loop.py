@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.events import Finished
-from sevenfold.agent.executor import NOT_DONE, result_block
+from sevenfold.agent.events import End, Finished
+from sevenfold.agent.executor import NOT_DONE, AgentHooks, Executor, result_block
 from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.flow import Flow, Signal, Wait
 from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
 from sevenfold.conversation.intake import must_have_news
-from sevenfold.conversation.request import ToolCall
+from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError
@@ -35,11 +35,8 @@ from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
 
 if TYPE_CHECKING:
-    from sevenfold.agent.events import End
-    from sevenfold.agent.executor import AgentHooks, Executor
     from sevenfold.agent.team.team import MapProgress, Team
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.request import Outcome
     from sevenfold.layers.compact.request import Compacted, CompactionRequest
     from sevenfold.record.decisions import AgentEnd
 

@@ -29,7 +29,7 @@ from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
 from sevenfold.record.blocks import read, words_of
 from sevenfold.record.decisions import Epoch
-from sevenfold.request.sections import SectionSource, SystemPrompt, standard
+from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
 
 if TYPE_CHECKING:
     from sevenfold.agent.instructions import LoadedFile, LoadReason
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from sevenfold.agent.tools.skills import SkillCatalog
     from sevenfold.memory.memory import Memory
     from sevenfold.ports import Clock, Log
-    from sevenfold.request.sections import Sections
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which what is left of it is announced to the model."""

@@ -10,33 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sevenfold.agent.processes import GONE
+from sevenfold.agent.processes import GONE, BackgroundTask
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
 from sevenfold.conversation.restore import (
     BYTES_PER_TOKEN,
     AnnouncedSlot,
     FilesSlot,
+    Moment,
     Restored,
     Seen,
+    Slot,
     State,
     StateSlot,
 )
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.prompts import system
 from sevenfold.record import blocks
-from sevenfold.request.sections import announcement
+from sevenfold.request.sections import SystemPrompt, announcement
 
 if TYPE_CHECKING:
-    from sevenfold.agent.processes import BackgroundTask
     from sevenfold.agent.prompt import AgentPrompt
     from sevenfold.agent.state import AgentState
     from sevenfold.agent.tools.skills import SkillCatalog
-    from sevenfold.conversation.restore import (
-        Moment,
-        Slot,
-    )
-    from sevenfold.request.sections import SystemPrompt
 
 FILE_TOKENS = SKILL_TOKENS = 5_000
 SKILLS_TOKENS = 25_000

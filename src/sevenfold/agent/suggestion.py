@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
-from sevenfold.events import SteppedAside
 from sevenfold.prompts.context import SuggestPrompt
 from sevenfold.record import blocks
 
@@ -56,8 +55,6 @@ class Suggestion:
 
     def _done(self, asked: int, came: str | Exception) -> None:
         if isinstance(came, Exception):
-            self._c.events.tell(
-                SteppedAside(source=SOURCE, layer="suggestion", reason=str(came), error=type(came).__name__)
-            )
+            self._c.events.aside("suggestion", str(came), source=SOURCE, error=came)
         elif asked == self._asked:
             self.text = came

@@ -13,17 +13,6 @@ from sevenfold.cli.text import clean
 from sevenfold.errors import UserError
 from sevenfold.stores.trust import Trust, user_folder
 
-HELP = """\
-List the sub-agents an agent in this folder can use, or check their files. Definitions are read from .sevenfold/agents
-and from the folders of Claude Code, Codex, Gemini CLI, Qwen Code and OpenCode, in the project (if you trust it) and in
-your home."""
-
-EXAMPLES = """\
-examples:
-  sevenfold agents                    list them
-  sevenfold agents check              name every field that is ignored and why, and every file that cannot be used
-  sevenfold agents check reviewer     one of them, with everything that was understood"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

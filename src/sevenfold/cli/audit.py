@@ -23,23 +23,6 @@ LONGEST_SHOWN = 160
 MOST_SHOWN = 30
 """Facts of a compaction that are named; --json has all of them."""
 
-HELP = """\
-Check the compactions of a recorded session. Facts are taken from the records each compaction hid (messages,
-corrections, wishes and decisions of the user, changed files, failures, open tasks, the last step, exact names) and
-looked for in what the model saw next. Those that left the context are looked for by Sevenfold's recall. After a
-compaction of Sevenfold's, a fact is lost if recall does not find it; the models of other tools have no recall, so
-every fact that left their context is named. Statements about the user that no record supports count as invented.
-
-Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Nothing is written, and nothing leaves this
-machine."""
-
-EXAMPLES = """\
-examples:
-  sevenfold audit session.jsonl            every compaction of a session
-  sevenfold audit SESSION-ID --json        for scripts, with everything that left the context or was invented
-
-exit code: 0 if the model can reach every fact, 1 if not, 2 after an error"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

@@ -69,23 +69,6 @@ _TOLD = (
 )
 """What of a compaction scripts get as it is."""
 
-HELP = """\
-Summarise a recorded session, and show what was kept. The result is a new file: all bytes of the old one, then a
-boundary, the summary and what belongs to it, in a shape other tools can read too. Everything before the boundary stays
-in the file, and recall finds it there.
-
-Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Without a key for the model in the environment,
-everything runs offline: the summary is then extracted by code."""
-
-EXAMPLES = """\
-examples:
-  sevenfold compact session.jsonl --dry-run               what would happen, its cost, and where it could be cut
-  sevenfold compact session.jsonl                         writes session-compacted.jsonl
-  sevenfold compact session.jsonl --up-to 1f2e --show     only what comes before a record; ids may be shortened
-  sevenfold compact session.jsonl --in-place --instructions "keep the SQL"
-
-exit code: 0 if nothing is lost, 1 if a fact is neither in the context nor found by recall, 2 after an error"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

@@ -15,19 +15,6 @@ from sevenfold.cli.output import ReportConsole
 from sevenfold.settings import DEFAULT, Resolved, Setting, by_name, described, overruled, unknown
 from sevenfold.stores.settings_files import load, variable
 
-HELP = """\
-Show every setting: its value, where the value comes from, and what it does. Later sources override earlier ones: the
-defaults, your settings.toml, the project's .sevenfold/settings.toml (only in folders you trust), environment variables
-such as SEVENFOLD_OFFLOAD=off, and the calling code."""
-
-EXAMPLES = """\
-examples:
-  sevenfold config                         all settings
-  sevenfold config offload_characters      one setting, in full
-  sevenfold config --json | jq .settings   for scripts
-
-exit code: 0, or 2 if a setting has an invalid value"""
-
 _STAGES = {"preview": "preview: may still change", "planned": "planned: no effect yet"}
 
 

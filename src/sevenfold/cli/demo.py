@@ -34,19 +34,6 @@ from sevenfold.lab.demo.figures import (
     prompt_tokens,
 )
 
-HELP = """\
-Watch an agent work in a window that is far too small for its task. It fixes, renames, documents and extends a small
-project in a scratch folder for hundreds of turns; it is killed once and resumed; and at the end it is asked for what
-it was told at the start. The model is simulated: its answers are scripted, and there is no network, no key and no
-bill. Everything else is real: the requests go over HTTP through the official SDK, every tool call is carried out, and
-the simulated provider enforces its rules and charges by its price list. The exit code is 1 if anything that must hold
-does not."""
-EXAMPLES = """\
-examples:
-  sevenfold demo                         375 turns, about a minute
-  sevenfold demo --fast --json           only the figures, in seconds
-  sevenfold demo --keep                  then look at the session it leaves behind"""
-
 EVERY = 25
 """Without a terminal, one line is printed for this many turns."""
 GAUGE = 16

@@ -24,24 +24,6 @@ from sevenfold.stores.jsonl.log import JsonlLog
 BREAKS = 1
 """The exit code if the second request would not read what the first one left."""
 
-HELP = """\
-Compare two requests as a prompt cache does. B finds what A left in the cache if it begins with the same model,
-tools, system prompt, settings and messages; cache markers aside. The first part that differs is named, with its
-difference and with what it costs to write everything behind it again.
-
-A and B are each one of: a session (its newest request), SESSION:N (its request number N from 0, or from the newest
-with negative numbers), SESSION:eN (the first request of its epoch number N), or a JSON file with the body of a request.
-Nothing is written, and nothing leaves this machine."""
-
-EXAMPLES = """\
-examples:
-  sevenfold diff-request yesterday.jsonl today.jsonl      did the deployment change the prompt?
-  sevenfold diff-request SESSION-ID:-2 SESSION-ID         why did the last request miss the cache?
-  sevenfold diff-request SESSION-ID:e0 SESSION-ID:e1      what opened the second epoch?
-  sevenfold diff-request golden.json built.json --frame   in CI: tools, system prompt and settings only
-
-exit code: 0 if the cache would hold, 1 if it would break, 2 after an error"""
-
 
 class Named(Struct, frozen=True):
     """A request, and what it is called."""

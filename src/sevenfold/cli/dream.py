@@ -15,17 +15,6 @@ from sevenfold.memory.consolidation import Consolidation, dream, prepare
 from sevenfold.memory.memory import Memory
 from sevenfold.session.factory import open_memory
 
-HELP = """\
-Tidy what is remembered in this folder, or in every folder (--user): entries that say the same become one, and what a
-later entry contradicts no longer holds. No word of yours is lost, nothing gains trust, and one `sevenfold memory undo`
-takes it all back. This command works by fixed rules and asks no model; in a chat, the model helps, once a day."""
-
-EXAMPLES = """\
-examples:
-  sevenfold dream --dry-run       show what would change
-  sevenfold dream                 do it
-  sevenfold memory undo           take it back"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

@@ -10,20 +10,6 @@ from sevenfold.cli.output import NAME, NUMBER, ReportConsole, grid
 from sevenfold.lab import locomo
 from sevenfold.recall import meaning
 
-HELP = """\
-Measure how much of the evidence recall finds on LoCoMo, or on data of the same shape (a file, or a folder of files):
-each conversation becomes a session, each question one search, and the figure is the share of a question's evidence
-among the first 5, 10 and 25 hits, averaged over questions. Nothing is written, and nothing leaves this machine.
-
-The data does not come with Sevenfold: LoCoMo is locomo10.json of https://github.com/snap-research/locomo."""
-
-EXAMPLES = """\
-examples:
-  sevenfold eval locomo --data locomo10.json                        all ways of searching that are installed
-  sevenfold eval locomo --data locomo10.json --by words --json      SQLite alone, for scripts
-  sevenfold eval locomo --data locomo10.json --key corrected.json   with the evidence of a corrected key
-  sevenfold eval locomo --data locomo10.json --only-hidden          search only what has left the context"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

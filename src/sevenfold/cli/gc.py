@@ -12,17 +12,6 @@ from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.gc import RetentionLimits, collect
 from sevenfold.stores.settings_files import load
 
-HELP = """\
-Remove stored tool results whose transcript is gone, and the remains of unfinished writes. With a limit, also remove
-results that are older, or the oldest ones beyond a total size. What a session still sees, what it has pinned, and what
-undoing its last compaction would bring back is never removed."""
-
-EXAMPLES = """\
-examples:
-  sevenfold gc --dry-run                 show what would be removed, and how many bytes
-  sevenfold gc --days 30                 also results older than 30 days
-  sevenfold gc --megabytes 500           also the oldest results, until at most 500 MB are left"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

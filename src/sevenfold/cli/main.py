@@ -1,7 +1,9 @@
 """The command line.
 
-Each command is a module with the texts of its help, the `arguments` it takes, and `run`, which carries it out. Only the
-module of the command that is called is imported, so `sevenfold --help` is quick and a command may import what it needs.
+Each command is a module with two functions: `arguments` declares what it takes, and `run` carries it out and returns
+the exit code. Its help is in ``help/<command>.txt``: what it does, a line of dashes, examples. Only the module of the
+command that is called is imported, so `sevenfold --help` is quick and a command may import what it needs.
+
 An error the user can fix, a file that cannot be used among them, is one line on the error stream and exit code 2; any
 other error is not hidden.
 """
@@ -14,28 +16,13 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from pathlib import Path
+from types import ModuleType
 
 import sevenfold as package
 from sevenfold.cli.options import complain
 from sevenfold.cli.text import one_line
 from sevenfold.errors import UserError
-
-
-class CommandModule(Protocol):
-    """A module that implements a command."""
-
-    HELP: str
-    EXAMPLES: str
-
-    def arguments(self, command: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        ...
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Carry out the command; returns the exit code."""
-        ...
-
 
 COMMANDS = {
     "demo": "watch an agent work for hundreds of turns, offline, with a simulated model",
@@ -84,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         given = given or ["chat"]
         options = parser(next((one for one in given if not one.startswith("-")), "")).parse_args(given)
-        code = _module(options.command).run(options)
+        code: int = _module(options.command).run(options)
         sys.stdout.flush()
     except UserError as error:
         complain(str(error))
@@ -113,10 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _module(name: str) -> CommandModule:
+def _module(name: str) -> ModuleType:
     """The module of a command."""
     module = "chat.command" if name == "chat" else name.replace("-", "_")
-    return cast(CommandModule, import_module(f"sevenfold.cli.{module}"))
+    return import_module(f"sevenfold.cli.{module}")
 
 
 def _discard_output() -> None:
@@ -138,7 +125,7 @@ def parser(called: str) -> argparse.ArgumentParser:
             name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == called:
-            module = _module(name)
-            command.description, command.epilog = module.HELP, module.EXAMPLES
-            module.arguments(command)
+            text = Path(__file__).with_name("help").joinpath(f"{name}.txt").read_text(encoding="utf-8")
+            command.description, _, command.epilog = text.rstrip("\n").partition("\n---\n")
+            _module(name).arguments(command)
     return top

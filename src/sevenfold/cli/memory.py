@@ -24,25 +24,6 @@ from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.session.factory import open_memory
 from sevenfold.stores.settings_files import load
 
-HELP = """\
-Show and change what outlives a session: the facts that sessions in this folder, or in every folder (--user), remember.
-Each is a Markdown file you may edit with any editor. Every change is kept and can be undone. Only your own words, and
-what you confirm, reach a model as yours; what came from tools, pages or imports is listed as unconfirmed."""
-
-EXAMPLES = """\
-examples:
-  sevenfold memory                          list what is remembered in this folder
-  sevenfold memory add "We deploy on Tuesdays."
-  sevenfold memory show tabs                one entry: its text, where it comes from, how often it was used
-  sevenfold memory edit tabs                change it in $EDITOR
-  sevenfold memory confirm ci-uses-node     let an unconfirmed entry count as yours
-  sevenfold memory log                      every change, with its number
-  sevenfold memory diff 12                  what a change did
-  sevenfold memory undo 12                  take it back; without a number, the newest
-  sevenfold memory import claude ~/.claude/projects/x/memory
-  sevenfold memory export stores memory.json"""
-
-
 ALL_WELL = "nothing to look at"
 
 

@@ -31,21 +31,6 @@ from sevenfold.stores.jsonl.store import FileText
 NO_NOTES = 1
 """The exit code if there are none."""
 
-HELP = """\
-Show the notes of a recorded session: ten sections about its goal, the state of the work and what was learnt.
---update writes or completes them, with one request to the session's model.
-
-Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Without a key for the model in the environment,
-everything runs offline: the notes are then extracted by code."""
-
-EXAMPLES = """\
-examples:
-  sevenfold notes session.jsonl               the notes, and which file they are in
-  sevenfold notes session.jsonl --update      bring them up to date first
-  sevenfold notes SESSION-ID --json           for scripts
-
-exit code: 0 if there are notes, 1 if not, 2 after an error"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

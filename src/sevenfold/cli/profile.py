@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from sevenfold import __version__
 from sevenfold.cli import transcripts
 from sevenfold.cli.options import complain, positive, print_json
-from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural
+from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural, wording
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
 from sevenfold.lab.profile import cache, files, sums
@@ -30,26 +30,6 @@ from sevenfold.stores.home import user_home
 
 FAILED = 2
 """The exit code if there is nothing to show."""
-
-HELP = """\
-Show where the context and the money of recorded agent sessions went: tokens by category, the size of the context from
-call to call, compactions and clearings, where the prompt cache was lost and why, what it cost and could have cost, the
-largest items, and reads that were repeated for nothing.
-
-Reads Claude Code transcripts, Sevenfold's own, and Codex rollouts. Nothing leaves this machine."""
-
-EXAMPLES = """\
-examples:
-  sevenfold profile                          every session of Claude Code, Codex and Sevenfold on this machine
-  sevenfold profile --by month               what each month cost; also by day, week, model, project
-  sevenfold profile --since 7d --by project  the last seven days
-  sevenfold profile last                     the newest session of this folder, in full
-  sevenfold profile "flaky login test"       a session by its title, by its id, or by its path
-  sevenfold profile ~/logs --html p.html     a folder, as a page with charts
-  sevenfold profile --json | jq .total       for scripts
-  sevenfold profile --example                a small session that comes with Sevenfold
-
-exit code: 0 if at least one file was profiled, otherwise 2"""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -173,13 +153,6 @@ COMPACTION = "compaction"
 CLEARING = "clearing"
 UNRECORDED = "shrank unrecorded"
 LOST = "cache lost"
-_REPAIRS = {
-    "unanswered_call": ("tool call has", "tool calls have", "no result"),
-    "orphan_result": ("tool result answers", "tool results answer", "a call that does not exist"),
-    "second_call": ("tool call reuses", "tool calls reuse", "the id of another"),
-    "second_result": ("tool result repeats", "tool results repeat", "the answer to a call"),
-    "cut_start": ("conversation starts", "conversations start", "in the middle"),
-}
 
 
 class ChartMark(Struct, frozen=True):
@@ -262,7 +235,7 @@ def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
         copies = plural(of.copied_calls, "call is", "calls are")
         yield f"{copies} in more than one file (resumed or forked sessions) and counted once."
     for kind, number in of.repairs.items():
-        one, many, rest = _REPAIRS.get(kind, (kind, kind, ""))
+        one, many, rest = wording("repairs").get(kind, (kind, kind, ""))
         yield f"{plural(number, one, many)} {rest}; a server refuses this unless it is repaired."
     if of.damaged_lines:
         yield f"{plural(of.damaged_lines, 'damaged line')} could not be read."

@@ -26,18 +26,7 @@ from sevenfold.cli.profile import (
     span,
 )
 from sevenfold.cli.profile_tables import families, group_table, number_table, session_table
-from sevenfold.cli.text import (
-    category,
-    cause,
-    count,
-    fit,
-    money,
-    plural,
-    share,
-    shorten,
-    times,
-    tool_name,
-)
+from sevenfold.cli.text import category, cause, count, fit, money, plural, share, shorten, times, tool_name
 from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
 

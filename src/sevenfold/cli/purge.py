@@ -25,22 +25,6 @@ from sevenfold.stores.jsonl.secrets import Leak
 DECLINED = 1
 """The exit code if the user says no."""
 
-HELP = """\
-Remove a session with everything that belongs to it, or mask one leaked secret wherever it was stored: in
-transcripts, tool results, notes, memories, the chat's input history, telemetry. This is the only command that rewrites
-a transcript. The session must not be in use. The command shows what it will do and asks first. What was purged, and
-when, is recorded in purged.jsonl, but never the secret itself. A session whose transcript was masked continues without
-its earlier reasoning, because the provider signed it for the original text."""
-
-EXAMPLES = """\
-examples:
-  sevenfold purge --session support-42              remove a session
-  sevenfold purge --secret-digest 3fa91c22          mask a secret that sevenfold scan has found
-  pass show leaked | sevenfold purge --secret-stdin --yes
-  sevenfold purge --session support-42 --dry-run    only show what would be removed
-
-exit code: 0 if it was done or there was nothing to do, 1 if you said no, 2 after an error"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

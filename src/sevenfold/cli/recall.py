@@ -34,23 +34,6 @@ from sevenfold.stores.settings_files import FileSource
 NO_MATCHES = 1
 """The exit code without a match, as with grep."""
 
-HELP = """\
-Search a recorded session for what was said: by exact text (a path, an id, an error line, a sentence), by words and,
-with the extra sevenfold[meaning] installed, by meaning. Only records that have left the context are searched; --all
-includes those the model still sees. If nothing matches well, nothing is shown.
-
-Reads Claude Code transcripts, Codex rollouts, and Sevenfold's own. Nothing is written, and nothing leaves this
-machine."""
-
-EXAMPLES = """\
-examples:
-  sevenfold recall session.jsonl "connection refused"           records with these words that left the context
-  sevenfold recall session.jsonl src/app.py --kind edit --all   every change to a file
-  sevenfold recall session.jsonl "clocks off by an hour" --by meaning   the same thing in other words
-  sevenfold recall session.jsonl "why the retries" --json       for scripts
-
-exit code: 0 if there are matches, 1 if not, 2 after an error"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

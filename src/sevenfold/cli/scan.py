@@ -23,18 +23,6 @@ FAILED = 2
 SHOWN = 5
 """Lines and records listed for each secret; `--json` lists all."""
 
-HELP = """\
-Look for secrets (keys of providers, tokens, private keys, passwords in addresses) in transcripts, stored tool
-results, notes and memories. Each is identified by its kind and the beginning of its hash, and never shown."""
-
-EXAMPLES = """\
-examples:
-  sevenfold scan                          everything Sevenfold keeps for you
-  sevenfold scan ~/.claude/projects       every *.jsonl, *.json, *.txt and *.md file in a folder and below
-  sevenfold scan session.jsonl --json     for scripts
-
-exit code: 0 if there are no secrets, 1 if there are, 2 if nothing could be read"""
-
 _KINDS = frozenset({".jsonl", ".json", ".txt", ".md"})
 
 

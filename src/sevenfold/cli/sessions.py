@@ -26,19 +26,6 @@ from sevenfold.stores.jsonl.rewrite import World
 DECLINED = 1
 """The exit code if the user says no."""
 
-HELP = """\
-List the sessions of a folder, the newest first: name, age, size, and title or first words.
-`sevenfold chat --resume NAME` continues one. With --all, those of Claude Code and Codex are listed too."""
-
-EXAMPLES = """\
-examples:
-  sevenfold sessions                     the sessions of this folder
-  sevenfold sessions --all               every session on this machine, of Claude Code and Codex too
-  sevenfold sessions --json              for scripts
-  sevenfold sessions import NAME         copy a session of Claude Code or Codex here, to go on with it
-  sevenfold sessions delete NAME         delete one with everything that belongs to it; asks first
-  sevenfold purge --help                 remove a leaked secret from all of them"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

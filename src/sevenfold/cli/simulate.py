@@ -16,18 +16,6 @@ from sevenfold.lab.simulator.script import FileBrain, load_script
 from sevenfold.lab.simulator.tool_brain import ToolBrain
 from sevenfold.profiles import find
 
-HELP = """\
-Serve a simulated provider on this machine. It speaks the Messages, Chat Completions and Responses APIs,
-enforces their rules with their error texts, and keeps a prompt cache like theirs, so you can try a client
-without a network or a bill. There is no model inside: it repeats what you send, plays a script, or calls
-the tools it is offered."""
-EXAMPLES = """\
-examples:
-  sevenfold simulate                     prints the addresses and the key for clients
-  sevenfold simulate --port 8080 --script answers.toml
-  sevenfold simulate --use-tools --model qwen3=40960
-A script has a [[step]] for each request: text, calls, delay, error, usage (see docs/simulator.md)."""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

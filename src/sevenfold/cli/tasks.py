@@ -18,16 +18,6 @@ from sevenfold.stores.home import Project, SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 
-HELP = """\
-List what runs in the background of the sessions in this folder: agents, commands, notes, memory. With kill, stop one of
-them, whichever process it runs in."""
-
-EXAMPLES = """\
-examples:
-  sevenfold tasks                     what runs, by session
-  sevenfold tasks kill task-1         stop one
-  sevenfold tasks kill work:task-1    the same if several sessions have a task of that name"""
-
 PATIENCE = 10.0
 """Seconds a session gets to carry out an order."""
 

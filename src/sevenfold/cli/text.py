@@ -7,43 +7,11 @@ Tools, models, files and the clipboard may hold anything, and none of it may ste
 from __future__ import annotations
 
 import re
+import tomllib
 from datetime import datetime
-
-CATEGORIES = {
-    "user_text": "user messages",
-    "assistant_text": "assistant messages",
-    "thinking": "thinking",
-    "tool_inputs": "tool inputs",
-    "attachments": "attachments, reminders",
-    "summaries": "summaries",
-    "images": "images, documents",
-    "system_and_tools": "system prompt, tools",
-    "unlogged": "not in the transcript",
-    "other": "other blocks",
-}
-CAUSES = {
-    "idle_gap": "idle past the cache lifetime",
-    "compaction": "compaction",
-    "clearing": "results cleared",
-    "rewind": "rewind or branch",
-    "model_changed": "model changed",
-    "system_changed": "system prompt changed",
-    "tools_changed": "tools changed",
-    "messages_changed": "earlier messages changed",
-    "unexplained": "unexplained (the server?)",
-}
-
-SOURCES = {
-    "main": "conversation",
-    "compact": "compaction",
-    "session_memory": "notes",
-    "extract_memories": "memory",
-    "dream": "tidying memory",
-    "agent_summary": "progress of agents",
-    "prompt_suggestion": "suggested prompts",
-    "collapse": "summaries of old turns",
-    "keep_alive": "keeping the cache",
-}
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 # -- numbers ---------------------------------------------------------------------------------
 
@@ -144,10 +112,17 @@ def parse_time(timestamp: str | None) -> datetime | None:
 # -- names -----------------------------------------------------------------------------------
 
 
+@cache
+def wording(table: str) -> dict[str, Any]:
+    """A table of ``words.toml``: from the names that records use to words for people."""
+    found: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))[table]
+    return found
+
+
 def category(name: str) -> str:
     """The name of a category of the profile, such as ``tool_result:Read``."""
     kind, _, tool = name.partition(":")
-    return f"{tool_name(tool)} results" if kind == "tool_result" else CATEGORIES.get(name, name)
+    return f"{tool_name(tool)} results" if kind == "tool_result" else wording("categories").get(name, name)
 
 
 def tool_name(name: str) -> str:
@@ -158,12 +133,12 @@ def tool_name(name: str) -> str:
 def source(name: str) -> str:
     """What a request was for, by its query source, such as ``session_memory`` or ``agent:reviewer``."""
     kind, _, rest = name.partition(":")
-    return f"{SOURCES.get(kind, kind.replace('_', ' '))}{f' {rest}' if rest else ''}"
+    return f"{wording('sources').get(kind, kind.replace('_', ' '))}{f' {rest}' if rest else ''}"
 
 
 def cause(name: str) -> str:
     """Why a cache was lost."""
-    return CAUSES.get(name, name.replace("_", " "))
+    return str(wording("causes").get(name, name.replace("_", " ")))
 
 
 # -- foreign text ----------------------------------------------------------------------------

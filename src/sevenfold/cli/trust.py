@@ -10,17 +10,6 @@ from sevenfold.cli.options import write
 from sevenfold.stores.settings_files import PROJECT_FILE
 from sevenfold.stores.trust import Trust, user_folder
 
-HELP = """\
-Trust a folder: from then on its own files take effect, such as the settings in .sevenfold/settings.toml. Trust a
-folder only if you trust everyone who can write to it. This applies to that folder alone, not to folders inside it."""
-
-EXAMPLES = """\
-examples:
-  sevenfold trust                 trust this folder
-  sevenfold trust ~/code/shop     trust another one
-  sevenfold trust --revoke        stop trusting this folder
-  sevenfold trust --list          show all trusted folders"""
-
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

@@ -52,6 +52,7 @@ from sevenfold.conversation.request import (
     Outcome,
     Pending,
     Prepared,
+    ToolCall,
     take_answer,
     write_request,
 )
@@ -60,7 +61,6 @@ from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.events import SteppedAside
 from sevenfold.ports import Reply
 from sevenfold.profiles import Profile
 from sevenfold.record import calls
@@ -151,6 +151,8 @@ class Conversation:
         """The compaction the view began with when the newest answer came; another one now was made since."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
+        self.read_only: Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]] | None = None
+        """Carries out the calls of a fork that only reads, and refuses all others; None: no tool is at hand."""
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.seen = self.size()
         """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""
@@ -163,7 +165,7 @@ class Conversation:
     def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
         if against := against_lifetime(options, self.profile, self._current):
-            self.events.tell(SteppedAside(layer="cache", reason=f"an hour in the cache: {against}"))
+            self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         transcript, log = self.transcript, self.transcript.log

@@ -17,7 +17,6 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
-from sevenfold.events import SteppedAside
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
 from sevenfold.record import blocks
@@ -315,7 +314,7 @@ def _without_opaque_summary(c: Conversation) -> bool:
     c.announce("the provider refused its summary")
     c.transcript.decide(Undone(decision=made.id))
     reason = "the provider can no longer read its own summary: the readable one goes on without it"
-    c.events.tell(SteppedAside(layer="compact", reason=reason))
+    c.events.aside("compact", reason)
     return True
 
 
@@ -343,5 +342,5 @@ def _without_long_lifetime(c: Conversation) -> bool:
     # Markers are no part of what reasoning is bound to.
     c.vouched = True
     reason = "the provider does not keep the cache for an hour: five minutes for the rest of the session"
-    c.events.tell(SteppedAside(layer="cache", reason=reason))
+    c.events.aside("cache", reason)
     return True

@@ -66,10 +66,17 @@ class Events:
         if self._listeners:
             self._ask(event)
 
+    def aside(
+        self, layer: str, reason: str, *, source: str = MAIN, error: BaseException | None = None
+    ) -> None:
+        """Report that a part of the engine could not help, and why; the conversation goes on without it."""
+        kind = "" if error is None else type(error).__name__
+        self.tell(SteppedAside(source=source, layer=layer, reason=reason, error=kind))
+
     def rests(self, layer: str, reason: str) -> None:
         """A layer rests, or with no reason no longer does; reported once per reason."""
         if reason and reason != self._resting.get(layer):
-            self.tell(SteppedAside(layer=layer, reason=reason))
+            self.aside(layer, reason)
         self._resting[layer] = reason
 
     def may(self, proposed: Proposed) -> bool:
@@ -172,10 +179,7 @@ def answered(c: Conversation, outcome: Outcome, source: str = MAIN) -> None:
             provider=c.profile.provider,
             response=answer.id,
             stop_reason=answer.stop_reason or "",
-            input_tokens=usage.input_tokens,
-            cache_read_tokens=usage.cache_read_input_tokens,
-            cache_write_tokens=usage.cache_creation_input_tokens,
-            output_tokens=usage.output_tokens,
+            **usage.counts,
             estimated=outcome.prepared.size.tokens,
             usd=outcome.cost,
             uncached_usd=outcome.uncached_cost,
@@ -236,10 +240,7 @@ def failed(
             error=type(error).__name__,
             reason=str(error),
             again=again,
-            input_tokens=usage.input_tokens,
-            cache_read_tokens=usage.cache_read_input_tokens,
-            cache_write_tokens=usage.cache_creation_input_tokens,
-            output_tokens=usage.output_tokens,
+            **usage.counts,
             usd=usd,
             uncached_usd=uncached,
         )

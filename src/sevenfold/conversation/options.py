@@ -16,6 +16,7 @@ from sevenfold.events import Listener
 from sevenfold.memory.memory import Memory
 from sevenfold.ports import Clock, Recall, Results, Store, StoredText
 from sevenfold.profiles import Profile, find
+from sevenfold.recall.meaning import ByMeaning
 from sevenfold.record.blocks import encode_json
 from sevenfold.record.window import Window
 from sevenfold.request.frame import Frame, Lifetimes
@@ -45,6 +46,8 @@ class Services(Struct, frozen=True, kw_only=True):
     results: Results
     listeners: Iterable[Listener] = ()
     recall: Recall | None = None
+    meaning: ByMeaning | None = None
+    """Vectors that say how alike texts are in meaning, once they are loaded; None: there are none."""
     notes: StoredText | None = None
     """The file of the session notes; None: there are none."""
     read_file: Callable[[str], str] | None = None

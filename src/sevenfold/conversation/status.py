@@ -99,3 +99,5 @@ class Health(Struct, frozen=True, kw_only=True):
     """Whether models are no longer asked unless the user wants it, because of these failures."""
     cached_share: float | None
     """Of all prompts; None before the first answer."""
+    corrected_share: float | None = None
+    """Of the entries that were remembered in the project, those that were wrong later; None without any."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.errors import ModelError, RateLimited
 from sevenfold.record.window import Window
@@ -44,7 +43,6 @@ def pause_before_retry(error: ModelError, attempt: int) -> float | None:
     return wanted if wanted <= LONGEST_PAUSE else None
 
 
-REMEMBERED = 8
 WASTED = 3
 """So many passes in a row without progress, and the layer rests."""
 LITTLE = 0.02
@@ -54,7 +52,6 @@ LITTLE = 0.02
 class Pass(Struct, frozen=True):
     """One time a layer acted."""
 
-    layer: str
     request: int
     """How many requests had gone out before."""
     freed: int
@@ -63,17 +60,17 @@ class Pass(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """What the layers achieved lately."""
+    """What a layer achieved lately."""
 
     passes: tuple[Pass, ...] = ()
 
-    def after(self, one: Pass) -> Progress:
-        """With one more pass."""
-        return replace(self, passes=(*self.passes, one)[-REMEMBERED:])
+    def after(self, requests: int, freed: int, size: int) -> Progress:
+        """With one more pass: after so many requests it freed so much, and left a conversation of that size."""
+        return Progress((*self.passes, Pass(requests, freed, size))[-WASTED:])
 
-    def rests(self, layer: str, window: Window, size: int) -> str:
-        """Why a layer should not be tried now, with a conversation of that size; empty if it may."""
-        lately = [one for one in self.passes if one.layer == layer][-WASTED:]
+    def rests(self, window: Window, size: int) -> str:
+        """Why the layer should not be tried now, with a conversation of that size; empty if it may."""
+        lately = self.passes
         if len(lately) < WASTED:
             return ""
         little = LITTLE * window.effective

@@ -22,7 +22,7 @@ from msgspec import Struct
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
 from sevenfold.errors import ModelError, Refused
-from sevenfold.events import Proposed, SteppedAside
+from sevenfold.events import Proposed
 from sevenfold.layers.clear.layer import Clearer
 from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.profiles import Price
@@ -213,9 +213,7 @@ def _carried_out(c: Conversation, chosen: str) -> Flow[bool]:
     try:
         yield from asked.turn()
     except ModelError as error:
-        c.events.tell(
-            SteppedAside(source=SOURCE, layer="idle", reason=str(error), error=type(error).__name__)
-        )
+        c.events.aside("idle", str(error), source=SOURCE, error=error)
         return False
     return True
 

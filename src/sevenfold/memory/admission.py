@@ -3,7 +3,8 @@
 A model, or a rule, proposes facts and says which words of the user carry them. Here it is decided what becomes of each:
 words that are in a record of the user's make an entry of the user's; anything else is kept apart, under the least
 trusted source that was seen. A secret, and what the model is given anyway, is refused. The same fact said again adds
-its evidence to the entry there is.
+its evidence to the entry there is; said in other words, it adds these too, so nothing is lost if the two were not the
+same after all.
 """
 
 from __future__ import annotations
@@ -11,19 +12,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.errors import Refused
 from sevenfold.memory.dates import absolute_dates
-from sevenfold.memory.entry import Kind, MemoryEntry, free_name, quoted, shortened, slug, write_entry
+from sevenfold.memory.entry import (
+    Kind,
+    MemoryEntry,
+    free_name,
+    quoted,
+    read_entry,
+    shortened,
+    slug,
+    write_entry,
+)
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
-from sevenfold.memory.memory import EntryEdit, Memory
-from sevenfold.memory.words import finished, holds, passing, same_fact, says
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory, merge
+from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, says
 
 LEAST_CHARACTERS = 8
 """Shorter quotations prove nothing: anyone says "yes" or "do it"."""
 MOST_NOTE = 2_000
+MOST_WORDINGS = 4
+"""Ways in which an entry says its fact; one said in yet another way is an entry of its own."""
+DATES = "Dates: "
+"""How the line of a note begins that gives dates to what the user's words call a day."""
 TRIES = 8
 """How often a change is made again because another process was quicker."""
 
@@ -68,11 +82,17 @@ class Admission(Struct, frozen=True):
     """Why it was not stored."""
 
 
-def admit(memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float) -> list[Admission]:
-    """Store facts, all in one change; returns what became of each."""
+def admit(
+    memory: Memory,
+    facts: Sequence[LastingFact],
+    seen: Witness,
+    now: float,
+    alike: Alike | None = None,
+) -> list[Admission]:
+    """Store facts, all in one change; returns what became of each. ``alike`` compares them by meaning as well."""
     for _ in range(TRIES):
         base = memory.generation()
-        there = {one.entry.file: (one.entry, one.stamp) for one in memory.entries()}
+        there = {one.entry.file: one for one in memory.entries()}
         edits: dict[str, EntryEdit] = {}
         results = []
         for fact in facts:
@@ -80,20 +100,18 @@ def admit(memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: floa
             results.append(
                 Admission(fact, refused=judged)
                 if isinstance(judged, str)
-                else _repeated(fact, *judged, there, edits) or _kept(fact, *judged, seen, there, edits)
+                else _repeated(fact, judged, there, edits, alike) or _kept(fact, judged, seen, there, edits)
             )
         if not edits:
             return results
-        reason = "; ".join(shortened(there[file][0].description, 60) for file in edits)
+        reason = "; ".join(shortened(there[file].entry.description, 60) for file in edits)
         made = memory.commit(edits, "remember", reason, session=seen.session, based_on=base)
         if all(made.entries.get(file) == edit.stamp for file, edit in edits.items()):
             return results
     raise Refused("other processes keep changing memory; try again later")
 
 
-def _judge(
-    memory: Memory, fact: LastingFact, seen: Witness, now: float
-) -> tuple[MemoryEntry, Provenance] | str:
+def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> KnownEntry | str:
     """The entry a fact would make, and its stamp; or why it is refused."""
     found = {
         " ".join(words.split()): record for words in fact.quotations if (record := _record(words, seen))
@@ -117,8 +135,8 @@ def _judge(
         entry = entry.until_day(fact.until)
     evidence = tuple(dict.fromkeys(f"{seen.session}/{record}" for record in found.values()))
     if not found:
-        return entry, Provenance("", least_trusted("model", seen.least), created=now)
-    return entry, Provenance("", "user", evidence, created=now, verified=now)
+        return KnownEntry(entry, Provenance("", least_trusted("model", seen.least), created=now))
+    return KnownEntry(entry, Provenance("", "user", evidence, created=now, verified=now))
 
 
 def _dates(found: Mapping[str, str], seen: Witness) -> str:
@@ -129,7 +147,7 @@ def _dates(found: Mapping[str, str], seen: Witness) -> str:
         if record in seen.days
         for named, day in absolute_dates(words, seen.days[record]).items()
     }
-    return f"Dates: {', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
+    return f"{DATES}{', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
 
 
 def _record(words: str, seen: Witness) -> str:
@@ -141,46 +159,54 @@ def _record(words: str, seen: Witness) -> str:
 
 def _repeated(
     fact: LastingFact,
-    entry: MemoryEntry,
-    stamp: Provenance,
-    there: dict[str, tuple[MemoryEntry, Provenance]],
+    new: KnownEntry,
+    there: dict[str, KnownEntry],
     edits: dict[str, EntryEdit],
+    alike: Alike | None,
 ) -> Admission | None:
-    """Add the fact's evidence to the entry that says the same; None if none does."""
-    for file, (known, before) in there.items():
-        as_trusted = least_trusted(before.origin, stamp.origin) == stamp.origin
-        if as_trusted and same_fact(_carried(known), _carried(entry)):
-            evidence = tuple(dict.fromkeys((*before.evidence, *stamp.evidence)))
-            if evidence != before.evidence and not known.pinned:
-                verified = max(before.verified, stamp.verified)
-                again = msgspec.structs.replace(before, evidence=evidence, verified=verified)
-                there[file], edits[file] = (known, again), EntryEdit(known.render(), again)
-            return Admission(fact, file)
+    """Add the fact, or its evidence, to the entry that says the same; None if none does."""
+    for file, known in there.items():
+        was = known.stamp
+        as_trusted = least_trusted(was.origin, new.stamp.origin) == new.stamp.origin
+        if not as_trusted or known.entry.until != new.entry.until:
+            continue
+        if not same_fact(_carried(known.entry), _carried(new.entry), alike):
+            continue
+        both = merge(known, (known, new))
+        if not new.stamp.trusted or holds(known.entry.words, new.entry.words):
+            if both.stamp.evidence == was.evidence or known.entry.pinned:
+                return Admission(fact, file)
+            stamp = replace(was, evidence=both.stamp.evidence, verified=both.stamp.verified)
+            both = EntryEdit(known.entry.render(), stamp)
+        elif known.entry.pinned or len(known.entry.quotations) >= MOST_WORDINGS:
+            continue
+        there[file], edits[file] = KnownEntry(read_entry(file, both.content), both.stamp), both
+        return Admission(fact, file)
     return None
 
 
 def _kept(
     fact: LastingFact,
-    entry: MemoryEntry,
-    stamp: Provenance,
+    new: KnownEntry,
     seen: Witness,
-    there: dict[str, tuple[MemoryEntry, Provenance]],
+    there: dict[str, KnownEntry],
     edits: dict[str, EntryEdit],
 ) -> Admission:
     """Make an entry of the fact, unless it is known without memory."""
-    words = entry.quotations or fact.quotations or (entry.body,)
+    words = new.entry.quotations or fact.quotations or (new.entry.body,)
     if all(any(says(text, one) for text in seen.given) for one in words):
         return Admission(fact, refused="the model is given this in every session")
-    if not stamp.trusted and all(any(says(text, one) for text in seen.shown) for one in words):
+    if not new.stamp.trusted and all(any(says(text, one) for text in seen.shown) for one in words):
         return Admission(fact, refused="a file, a command or memory shows it")
-    file = free_name(entry.file, there)
-    entry = MemoryEntry(file, entry.page.with_value("name", file.removesuffix(".md")))
+    file = free_name(new.entry.file, there)
+    entry = MemoryEntry(file, new.entry.page.with_value("name", file.removesuffix(".md")))
     content = entry.render()
-    stamp = msgspec.structs.replace(stamp, sha256=digest(content))
-    there[file], edits[file] = (entry, stamp), EntryEdit(content, stamp)
+    stamp = replace(new.stamp, sha256=digest(content))
+    there[file], edits[file] = KnownEntry(entry, stamp), EntryEdit(content, stamp)
     return Admission(fact, file, new=True)
 
 
 def _carried(entry: MemoryEntry) -> str:
-    """The words that carry an entry's fact."""
-    return "\n".join(entry.quotations) or entry.body
+    """The words that carry an entry's fact, and the dates of the days they name."""
+    dates = [line for line in entry.note.splitlines() if line.startswith(DATES)]
+    return "\n".join((entry.words, *dates)) if entry.quotations else entry.words

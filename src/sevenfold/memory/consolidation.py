@@ -17,10 +17,9 @@ from msgspec import Struct
 
 from sevenfold.errors import Refused
 from sevenfold.memory.contradiction import ends
-from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
-from sevenfold.memory.front_matter import Page
-from sevenfold.memory.generation import digest, least_trusted
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, read_entry
+from sevenfold.memory.generation import digest
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory, merge
 from sevenfold.memory.search import fitting
 from sevenfold.memory.words import ROOT, names_something, same_fact, shared, telling
 
@@ -70,7 +69,7 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
     groups: list[list[str]] = []
     closed: list[tuple[str, str]] = []
     taken: set[str] = set()
-    texts = [words_of(one.entry) for one in known]
+    texts = [one.entry.words for one in known]
     roots = [frozenset(word[:ROOT] for word in telling(text)) for text in texts]
     for place, one in enumerate(known):
         if one.entry.file in taken:
@@ -83,7 +82,7 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
             if same_fact(texts[place], texts[next_place]):
                 group.append(known[next_place].entry.file)
                 continue
-            older, newer = sorted((place, next_place), key=lambda at: _when(known[at]))
+            older, newer = sorted((place, next_place), key=lambda at: known[at].when)
             if ends(texts[older], texts[newer]):
                 closed.append((known[older].entry.file, known[newer].entry.file))
         if len(group) > 1:
@@ -125,12 +124,13 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
         if problem:
             refused.append(f"{_listed(group)}: {problem}")
             continue
-        merged = _merged(parts)
-        if len(merged[1].content) > MOST_BYTES:
+        oldest = min(parts, key=lambda one: one.when)
+        merged = merge(oldest, parts)
+        if len(merged.content) > MOST_BYTES:
             refused.append(f"{_listed(group)}: together they would be too large")
             continue
         edits |= {part.entry.file: None for part in parts}
-        edits[merged[0]] = merged[1]
+        edits[oldest.entry.file] = merged
         done.append(f"merged {_listed(group)}")
     for older, newer in proposal.replaced:
         if older not in held or newer not in held or older in edits or newer in edits:
@@ -153,7 +153,7 @@ def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str
     closed = {one.entry.file for one in after if one.entry.until and one.entry.until < today}
     lost = []
     for one in before:
-        words = words_of(one.entry)
+        words = one.entry.words
         if one.entry.file in closed or not _answers(words, before, today):
             continue
         if not _answers(words, after, today):
@@ -208,11 +208,6 @@ def prepare(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
     return made
 
 
-def words_of(entry: MemoryEntry) -> str:
-    """The words that carry an entry."""
-    return "\n".join(entry.quotations) or entry.body
-
-
 def _answers(words: str, known: Sequence[KnownEntry], today: str) -> bool:
     return any(words_held(fit.known.entry, words) for fit in fitting(words, known, today))
 
@@ -233,14 +228,14 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
         return "they do not come from the same kind of source"
     if any(part.entry.until and part.entry.until < today for part in parts):
         return "one of them no longer holds"
-    first = telling(words_of(parts[0].entry))
+    first = telling(parts[0].entry.words)
     for part in parts[1:]:
-        words = telling(words_of(part.entry))
+        words = telling(part.entry.words)
         if len(shared(first, words)) < ALIKE * min(len(first), len(words)):
             return "they speak of different things"
         if any(map(names_something, first ^ words)):
             return "they name different things"
-        texts = words_of(parts[0].entry), words_of(part.entry)
+        texts = parts[0].entry.words, part.entry.words
         if ends(*texts) or ends(*reversed(texts)):
             return "they contradict each other"
     return ""
@@ -252,41 +247,17 @@ def _still_holds(older: KnownEntry, newer: KnownEntry) -> str:
         return "pinned entries are the user's to change"
     if not newer.stamp.trusted and older.stamp.trusted:
         return "only the user's words end what the user said"
-    if _when(newer) <= _when(older):
+    if newer.when <= older.when:
         return "the other entry is not the later one"
-    if not ends(words_of(older.entry), words_of(newer.entry)):
+    if not ends(older.entry.words, newer.entry.words):
         return "the other entry does not say otherwise of the same thing"
     return ""
 
 
-def _merged(parts: Sequence[KnownEntry]) -> tuple[str, EntryEdit]:
-    """One entry with everything these hold, under the name of the oldest."""
-    first = min(parts, key=_when)
-    said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
-    rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
-    body = "\n\n".join(filter(None, (quoted(said), *rest)))
-    entry = MemoryEntry(
-        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
-    )
-    content = entry.render()
-    stamp = msgspec.structs.replace(
-        first.stamp,
-        sha256=digest(content),
-        origin=least_trusted(*(part.stamp.origin for part in parts)),
-        evidence=tuple(dict.fromkeys(one for part in parts for one in part.stamp.evidence)),
-        verified=max(part.stamp.verified for part in parts),
-    )
-    return entry.file, EntryEdit(content, stamp)
-
-
 def _closed(older: KnownEntry, newer: KnownEntry) -> EntryEdit:
-    last = date.fromtimestamp(_when(newer)) - timedelta(days=1)
+    last = date.fromtimestamp(newer.when) - timedelta(days=1)
     content = older.entry.until_day(last.isoformat()).render()
     return EntryEdit(content, msgspec.structs.replace(older.stamp, sha256=digest(content)))
-
-
-def _when(one: KnownEntry) -> float:
-    return one.stamp.verified or one.stamp.created
 
 
 def _names(text: str) -> list[str]:

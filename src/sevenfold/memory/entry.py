@@ -82,6 +82,11 @@ class MemoryEntry(Struct, frozen=True):
         return tuple(" ".join(block).strip() for block in found if any(block))
 
     @property
+    def words(self) -> str:
+        """The words that carry it: the user's, where it holds any."""
+        return "\n".join(self.quotations) or self.body
+
+    @property
     def note(self) -> str:
         """What it says besides the user's words."""
         return "\n".join(line for line in self.body.splitlines() if not line.startswith(">")).strip()

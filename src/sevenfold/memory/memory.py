@@ -21,8 +21,17 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused, TranscriptDenied, TranscriptTooNew
 from sevenfold.memory import index
-from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
-from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
+from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, quoted, read_entry
+from sevenfold.memory.front_matter import Page
+from sevenfold.memory.generation import (
+    Author,
+    Generation,
+    MemoryChange,
+    Provenance,
+    digest,
+    encode,
+    least_trusted,
+)
 from sevenfold.ports import Clock, DreamLock, Folder
 from sevenfold.record.redact import mask_text
 
@@ -62,12 +71,36 @@ class KnownEntry(Struct, frozen=True):
     stamp: Provenance
     usage: EntryUse = EntryUse()
 
+    @property
+    def when(self) -> float:
+        """When the user last said so; when it was first kept, if they did not."""
+        return self.stamp.verified or self.stamp.created
+
 
 class EntryEdit(Struct, frozen=True):
     """A new content of an entry, and where it comes from."""
 
     content: bytes
     stamp: Provenance
+
+
+def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
+    """The first of these entries with everything they all hold, and no more trusted than any."""
+    said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
+    rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
+    body = "\n\n".join(filter(None, (quoted(said), *rest)))
+    entry = MemoryEntry(
+        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
+    )
+    content = entry.render()
+    stamp = msgspec.structs.replace(
+        first.stamp,
+        sha256=digest(content),
+        origin=least_trusted(*(part.stamp.origin for part in parts)),
+        evidence=tuple(dict.fromkeys(one for part in parts for one in part.stamp.evidence)),
+        verified=max(part.stamp.verified for part in parts),
+    )
+    return EntryEdit(content, stamp)
 
 
 class Memory:
@@ -184,6 +217,34 @@ class Memory:
         return (
             self._object(stamp.sha256).decode(errors="replace").splitlines(keepends=True) if stamp else []
         )
+
+    def corrected_share(self) -> float | None:
+        """The part of the entries that were remembered, and not written by the user, that turned out wrong.
+
+        These are the ones that the user, or another program, changed or removed, that were undone, or that a later one
+        contradicts. None if nothing was remembered.
+        """
+        made, wrong = set[str](), set[str]()
+        for change in reversed(list(self.changes())):
+            now = {after.sha256 for _, after in change.entries.values() if after}
+            for file, (before, after) in change.entries.items():
+                if before is None:
+                    made.update([file] if change.by in ("remember", "agent") else [])
+                elif before.sha256 in now:
+                    pass  # only its origin or its name changed: it was confirmed, or pinned
+                elif (
+                    change.by in ("user", "outside")
+                    or (change.by == "undo" and after is None)
+                    or self._closes(file, before, after)
+                ):
+                    wrong.add(file)
+        return len(made & wrong) / len(made) if made else None
+
+    def _closes(self, file: str, before: Provenance, after: Provenance | None) -> bool:
+        """Does a change end the validity of an entry?"""
+        contents = (self._content(file, stamp) for stamp in (before, after) if stamp)
+        untils = [read_entry(file, content).until if content else "" for content in contents]
+        return len(untils) == 2 and untils[0] != untils[1]
 
     def dream_lock(self) -> DreamLock:
         """Lets one process at a time consolidate this memory."""

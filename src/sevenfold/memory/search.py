@@ -1,19 +1,26 @@
 """The few entries that fit what the user just said.
 
-An entry fits if it shares at least two telling words with the message, or one name, path, flag or figure. That is a
-floor: where nothing fits, nothing is recalled. What fits is put in order as recall does it, each word by its rarity.
+An entry fits if it shares at least two telling words with the message, or one name, path, flag or figure; where vectors
+are installed, also if it is as alike in meaning as recall asks for. That is a floor: where nothing fits, nothing is
+recalled. What fits is put in order as recall does it, each word by its rarity, and likeness added to it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.words import names_something, shared, telling
-from sevenfold.recall.ranking import rarity
+from sevenfold.recall import meaning
+from sevenfold.recall.ranking import fused, rarity
+
+if TYPE_CHECKING:
+    from sevenfold.recall.vectors import Embedder, Floats
 
 MOST = 3
 LEAST_WORDS = 2
@@ -27,21 +34,66 @@ class FittingEntry(Struct, frozen=True):
     known: KnownEntry
     score: float
     words: tuple[str, ...]
-    """What the entry and the message share."""
+    """What the entry and the message share; empty if they are alike in meaning only."""
 
 
-def fitting(query: str, known: Sequence[KnownEntry], today: str, *, most: int = MOST) -> list[FittingEntry]:
+class StatementVectors:
+    """Compares what users say with what memory holds; each text is turned into a vector once."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._rows: dict[str, Floats] = {}
+        self.weight = embedder.trust.weight
+
+    def prepare(self, texts: Sequence[str]) -> bool:
+        """Turn a few texts into vectors that have none yet; True if there are more."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._rows]
+        some = list(islice(missing, self._embedder.at_once))
+        if some:
+            self._rows.update(zip(some, self._embedder.vectors(some), strict=True))
+        return len(some) < len(missing)
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How alike each text is to a query; 0 for one that is not alike enough, or has no vector yet."""
+        least = meaning.enough(query, self._embedder.trust)
+        if least is None or not self._rows:
+            return [0.0] * len(texts)
+        asked = self._embedder.query(query)
+        near = (float(row @ asked) if (row := self._rows.get(text)) is not None else 0.0 for text in texts)
+        return [score if score >= least else 0.0 for score in near]
+
+    def alike(self, one: str, other: str) -> bool:
+        """Do two statements mean the same, as far as likeness can tell?"""
+        left, right = self._embedder.vectors([one, other])
+        return float(left @ right) >= self._embedder.trust.same
+
+
+def fitting(
+    query: str,
+    known: Sequence[KnownEntry],
+    today: str,
+    likeness: StatementVectors | None = None,
+    *,
+    most: int = MOST,
+) -> list[FittingEntry]:
     """The entries that fit best, the best first; those whose validity is over do not."""
     asked = telling(query)
     words = {
         one.entry.file: telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known
     }
     holding = Counter(word for held in words.values() for word in held)
-    found = []
-    for one in known:
-        both = shared(words[one.entry.file], asked)
-        weight = sum(NAME_COUNTS if names_something(word) else 1.0 for word in both)
-        if weight >= LEAST_WORDS and not (one.entry.until and one.entry.until < today):
-            rare = sum(rarity(holding[word], len(known)) for word in both)
-            found.append(FittingEntry(one, rare, tuple(sorted(both))))
-    return sorted(found, key=lambda fit: (-fit.score, fit.known.entry.file))[:most]
+    valid = {one.entry.file: one for one in known if not (one.entry.until and one.entry.until < today)}
+    shares: dict[str, tuple[str, ...]] = {}
+    rare: dict[str, float] = {}
+    for file in valid:
+        both = shared(words[file], asked)
+        if sum(NAME_COUNTS if names_something(word) else 1.0 for word in both) >= LEAST_WORDS:
+            shares[file] = tuple(sorted(both))
+            rare[file] = sum(rarity(holding[word], len(known)) for word in both)
+    near: dict[str, float] = {}
+    if likeness is not None:
+        scores = likeness.scores(query, [one.entry.words for one in valid.values()])
+        near = {file: score for file, score in zip(valid, scores, strict=True) if score}
+    total = fused([(1.0, rare), (likeness.weight if likeness else 0.0, near)])
+    best = sorted(total, key=lambda file: (-total[file], file))[:most]
+    return [FittingEntry(valid[file], total[file], shares.get(file, ())) for file in best]

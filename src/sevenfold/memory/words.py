@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 from sevenfold.recall.ranking import DENSE_RUN, FILLERS, folded
+
+Alike = Callable[[str, str], bool]
+"""Says whether two texts mean the same, as far as likeness of meaning can tell."""
 
 _WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
 _PASSING = re.compile(
@@ -27,6 +31,23 @@ ROOT = 4
 """Letters that two forms of a word have in common at least."""
 ENDING = 3
 """Letters in which they may differ at the end."""
+MOST_APART = 2
+"""Words that each of two texts of the same meaning may have for itself."""
+SAME_FRAME = 0.6
+"""From this share of common words in common order on, two sentences are built alike."""
+_WISHING = frozenset(
+    _WORD.findall(
+        """always each every like made make must need needs please prefer remember sure time use used using want
+        wants"""
+    )
+)
+"""Words that say that something is wished, or holds always, and not what."""
+_QUALIFIERS = frozenset(
+    _WORD.findall(
+        """after against avoid before could dislike down drop except from hate if inside instead less may maybe might
+        more only outside over perhaps possibly probably since some sometimes stop than unless until up while"""
+    )
+)
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
 
 
@@ -41,13 +62,15 @@ def finished(words: str) -> bool:
 
 
 def says(text: str, words: str) -> bool:
-    """Does the text hold these words, or a sentence that says the same in nearly the same ones?"""
-    return holds(text, words) or any(same_fact(one.strip(" -*#>|\t"), words) for one in _sentences(text))
+    """Does the text hold these words, or a sentence that holds all that they say?"""
+    return holds(text, words) or any(
+        same_fact(one, words) and covers(one, words) for one in _sentences(text)
+    )
 
 
 @lru_cache(maxsize=64)
 def _sentences(text: str) -> tuple[str, ...]:
-    return tuple(_SENTENCE.findall(text))
+    return tuple(one.strip(" -*#>|\t") for one in _SENTENCE.findall(text))
 
 
 def holds(text: str, words: str) -> bool:
@@ -102,16 +125,44 @@ def names_something(word: str) -> bool:
     return bool(_NUMBER.search(word)) or any(sign in word for sign in "./:@_")
 
 
-def same_fact(one: str, other: str) -> bool:
-    """Do two texts say the same in nearly the same words?
+def covers(one: str, other: str) -> bool:
+    """Does the first text hold every word that carries the other?"""
+    return not _carrying(other) - shared(_carrying(other), _carrying(one))
 
-    Figures, names and negations must agree: they are what a small difference in words changes most.
+
+def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
+    """Do two texts say the same?
+
+    Figures, names, negations, hedges and conditions must agree. By words, one text may say a little more than the
+    other; where each has a word that the other lacks, that word may be the point ("with tabs", "with spaces"), and so
+    may the order of the same words ("Ada asks Ben"). By meaning, if ``alike`` is given, a few words may differ on both
+    sides, unless the sentences are built alike: then what differs is what was meant.
     """
     if folded(one) == folded(other):
         return True
-    left, right = telling(one), telling(other)
+    left, right = _carrying(one), _carrying(other)
     both = shared(left, right)
-    apart = (left - both) | (right - shared(right, left))
-    if any(map(names_something, apart)) or bool(_NEGATION.search(one)) != bool(_NEGATION.search(other)):
+    gone, new = left - both, right - shared(right, left)
+    if any(map(names_something, gone | new)) or _qualified(one) != _qualified(other):
         return False
-    return len(both) >= 3 and len(apart) <= (len(both) + len(apart)) * 0.25
+    order, other_order = (_WORD.findall(text.casefold()) for text in (one, other))
+    if sorted(order) == sorted(other_order):
+        return order == other_order
+    if not gone or not new:
+        return len(both) >= 3 and 3 * len(gone | new) <= len(both)
+    if alike is None or max(len(gone), len(new)) > MOST_APART or len(both) < 2:
+        return False
+    built_alike = SequenceMatcher(None, order, other_order, autojunk=False).ratio()
+    return built_alike < SAME_FRAME and alike(one, other)
+
+
+def _qualified(text: str) -> tuple[int, frozenset[str]]:
+    """How often a text denies, and the words in it that say how far it holds."""
+    words = frozenset(_WORD.findall(text.casefold()))
+    return len(_NEGATION.findall(text)), words & _QUALIFIERS
+
+
+@lru_cache(maxsize=4096)
+def _carrying(text: str) -> frozenset[str]:
+    """The words that carry a statement; whether it is a wish, a rule or a habit is not among them."""
+    return telling(text) - _WISHING

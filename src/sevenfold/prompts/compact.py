@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from sevenfold.prompts.system import Static
-from sevenfold.prompts.text import KB, LINE_CAP, Text
+from sevenfold.prompts.text import Text
 
 _SHOWN = ""
 """The value of a part that holds no value of its own and is there."""
@@ -15,8 +15,6 @@ class Asked(Text, frozen=True):
     """What the user wants of the summary."""
 
     file = "compact_asked"
-    body = "words"
-    cap = 5 * KB
 
     words: str
 
@@ -25,17 +23,12 @@ class HooksAdd(Text, frozen=True):
     """What hooks want of the summary."""
 
     file = "compact_hooks"
-    body = "words"
-    cap = 2 * KB
 
     words: str
 
 
 class Compact(Text, frozen=True):
     """The instruction to summarise: the whole, what follows a message, or what is before it."""
-
-    body = "more"
-    cap = 8 * KB
 
     whole: str | None = None
     after: str | None = None
@@ -83,11 +76,6 @@ class Summariser(Static, frozen=True):
 class Continued(Text, frozen=True):
     """The message behind a boundary: what was before, where it can be read, and how to go on."""
 
-    tag = "continued-session"
-    body = "summary"
-    source = "transcript"
-    cap = 400 * KB
-
     summary: str
     transcript: str | None = None
     all: str | None = None
@@ -121,17 +109,11 @@ class Continued(Text, frozen=True):
 class ProgramNote(Text, frozen=True):
     """Something a program said on the user's side, as a summariser is shown it."""
 
-    tag = "program-note"
-    body = "text"
-    cap = 400 * KB
-
     text: str
 
 
 class EarlierCut(Text, frozen=True):
     """Opens a request whose oldest rounds were left out."""
-
-    cap = LINE_CAP
 
     rounds: int
 
@@ -139,15 +121,11 @@ class EarlierCut(Text, frozen=True):
 class PieceCut(Text, frozen=True):
     """Marks the place in a message or a result where something was left out."""
 
-    cap = LINE_CAP
-
     characters: int
 
 
 class RoundCut(Text, frozen=True):
     """Replaces a round of which nothing can be shown."""
-
-    cap = LINE_CAP
 
     blocks: int
 
@@ -164,9 +142,6 @@ TOO_LONG = 2.0
 class NotesUpdate(Text, frozen=True):
     """The instruction to bring the notes up to date."""
 
-    body = "notes"
-    cap = 200 * KB
-
     limit: int
     total: int
     notes: str
@@ -177,7 +152,6 @@ class KeepShort(Text, frozen=True):
     """Which sections of the notes have become too long, and how pressing that is."""
 
     file = "notes_short"
-    cap = 2 * LINE_CAP
 
     whole: int | None = None
     """Tokens of all sections, if that is too many."""

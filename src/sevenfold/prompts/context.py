@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sevenfold.prompts.text import KB, Text
+from sevenfold.prompts.text import Text
 
 # -- a changed system prompt -----------------------------------------------------------------------
 
 
 class Changed(Text, frozen=True):
     """A part of the system prompt as it reads from now on."""
-
-    tag = "changed-section"
-    body = "text"
-    cap = 110 * KB
 
     name: str
     text: str
@@ -23,18 +19,11 @@ class Changed(Text, frozen=True):
 class Withdrawn(Text, frozen=True):
     """A part of the system prompt that no longer holds."""
 
-    tag = "changed-section"
-    cap = 5 * KB
-
     name: str
 
 
 class Replaced(Text, frozen=True):
     """A caller's system prompt that takes the place of the one at the start."""
-
-    tag = "changed-instructions"
-    body = "text"
-    cap = 400 * KB
 
     text: str
 
@@ -44,10 +33,6 @@ class Replaced(Text, frozen=True):
 
 class CommandOutput(Text, frozen=True):
     """What a command printed that the user ran."""
-
-    tag = "command-output"
-    body = "text"
-    cap = 60 * KB
 
     command: str
     text: str
@@ -59,22 +44,12 @@ class CommandOutput(Text, frozen=True):
 class MentionedFile(Text, frozen=True):
     """A file the user mentions, as it is now."""
 
-    tag = "mentioned-file"
-    body = "text"
-    source = "path"
-    cap = 256 * KB
-
     path: str
     text: str
 
 
 class MentionedFolder(Text, frozen=True):
     """A folder the user mentions, and what is in it now."""
-
-    tag = "mentioned-folder"
-    body = "entries"
-    source = "path"
-    cap = 64 * KB
 
     path: str
     entries: str
@@ -86,10 +61,6 @@ class MentionedFolder(Text, frozen=True):
 class StoredResult(Text, frozen=True):
     """The beginning of a result that was stored, and the way to the rest."""
 
-    tag = "persisted-output"
-    body = "text"
-    cap = 256 * KB
-
     characters: int
     path: str
     reader: str
@@ -100,9 +71,6 @@ class KeptResult(Text, frozen=True):
     """The beginning of a result that is kept where no tool can read it."""
 
     file = "kept_result"
-    tag = "persisted-output"
-    body = "text"
-    cap = 256 * KB
 
     characters: int
     text: str
@@ -110,10 +78,6 @@ class KeptResult(Text, frozen=True):
 
 class CutResult(Text, frozen=True):
     """The beginning of a result that is too big and could not be stored either."""
-
-    tag = "cut-output"
-    body = "text"
-    cap = 256 * KB
 
     shown: int
     characters: int
@@ -124,8 +88,6 @@ class CutResult(Text, frozen=True):
 class EmptyResult(Text, frozen=True):
     """A result of nothing; without a word in it a model may take its turn for finished."""
 
-    cap = 200
-
 
 # -- behind a summary ------------------------------------------------------------------------------
 
@@ -133,21 +95,12 @@ class EmptyResult(Text, frozen=True):
 class RestoredFile(Text, frozen=True):
     """A file that was being worked with, as it is now."""
 
-    tag = "restored-file"
-    body = "text"
-    source = "path"
-    cap = 64 * KB
-
     path: str
     text: str
 
 
 class PinnedRecord(Text, frozen=True):
     """Something the user wants kept word for word."""
-
-    tag = "pinned"
-    body = "text"
-    cap = 256 * KB
 
     record: str
     speaker: str
@@ -157,18 +110,11 @@ class PinnedRecord(Text, frozen=True):
 class RecordedFacts(Text, frozen=True):
     """What the record shows, where the summary itself cannot be added to."""
 
-    tag = "recorded-facts"
-    body = "text"
-    cap = 256 * KB
-
     text: str
 
 
 class Unsupported(Text, frozen=True):
     """What a summary that cannot be changed claims and the record does not show."""
-
-    body = "sentences"
-    cap = 32 * KB
 
     sentences: str
 
@@ -181,20 +127,11 @@ class Unsupported(Text, frozen=True):
 class HookContext(Text, frozen=True):
     """What hooks want the model to know."""
 
-    tag = "hook-context"
-    body = "text"
-    cap = 64 * KB
-
     text: str
 
 
 class RestoredState(Text, frozen=True):
     """Something the work goes by, put back as it is now: a plan, a list of tasks, what runs in the background."""
-
-    tag = "restored-state"
-    body = "text"
-    source = "path"
-    cap = 128 * KB
 
     title: str
     text: str
@@ -205,17 +142,12 @@ class KeepAlive(Text, frozen=True):
     """Asks for the shortest answer, in a fork whose only purpose is to read the cache."""
 
     file = "keep_alive"
-    tag = "keep-alive"
-    cap = KB
 
 
 class AgentMessageText(Text, frozen=True):
     """A message of another agent; each line of its text is quoted, so that none can be taken for ours."""
 
     file = "agent_message"
-    tag = "agent-message"
-    body = "text"
-    cap = 96 * KB
 
     heading: str
     text: str
@@ -223,10 +155,6 @@ class AgentMessageText(Text, frozen=True):
 
 class ForkTask(Text, frozen=True):
     """The task of an agent that begins with the conversation of another."""
-
-    tag = "agent-task"
-    body = "task"
-    cap = 400 * KB
 
     agent: str
     role: str | None
@@ -236,22 +164,12 @@ class ForkTask(Text, frozen=True):
 class AgentNotes(Text, frozen=True):
     """Where an agent keeps what it wants to know the next time, and the index of it."""
 
-    tag = "agent-memory"
-    body = "index"
-    cap = 25 * KB
-    lines = 200
-
     path: str
     index: str
 
 
 class AgentReport(Text, frozen=True):
     """What an agent in the background reports when it has ended."""
-
-    tag = "agent-report"
-    body = "text"
-    source = "path"
-    cap = 64 * KB
 
     agent: str
     label: str
@@ -263,35 +181,21 @@ class AgentReport(Text, frozen=True):
 class AskProgress(Text, frozen=True):
     """Asks for a line about what an agent does: a fork of it, or another model that gets what was said last."""
 
-    body = "recent"
-    cap = 16 * KB
-
     recent: str | None = None
 
 
 class SuggestPrompt(Text, frozen=True):
     """Asks a fork for the user's next prompt."""
 
-    cap = KB
-
 
 class TasksGone(Text, frozen=True):
     """Background commands that ended with the process that started them."""
-
-    tag = "tasks-gone"
-    body = "text"
-    cap = 16 * KB
 
     text: str
 
 
 class Folded(Text, frozen=True):
     """Replaces rounds in the middle of a conversation that were summarised."""
-
-    tag = "folded-rounds"
-    body = "summary"
-    source = "transcript"
-    cap = 400 * KB
 
     records: int
     summary: str

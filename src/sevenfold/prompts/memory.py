@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from sevenfold.prompts.text import KB, Text
+from sevenfold.prompts.text import Text
 
 
 class RememberFacts(Text, frozen=True):
     """The instruction to find what is worth remembering."""
 
     file = "remember"
-    body = "earlier"
-    cap = 24 * KB
 
     since: str | None
     """How the user's first message begins that was not looked at yet."""
+    tools: str = "do not call any tool"
+    """Which tools may be called."""
     earlier: str | None = None
     """Messages of the user to look at instead, because they have left the context."""
 
 
 class Recalled(Text, frozen=True):
     """Entries of memory that fit what the user just said."""
-
-    tag = "recalled-memory"
-    body = "entries"
-    cap = 12 * KB
 
     entries: str
 
@@ -32,8 +28,6 @@ class DreamEntries(Text, frozen=True):
     """The instruction to find entries of memory that say the same, or no longer hold."""
 
     file = "dream"
-    body = "entries"
-    cap = 60 * KB
 
     entries: str
     shell: str | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sevenfold.prompts.text import KB, LINE_CAP, Text, size
+from sevenfold.prompts.text import KB, Text, size
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 
 # -- the same for every session ------------------------------------------------------------------
@@ -66,18 +66,11 @@ STATIC: tuple[type[Static], ...] = (Identity, Rules, Tasks, Care, Tools, Tone, B
 class Guidance(Text, frozen=True):
     """What the parts that are switched on in this session want the model to know."""
 
-    body = "advice"
-    cap = 8 * KB
-
     advice: str
 
 
 class Environment(Text, frozen=True):
     """Where the session runs: facts of the moment the prompt was made."""
-
-    tag = "environment"
-    body = "changes"
-    cap = 2 * KB
 
     cwd: str
     platform: str
@@ -92,26 +85,17 @@ class Environment(Text, frozen=True):
 class Today(Text, frozen=True):
     """The date."""
 
-    cap = KB
-    volatile = "Days pass while a session goes on."
-
     date: str
 
 
 class Language(Text, frozen=True):
     """The language to answer in."""
 
-    cap = LINE_CAP + KB
-
     language: str
 
 
 class OutputStyle(Text, frozen=True):
     """A manner of answering the user has chosen."""
-
-    tag = "output-style"
-    body = "style"
-    cap = 16 * KB
 
     name: str
     style: str
@@ -120,15 +104,11 @@ class OutputStyle(Text, frozen=True):
 class Scratch(Text, frozen=True):
     """A directory for what need not last."""
 
-    cap = LINE_CAP + KB
-
     path: str
 
 
 class Clearing(Text, frozen=True):
     """The notice that old results are cleared in this session, and how many are kept."""
-
-    cap = LINE_CAP + KB
 
     kept: int
     placeholder: str = PLACEHOLDER_CLEARED
@@ -136,10 +116,6 @@ class Clearing(Text, frozen=True):
 
 class Budgets(Text, frozen=True):
     """What is left to spend."""
-
-    tag = "budgets"
-    cap = KB
-    volatile = "What is left changes with every request."
 
     turns: int | None = None
     tokens: int | None = None
@@ -151,11 +127,6 @@ class Budgets(Text, frozen=True):
 
 class InstructionFile(Text, frozen=True):
     """A file of instructions, whole unless it is very long."""
-
-    tag = "instruction-file"
-    body = "text"
-    source = "path"
-    cap = 40 * KB
 
     path: str
     owner: str
@@ -170,8 +141,6 @@ class InstructionFile(Text, frozen=True):
 class InstructionProblem(Text, frozen=True):
     """A file of instructions that could not be loaded."""
 
-    cap = 3 * LINE_CAP + 200
-
     path: str
     problem: str
     parent: str | None = None
@@ -179,10 +148,6 @@ class InstructionProblem(Text, frozen=True):
 
 class Instructions(Text, frozen=True):
     """All instruction files, from the most general to the most specific."""
-
-    tag = "instructions"
-    body = "files"
-    cap = 100 * KB
 
     files: str
 
@@ -198,12 +163,6 @@ class Instructions(Text, frozen=True):
 class MemoryIndex(Text, frozen=True):
     """The index of what earlier sessions have noted down."""
 
-    tag = "memory-index"
-    body = "index"
-    source = "path"
-    cap = 25 * KB
-    lines = 200
-
     path: str
     index: str
 
@@ -211,21 +170,12 @@ class MemoryIndex(Text, frozen=True):
 class McpServer(Text, frozen=True):
     """What one server says about its own tools."""
 
-    tag = "mcp-server"
-    body = "text"
-    cap = 2 * KB
-
     name: str
     text: str
 
 
 class McpInstructions(Text, frozen=True):
     """What the connected servers say about their tools."""
-
-    tag = "mcp-instructions"
-    body = "servers"
-    cap = 20 * KB
-    volatile = "Servers connect and go away while a session runs."
 
     servers: str
 
@@ -243,19 +193,12 @@ class McpInstructions(Text, frozen=True):
 class Skill(Text, frozen=True):
     """One line of the skills listing."""
 
-    body = "description"
-    cap = 1536
-
     name: str
     description: str
 
 
 class Skills(Text, frozen=True):
     """The skills there are; what they say is loaded when one is used."""
-
-    tag = "skills"
-    body = "listing"
-    cap = 16 * KB
 
     listing: str
 
@@ -268,19 +211,12 @@ class Skills(Text, frozen=True):
 class AgentType(Text, frozen=True):
     """One line of the listing of agents."""
 
-    body = "description"
-    cap = 1536
-
     name: str
     description: str
 
 
 class AgentTypes(Text, frozen=True):
     """The types of agents that can be started."""
-
-    tag = "agent-types"
-    body = "listing"
-    cap = 16 * KB
 
     listing: str
 
@@ -292,9 +228,6 @@ class AgentTypes(Text, frozen=True):
 
 class LeftOut(Text, frozen=True):
     """Names what found no room."""
-
-    body = "names"
-    cap = KB
 
     names: str
 

@@ -1,14 +1,15 @@
 """What every injected text has in common: a role, a tag to know it by, and a size it never passes.
 
-A `Text` is a small frozen class whose fields are the holes of its Markdown file. Most fields are one line.
-At most one, the *body*, may be long: it is often somebody else's words, so it is cut at its cap with a
-note that says so, and cannot close the tag around it. Rendering is a pure function of the fields.
+A `Text` is a small frozen class whose fields are the holes of its Markdown file, which also states its tag and its cap.
+Most fields are one line. At most one, the *body*, may be long: it is often somebody else's words, so it is cut at its
+cap with a note that says so, and cannot close the tag around it. Rendering is a pure function of the fields.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
@@ -27,7 +28,22 @@ _HOLE = re.compile(r"\{\{(\w+)\}\}")
 _PART = re.compile(r"\{\{#(\w+)\}\}(.*?)\{\{/\1\}\}", re.DOTALL)
 _ALONE = re.compile(r"^(\{\{[#/]\w+\}\})\n", re.MULTILINE)
 _BRACES = re.compile(r"\{\{.*|\}\}")
+_DASHES = "---\n"
 _NOT_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+class _Fact:
+    """What the file of a text says about it in the lines at its top."""
+
+    def __init__(self, name: str, otherwise: Any) -> None:
+        self._name, self._otherwise = name, otherwise
+
+    def __get__(self, text: object, kind: type[Text]) -> Any:
+        return _read(kind.file)[0].get(self._name, self._otherwise)
+
+
+def _fact(name: str, otherwise: Any = None) -> Any:
+    return _Fact(name, otherwise)
 
 
 class Text(Struct, frozen=True):
@@ -36,17 +52,17 @@ class Text(Struct, frozen=True):
     file: ClassVar[str]
     """Its name, and that of its Markdown file: the name of the class in small letters, unless it says otherwise."""
     stage: ClassVar[Stage] = "session"
-    tag: ClassVar[str] = ""
+    tag: ClassVar[str] = _fact("tag", "")
     """The tag around it, by which it can be found again; empty: none."""
-    cap: ClassVar[int]
+    cap: ClassVar[int] = _fact("cap")
     """The most bytes: of its body, where it has one, else of the whole. A token is about four."""
-    lines: ClassVar[int | None] = None
+    lines: ClassVar[int | None] = _fact("lines")
     """The most lines of its body, where they are limited too."""
-    body: ClassVar[str] = ""
+    body: ClassVar[str] = _fact("body", "")
     """The one field that may have many lines, and is cut when it is too long."""
-    source: ClassVar[str] = ""
+    source: ClassVar[str] = _fact("source", "")
     """The field that says where the whole body can be read."""
-    volatile: ClassVar[str] = ""
+    volatile: ClassVar[str] = _fact("volatile", "")
     """Why it must be computed again before each request; empty: it is computed once."""
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -92,7 +108,6 @@ class CutNote(Text, frozen=True):
     """Says that a text goes on, and where."""
 
     file = "cut"
-    cap = LINE_CAP + 200
 
     shown: int
     total: int
@@ -125,18 +140,23 @@ def _whole_characters(words: str) -> str:
 # -- templates ------------------------------------------------------------------------------------
 
 
-def load(name: str) -> str:
-    """The words of a text, from its file."""
+@cache
+def _read(name: str) -> tuple[dict[str, str | int], str]:
+    """What the file of a text says about it, between two lines of dashes at its top, and its words."""
     # Here, because it takes longer to import than all that is done with it.
     from importlib import resources
 
-    file = resources.files(__package__).joinpath("texts", f"{name}.md")
-    return file.read_text(encoding="utf-8").rstrip("\n")
+    words = resources.files(__package__).joinpath("texts", f"{name}.md").read_text("utf-8").rstrip("\n")
+    if not words.startswith(_DASHES):
+        return {}, words
+    head, _, words = words.removeprefix(_DASHES).partition(_DASHES)
+    facts = (line.split(": ", 1) for line in head.splitlines())
+    return {key: int(value) if value.isdecimal() else value for key, value in facts}, words
 
 
 def render(name: str, values: Mapping[str, str | None]) -> str:
     """The text ``name`` with every hole filled; ``None`` leaves out the part that is named after it."""
-    return fill(load(name), values, where=f"prompts/texts/{name}.md")
+    return fill(_read(name)[1], values, where=f"prompts/texts/{name}.md")
 
 
 def fill(template: str, values: Mapping[str, str | None], *, where: str = "the template") -> str:

@@ -348,7 +348,7 @@ class SessionRecall:
         self._index: RecallIndex | None = None
         self._opening = Lock()
         self._follower = Follower(self._step)
-        self._meaning = ByMeaning(partial(installed, vectors))
+        self.meaning = ByMeaning(partial(installed, vectors))
 
     @property
     def index(self) -> RecallIndex:
@@ -374,7 +374,7 @@ class SessionRecall:
         self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
     ) -> list[Hit]:
         """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
-        scorers = self._meaning.scorers(by, switched_on=meant)
+        scorers = self.meaning.scorers(by, switched_on=meant)
         self.catch_up()
         hits = self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
         if any(map(self.index.prepare, scorers)):
@@ -383,7 +383,7 @@ class SessionRecall:
 
     def _step(self) -> bool:
         """Take in a little of what is new, or go on with what searches by meaning need, if there were any."""
-        scorer = self._meaning.loaded
+        scorer = self.meaning.loaded
         return self.index.catch_up_a_little() or (scorer is not None and self.index.prepare(scorer))
 
     def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:

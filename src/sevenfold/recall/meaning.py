@@ -31,6 +31,7 @@ from sevenfold.recall.ranking import Query
 
 if TYPE_CHECKING:
     from sevenfold.recall.search import Scorer
+    from sevenfold.recall.vectors import Embedder
 
 Way = Literal["words", "meaning", "both"]
 """How to look: for the words of a query, for what it means, or for both. Its exact text comes first in any case."""
@@ -63,6 +64,8 @@ class VectorTrust(Struct, frozen=True):
     """A passage less alike than this share of the best one is left out."""
     weight: float
     """How much meaning counts, where the words count 1."""
+    same: float
+    """How alike two statements must be to mean the same."""
 
 
 class Likeness(Struct, frozen=True):
@@ -137,6 +140,11 @@ class ByMeaning:
     def loaded(self) -> Scorer | None:
         """The scorer, once a search has asked for it."""
         return self._scorer
+
+    def embedder(self, *, switched_on: bool) -> Embedder | None:
+        """What turns texts into vectors; None if the setting or the extra is missing."""
+        (scorer,) = self.scorers(None, switched_on=switched_on) or (None,)
+        return getattr(scorer, "embedder", None)  # a scorer of one's own may have no vectors
 
     def scorers(self, by: Way | None, *, switched_on: bool = True) -> tuple[Scorer, ...]:
         """None for a search by words; unless ``by`` says how to look, also if the setting or the extra is missing."""

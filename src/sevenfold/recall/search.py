@@ -152,9 +152,7 @@ class Search:
         """The records of these pieces that hold all needles, each with how much of it they are."""
         needles = [ranking.folded(needle) for needle in self._query.needles]
         seen: set[str] = set()
-        for row in filter(self._may_show, rows):
-            if row.uuid in seen:
-                continue
+        for row in (row for row in rows if row.uuid not in seen and self._may_show(row)):
             text = ranking.folded(self._index.text(row.piece))
             if needles[0] in text and all(self._holds(row.record, needle) for needle in needles[1:]):
                 seen.add(row.uuid)

@@ -129,30 +129,30 @@ class Meaning:
     def __init__(self, embedder: Embedder, most: int = meaning.MOST) -> None:
         """``most``: passages of an index that get a vector, the first ones."""
         self.weight = embedder.trust.weight
-        self._embedder = embedder
+        self.embedder = embedder
         self._most = most
         self._pieces: Tables | None = None
         self._rows = Rows.empty(embedder.dimensions)
 
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         """A score for each piece that is alike enough, by its number."""
-        least = meaning.enough(query, self._embedder.trust)
+        least = meaning.enough(query, self.embedder.trust)
         if least is None:
             return {}
         until = monotonic() + PATIENCE
         while self.prepare(pieces) and monotonic() < until:
             pass
-        found = self._likeness(self._embedder.query(query))
-        return meaning.trusted(found, least, self._embedder.trust.behind)
+        found = self._likeness(self.embedder.query(query))
+        return meaning.trusted(found, least, self.embedder.trust.behind)
 
     def prepare(self, pieces: Tables) -> bool:
         """Make the vectors of a few pieces that have none yet; True if there are more."""
         if self._pieces is not pieces:
             self._rows, self._pieces = self._kept(pieces), pieces
-        room = min(self._embedder.at_once, self._most - len(self._rows.pieces))
+        room = min(self.embedder.at_once, self._most - len(self._rows.pieces))
         found = pieces.after(self._rows.last, SPOKEN, room) if room > 0 else []
         if found:
-            numbers = _coarse(self._embedder.vectors([text for _, text in found]))
+            numbers = _coarse(self.embedder.vectors([text for _, text in found]))
             made = Rows.of([piece for piece, _ in found], numbers)
             pieces.add_vectors(zip(made.pieces.tolist(), map(bytes, numbers), strict=True))
             self._rows = Rows.together([self._rows, made])
@@ -161,10 +161,10 @@ class Meaning:
     def place(self, query: str, text: str) -> int:
         """Where in a text the stretch begins that is most alike."""
         starts = range(0, max(1, len(text) - STRETCH // 2), STRETCH // 2)
-        if not 1 < len(starts) <= self._embedder.at_once:
+        if not 1 < len(starts) <= self.embedder.at_once:
             return 0
-        rows = self._embedder.vectors([text[start : start + STRETCH] for start in starts])
-        return starts[int(np.argmax(rows @ self._embedder.query(query)))]
+        rows = self.embedder.vectors([text[start : start + STRETCH] for start in starts])
+        return starts[int(np.argmax(rows @ self.embedder.query(query)))]
 
     def _likeness(self, query: Floats) -> list[Likeness]:
         """Of the pieces that are most alike; see `sevenfold.recall.meaning` for the two likenesses."""
@@ -182,14 +182,14 @@ class Meaning:
     def _kept(self, pieces: Tables) -> Rows:
         """What the index holds; nothing if that is of other weights, or damaged."""
         with suppress(TypeError, ValueError):
-            found = pieces.vectors(self._embedder.fingerprint)
+            found = pieces.vectors(self.embedder.fingerprint)
             if found is not None:
                 flat = np.frombuffer(b"".join(numbers for _, numbers in found), np.int8)
                 return Rows.of(
-                    [piece for piece, _ in found], flat.reshape(len(found), self._embedder.dimensions)
+                    [piece for piece, _ in found], flat.reshape(len(found), self.embedder.dimensions)
                 )
-        pieces.begin_vectors(self._embedder.fingerprint)
-        return Rows.empty(self._embedder.dimensions)
+        pieces.begin_vectors(self.embedder.fingerprint)
+        return Rows.empty(self.embedder.dimensions)
 
 
 def _coarse(rows: Floats) -> Bytes:
@@ -205,7 +205,7 @@ def _coarse(rows: Floats) -> Bytes:
 class StaticVectors:
     """Texts as vectors of length 1; of length 0 if there is no word in them."""
 
-    trust = VectorTrust(least=0.27, longer=0.1, behind=0.5, weight=1.0)
+    trust = VectorTrust(least=0.27, longer=0.1, behind=0.5, weight=1.0, same=0.6)
     at_once = AT_ONCE
 
     def __init__(self, folder: Path) -> None:
@@ -220,10 +220,10 @@ class StaticVectors:
     def vectors(self, texts: Sequence[str]) -> Floats:
         """A row for each text."""
         words = [_words(text) for text in texts]
-        self._learn(chain.from_iterable(words))
+        known = self._learn(chain.from_iterable(words))
         rows = np.zeros((len(texts), self.dimensions), np.float32)
         for row, held in zip(rows, words, strict=True):
-            if parts := [part for word in held for part in self._known[word]]:
+            if parts := [part for word in held for part in known[word]]:
                 row[:] = self._table.take(parts, axis=0).sum(axis=0)
         return unit(rows)
 
@@ -232,12 +232,15 @@ class StaticVectors:
         found: Floats = self.vectors([text])[0]
         return found
 
-    def _learn(self, words: Iterable[str]) -> None:
-        wanted = set(words)
+    def _learn(self, words: Iterable[str]) -> dict[str, list[int]]:
+        """The parts of these words, and of others; nothing is taken out, since another thread may look at it."""
         if len(self._known) > MOST_KNOWN:
-            self._known = {word: parts for word, parts in self._known.items() if word in wanted}
-        for word in (word for word in wanted if word not in self._known):
-            self._known[word] = [part for part in self._parts.of(word) if part < len(self._table)]
+            self._known = {}
+        known = self._known
+        for word in set(words):
+            if word not in known:
+                known[word] = [part for part in self._parts.of(word) if part < len(self._table)]
+        return known
 
 
 def unit(rows: Floats) -> Floats:

@@ -85,6 +85,16 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         return self.cache_creation_5m + self.cache_creation_1h
 
     @property
+    def counts(self) -> dict[str, Any]:
+        """The tokens under the names that events give them."""
+        return {
+            "input_tokens": self.input_tokens,
+            "cache_read_tokens": self.cache_read_input_tokens,
+            "cache_write_tokens": self.cache_creation_5m + self.cache_creation_1h,
+            "output_tokens": self.output_tokens,
+        }
+
+    @property
     def prompt(self) -> int:
         """All prompt tokens, cached or not."""
         cached = self.cache_read_input_tokens + self.cache_creation_5m + self.cache_creation_1h

@@ -26,7 +26,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.profiles import token_rates
 from sevenfold.record.blocks import (
@@ -307,17 +306,17 @@ class Estimator(Struct, frozen=True):
         """Better rates and a better band, now that a server counted content that had to be foreseen."""
         believed, unsure, noise = self._belief(weight)
         error, spread = tokens - believed, sqrt(unsure + noise)
-        return replace(
-            self.learn(weight, tokens),
-            above=max(1.0, self.above + _STEP * ((error > self.above * spread) - _MISSES)),
-            below=max(1.0, self.below + _STEP * ((error < -self.below * spread) - _MISSES)),
+        return self._moved(
+            weight,
+            (error, unsure, noise),
+            max(1.0, self.above + _STEP * ((error > self.above * spread) - _MISSES)),
+            max(1.0, self.below + _STEP * ((error < -self.below * spread) - _MISSES)),
         )
 
     def learn(self, weight: Weight, tokens: float) -> Estimator:
         """Better rates alone, from content that was counted without having to be foreseen."""
         believed, unsure, noise = self._belief(weight)
-        telling = unsure >= _TELLING * noise
-        return self._moved(weight, tokens - believed, unsure, noise) if telling else self
+        return self._moved(weight, (tokens - believed, unsure, noise), self.above, self.below)
 
     def _belief(self, weight: Weight) -> tuple[float, float, float]:
         """How many tokens some content seems to be, and two variances: of the rates, and of what only reports hold."""
@@ -327,13 +326,19 @@ class Estimator(Struct, frozen=True):
         noise = (_HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds) ** 2
         return sum(parts), unsure, noise
 
-    def _moved(self, weight: Weight, error: float, unsure: float, noise: float) -> Estimator:
-        """Every rate moved as far as its doubt and the noise allow; the doubt shrinks accordingly."""
+    def _moved(
+        self, weight: Weight, seen: tuple[float, float, float], above: float, below: float
+    ) -> Estimator:
+        """Every rate moved as far as its doubt and the noise allow, with another band; the doubt shrinks accordingly.
+
+        ``seen`` is how far off the estimate was, and the two variances of `_belief`.
+        """
+        error, unsure, noise = seen
+        if unsure < _TELLING * noise:
+            return Estimator(self.tokenizer, self.rates, self.doubt, above, below)
         noise *= max(1.0, (_TAIL + error**2 / (unsure + noise)) / (_TAIL + 1))
         towards = list(map(mul, self.doubt, weight))
         gain = [each / (unsure + noise) for each in towards]
-        return replace(
-            self,
-            rates=tuple(rate + step * error for rate, step in zip(self.rates, gain, strict=True)),
-            doubt=tuple(map(sub, self.doubt, map(mul, gain, towards))),
-        )
+        rates = tuple([rate + step * error for rate, step in zip(self.rates, gain, strict=True)])
+        doubt = tuple(map(sub, self.doubt, map(mul, gain, towards)))
+        return Estimator(self.tokenizer, rates, doubt, above, below)

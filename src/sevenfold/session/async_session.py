@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
 from sevenfold.conversation.flow import drive_async
 from sevenfold.conversation.request import completed
 from sevenfold.layers.compact.request import CompactionRequest
-from sevenfold.layers.idle import Choice, IdleDecision, idle
+from sevenfold.layers.idle import IdleDecision, idle
 from sevenfold.layers.notes.layer import compact
 from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
@@ -28,17 +28,28 @@ from sevenfold.session.results import Request
 from sevenfold.session.session import Session, SessionBase
 
 if TYPE_CHECKING:
-    from sevenfold.conversation.flow import AsyncHookRunner
-    from sevenfold.conversation.fork import Fork
-    from sevenfold.conversation.intake import Content
+    from sevenfold.conversation.flow import AsyncHookRunner, Flow
     from sevenfold.conversation.request import Completion
-    from sevenfold.events import Proposed
-    from sevenfold.layers.compact.request import Compacted, Preview
+    from sevenfold.layers.compact.request import Compacted
     from sevenfold.ports import AsyncClient, Store, Watcher
-    from sevenfold.recall.search import Hit
-    from sevenfold.session.results import Explanation, Wishes
+    from sevenfold.session.results import Wishes
 
+P = ParamSpec("P")
+R = TypeVar("R")
 S = TypeVar("S", bound="AsyncSession")
+
+
+def _awaited(
+    method: Callable[Concatenate[Session, P], R], *, in_thread: bool = False
+) -> Callable[Concatenate[AsyncSession, P], Coroutine[Any, Any, R]]:
+    """A method of `Session`, to be awaited; one that may take a while runs ``in_thread``."""
+
+    @wraps(method)
+    async def awaited(self: AsyncSession, /, *args: P.args, **options: P.kwargs) -> R:
+        work = partial(method, self._session, *args, **options)
+        return await asyncio.to_thread(work) if in_thread else work()
+
+    return awaited
 
 
 class Opening(Generic[S]):
@@ -130,18 +141,28 @@ class AsyncSession(SessionBase):
     ) -> None:
         await self.close()
 
-    async def user(self, content: Content, *, key: str = "") -> str:
-        """See `Session.user`."""
-        return self._session.user(content, key=key)
-
-    async def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
-        """See `Session.tool_results`."""
-        return self._session.tool_results(results)
+    user = _awaited(Session.user)
+    tool_results = _awaited(Session.tool_results)
+    notes = _awaited(Session.notes)
+    fork = _awaited(Session.fork)
+    messages = _awaited(Session.messages)
+    sync = _awaited(Session.sync)
+    dry_run = _awaited(Session.dry_run)
+    undo = _awaited(Session.undo)
+    redo = _awaited(Session.redo)
+    pin = _awaited(Session.pin)
+    unpin = _awaited(Session.unpin)
+    snip = _awaited(Session.snip)
+    rewind = _awaited(Session.rewind)
+    next_costs = _awaited(Session.next_costs, in_thread=True)
+    compact_preview = _awaited(Session.compact_preview, in_thread=True)
+    recall = _awaited(Session.recall, in_thread=True)
+    why = _awaited(Session.why, in_thread=True)
+    fetch = _awaited(Session.fetch, in_thread=True)
 
     async def prepare(self, **fields: Unpack[RequestFields]) -> Request:
         """See `Session.prepare`."""
-        flow = turn.prepare(self.conversation, self._session.own_fields(fields))
-        pending = await drive_async(flow, self._client, hooks=self._hooks)
+        pending = await self._run(turn.prepare(self.conversation, self._session.own_fields(fields)))
         return Request(self.conversation, pending, self._provider)
 
     async def observe(self, reply: Any, *, partial: bool = False) -> Completion:
@@ -151,10 +172,7 @@ class AsyncSession(SessionBase):
     async def failed(self, error: Exception) -> bool:
         """See `Session.failed`."""
         mapped = error_of(error, self.conversation.profile)
-        if mapped is None:
-            return False
-        flow = turn.refused(self.conversation, mapped)
-        return await drive_async(flow, self._client, hooks=self._hooks)
+        return mapped is not None and await self._run(turn.refused(self.conversation, mapped))
 
     async def complete(self, watch: Watcher | None = None, **fields: Unpack[RequestFields]) -> Completion:
         """See `Session.complete`."""
@@ -166,82 +184,16 @@ class AsyncSession(SessionBase):
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Session.compact`."""
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
-        return await drive_async(compact(self.conversation, request), self._client, hooks=self._hooks)
+        return await self._run(compact(self.conversation, request))
 
     async def idle(self) -> IdleDecision:
         """See `Session.idle`."""
-        return await drive_async(idle(self.conversation), self._client, hooks=self._hooks)
-
-    async def next_costs(self) -> tuple[Choice, ...]:
-        """See `Session.next_costs`."""
-        return await asyncio.to_thread(self._session.next_costs)
-
-    async def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
-        """See `Session.compact_preview`."""
-        return await asyncio.to_thread(self._session.compact_preview, instructions, **wish)
-
-    async def recall(
-        self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
-    ) -> list[Hit]:
-        """See `Session.recall`."""
-        return await asyncio.to_thread(self._session.recall, query, kind=kind, most=most, by=by)
-
-    async def notes(self) -> str | None:
-        """See `Session.notes`."""
-        return self._session.notes()
-
-    async def fork(self, source: str = "fork") -> Fork:
-        """See `Session.fork`."""
-        return self._session.fork(source)
-
-    async def messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        """See `Session.messages`."""
-        self._session.messages(messages)
-
-    async def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
-        """See `Session.sync`."""
-        return self._session.sync(messages)
-
-    async def why(self, number: int = -1) -> Explanation:
-        """See `Session.why`."""
-        return await asyncio.to_thread(self._session.why, number)
+        return await self._run(idle(self.conversation))
 
     async def at(self, number: int = -1) -> bytes:
         """See `Session.at`."""
         past = await asyncio.to_thread(self.conversation.past, number)
         return self._provider.put(Call(past.body)).body
-
-    async def fetch(self, reference: str) -> bytes:
-        """See `Session.fetch`."""
-        return await asyncio.to_thread(self._session.fetch, reference)
-
-    async def dry_run(self) -> list[Proposed]:
-        """See `Session.dry_run`."""
-        return self._session.dry_run()
-
-    async def undo(self, reference: str = "") -> str:
-        """See `Session.undo`."""
-        return self._session.undo(reference)
-
-    async def redo(self, reference: str = "") -> str:
-        """See `Session.redo`."""
-        return self._session.redo(reference)
-
-    async def pin(self, record: str) -> None:
-        """See `Session.pin`."""
-        self._session.pin(record)
-
-    async def unpin(self, record: str) -> None:
-        """See `Session.unpin`."""
-        self._session.unpin(record)
-
-    async def snip(self, first: str, last: str) -> str:
-        """See `Session.snip`."""
-        return self._session.snip(first, last)
-
-    async def rewind(self, record: str | None) -> None:
-        """See `Session.rewind`."""
-        self._session.rewind(record)
 
     async def settle(self, seconds: float = 5.0) -> None:
         """See `Session.settle`."""
@@ -256,6 +208,9 @@ class AsyncSession(SessionBase):
                 parts.push_async_callback(self._client.close)
             parts.push_async_callback(asyncio.to_thread, self._session.close)
             parts.push_async_callback(self._tasks.close)
+
+    async def _run(self, flow: Flow[R]) -> R:
+        return await drive_async(flow, self._client, hooks=self._hooks)
 
     def _asker(self) -> AsyncClient:
         if self._client is None:

@@ -408,6 +408,7 @@ def _conversation(
         results=store.results,
         listeners=[*options.get("listen", ()), *_sinks(store)],
         recall=store.recall,
+        meaning=store.recall.meaning,
         notes=store.notes,
         read_file=read_text if store.path else None,
         memory=lasting(store.memory, clock) if options.get("memory") and store.memory else None,

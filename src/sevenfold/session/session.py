@@ -9,6 +9,8 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from msgspec.structs import replace
+
 from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
 from sevenfold.conversation.flow import drive
@@ -74,8 +76,9 @@ class SessionBase:
 
     @property
     def health(self) -> Health:
-        """How the session is doing with its window: compactions, failures, share of the cache."""
-        return self.conversation.state(Compactor).health
+        """How the session is doing with its window and memory: compactions, failures, shares cached and corrected."""
+        found = self.conversation.state(Compactor).health
+        return replace(found, corrected_share=self.memory.corrected_share()) if self.memory else found
 
     def listen(self, listener: Listener) -> None:
         """Call ``listener``, a plain function, with every event from now on; it may veto what is proposed."""

@@ -17,7 +17,7 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -368,7 +368,7 @@ class _Reader:
 
     def take(self, made: AgentDefinition, key: str, value: Any) -> AgentDefinition:
         """The definition with one more field."""
-        match key.lower().replace("-", "_"):
+        match plain := key.lower().replace("-", "_"):
             case "tools":
                 return self._tools(made, value)
             case "disallowedtools" | "disallowed_tools" | "excludetools":
@@ -377,42 +377,17 @@ class _Reader:
                 )
             case "permission":
                 return self._permission(made, value)
-            case "agents":
-                return replace(made, agents=tuple(_listed(value)))
-            case "model":
-                return self._text(made, "model", key, _model(value))
-            case "permissionmode" | "approvalmode" | "approval_mode" | "mode":
-                return self._one_of(made, "mode", key, value, _MODES)
             case "sandbox_mode":
                 return self._sandbox(made, value)
-            case "maxturns" | "max_turns" | "maxsteps" | "steps":
-                return self._number(made, "max_turns", key, value)
-            case "timeout_mins":
-                return self._number(made, "timeout", key, value, 60)
-            case "timeout":
-                return self._number(made, "timeout", key, value)
-            case "autocompactwindow" | "window":
-                return self._number(made, "window", key, value)
-            case "skills":
-                return replace(made, skills=tuple(_listed(value)))
-            case "memory":
-                return self._one_of(
-                    made, "memory", key, value, {one: one for one in ("user", "project", "local")}
-                )
-            case "background":
-                return self._flag(made, "background", key, value)
-            case "isolation":
-                return self._one_of(made, "isolation", key, value, {"worktree": "worktree"})
-            case "context":
-                return self._one_of(made, "fork", key, value, {"fork": True, "fresh": False})
-            case "fork_turns":
-                # "all" and numbers are parts of the conversation; a part would not be in the cache.
-                return replace(made, fork=str(value).lower() not in ("none", "0", "false"))
-            case "initialprompt" | "initial_prompt":
-                return self._text(made, "initial_prompt", key, value)
-            case plain:
-                self._ignore(key, _UNSUPPORTED.get(plain, "it is not known here"))
-                return made
+        if plain not in _FIELDS:
+            self._ignore(key, _UNSUPPORTED.get(plain, "it is not known here"))
+            return made
+        field, read = _FIELDS[plain]
+        try:
+            return replace(made, **{field: read(value)})
+        except ValueError as error:
+            self._ignore(key, str(error))
+            return made
 
     def _tools(self, made: AgentDefinition, value: Any) -> AgentDefinition:
         if isinstance(value, Mapping):  # OpenCode: each tool switched on or off
@@ -475,38 +450,6 @@ class _Reader:
         )
         return replace(made, disallowed_tools=(*made.disallowed_tools, *CHANGES))
 
-    def _one_of(
-        self, made: AgentDefinition, field: str, key: str, value: Any, known: Mapping[str, Any]
-    ) -> AgentDefinition:
-        if (found := known.get(str(value).lower())) is not None:
-            return replace(made, **{field: found})
-        self._ignore(key, f"{str(value)[:60]!r} is none of {', '.join(known)}")
-        return made
-
-    def _number(
-        self, made: AgentDefinition, field: str, key: str, value: Any, times: float = 1
-    ) -> AgentDefinition:
-        try:
-            number = float(value) * times
-        except (TypeError, ValueError, OverflowError):
-            number = 0.0
-        if isinstance(value, bool) or not 0 < number < 1e12:
-            self._ignore(key, f"{str(value)[:60]!r} is not a number above 0")
-            return made
-        return replace(made, **{field: number if field == "timeout" else max(1, int(number))})
-
-    def _flag(self, made: AgentDefinition, field: str, key: str, value: Any) -> AgentDefinition:
-        if (flag := {"true": True, "false": False}.get(str(value).lower())) is None:
-            self._ignore(key, f"{str(value)[:60]!r} is neither true nor false")
-            return made
-        return replace(made, **{field: flag})
-
-    def _text(self, made: AgentDefinition, field: str, key: str, value: Any) -> AgentDefinition:
-        if value is not None and not isinstance(value, str):
-            self._ignore(key, "it is not a text")
-            return made
-        return replace(made, **{field: value})
-
     def _ignore(self, field: str, reason: str) -> None:
         self.ignored.append(IgnoredField(field, reason))
 
@@ -520,12 +463,72 @@ def _listed(value: Any) -> list[str]:
     return [one for one in (str(each).strip().strip("\"'") for each in cast(Iterable[Any], value)) if one]
 
 
-def _model(value: Any) -> Any:
-    """The model's name without the provider before it; None for the parent's."""
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(_listed(value))
+
+
+def _text(value: Any) -> str:
     if not isinstance(value, str):
-        return value
-    name = value.strip()
+        raise ValueError("it is not a text")
+    return value
+
+
+def _model(value: Any) -> str | None:
+    """The model's name without the provider before it; None for the parent's."""
+    name = _text(value).strip()
     return None if name.lower() in ("", "inherit", "default") else name.rpartition("/")[2]
+
+
+def _one_of(known: Mapping[str, Any], value: Any) -> Any:
+    if (found := known.get(str(value).lower())) is None:
+        raise ValueError(f"{str(value)[:60]!r} is none of {', '.join(known)}")
+    return found
+
+
+def _flag(value: Any) -> bool:
+    if (flag := {"true": True, "false": False}.get(str(value).lower())) is None:
+        raise ValueError(f"{str(value)[:60]!r} is neither true nor false")
+    return flag
+
+
+def _number(value: Any, times: float = 1) -> float:
+    try:
+        number = float(value) * times
+    except (TypeError, ValueError, OverflowError):
+        number = 0.0
+    if isinstance(value, bool) or not 0 < number < 1e12:
+        raise ValueError(f"{str(value)[:60]!r} is not a number above 0")
+    return number
+
+
+def _count(value: Any) -> int:
+    return max(1, int(_number(value)))
+
+
+def _forks(value: Any) -> bool:
+    # "all" and numbers are parts of the conversation; a part would not be in the cache.
+    return str(value).lower() not in ("none", "0", "false")
+
+
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "agents": ("agents", _names),
+    "skills": ("skills", _names),
+    "model": ("model", _model),
+    **dict.fromkeys(
+        ("permissionmode", "approvalmode", "approval_mode", "mode"), ("mode", partial(_one_of, _MODES))
+    ),
+    **dict.fromkeys(("maxturns", "max_turns", "maxsteps", "steps"), ("max_turns", _count)),
+    **dict.fromkeys(("autocompactwindow", "window"), ("window", _count)),
+    "timeout": ("timeout", _number),
+    "timeout_mins": ("timeout", partial(_number, times=60)),
+    "memory": ("memory", partial(_one_of, {one: one for one in get_args(Scope)})),
+    "background": ("background", _flag),
+    "isolation": ("isolation", partial(_one_of, {"worktree": "worktree"})),
+    "context": ("fork", partial(_one_of, {"fork": True, "fresh": False})),
+    "fork_turns": ("fork", _forks),
+    **dict.fromkeys(("initialprompt", "initial_prompt"), ("initial_prompt", _text)),
+}
+"""Fields of a file, in small letters: the field of a definition, and what reads its value or raises `ValueError`."""
 
 
 def _foreign(name: str) -> str:

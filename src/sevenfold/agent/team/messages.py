@@ -304,16 +304,16 @@ class ControlInput(Struct, forbid_unknown_fields=True):
 
 
 class SendMessageInput(Struct, forbid_unknown_fields=True):
-    """What to send, and to whom."""
+    """What to send, and to whom.
 
-    to: Annotated[
-        str,
-        Meta(
-            min_length=1, max_length=512, description="A name or id, * for all, or uds:<path> of a session."
-        ),
-    ]
+    Args:
+        to: A name or id, * for all, or uds:<path> of a session.
+        summary: The message in 5 to 10 words.
+    """
+
+    to: Annotated[str, Meta(min_length=1, max_length=512)]
     message: str | ControlInput
-    summary: Annotated[str, Meta(max_length=200, description="The message in 5 to 10 words.")] = ""
+    summary: Annotated[str, Meta(max_length=200)] = ""
 
 
 class SendMessageTool(StandardTool[SendMessageInput]):

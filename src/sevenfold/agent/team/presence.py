@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, NoReturn
 
-from sevenfold.agent.team.messages import Outgoing
+from sevenfold.agent.team.messages import Outgoing, Post
 from sevenfold.agent.team.tasks import BEAT, AgentTasks, CommandTasks, TaskFile
 from sevenfold.errors import Refused
 from sevenfold.stores.files import safe_name
@@ -17,7 +17,6 @@ from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
-    from sevenfold.agent.team.messages import Post
     from sevenfold.agent.tools.context import Abort
     from sevenfold.ports import AgentMessage, Mailbox
 

@@ -12,24 +12,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, locked
 from sevenfold.conversation.fork import fork
-from sevenfold.layers.compact.engines import billed
-from sevenfold.ports import Call
+from sevenfold.layers.compact.engines import billed, plain_call
+from sevenfold.ports import Clock
 from sevenfold.prompts.context import AskProgress
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields, words_of
 from sevenfold.record.wire import Message, encoded_message
-from sevenfold.request.frame import Frame, assemble
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.ports import Clock
     from sevenfold.record.layout import Item
     from sevenfold.record.view import View
 
@@ -134,12 +132,9 @@ def write_line(c: Conversation) -> Flow[str]:
         asked.user(AskProgress().render())
         answer = (yield from asked.turn()).reply.answer
     else:
-        settings: dict[str, Any] = {"thinking": {"type": model.thinking.off}} if model.thinking.off else {}
-        frame = Frame.of(model.model, ANSWER_TOKENS, **settings)
         question = (blocks.text(AskProgress(recent).render()),)
         message = Message("user", question, encoded_message("user", question))
-        call = Call(assemble(frame, [message]).raw, frame.betas, SOURCE)
-        reply, _, _ = yield from billed(c, call, model)
+        reply, _, _ = yield from billed(c, plain_call(model, [message], SOURCE, ANSWER_TOKENS), model)
         answer = reply.answer
     said = "\n".join(words_of(block) for block in answer.blocks if block.kind == "text").strip()
     line = said.strip("\"'“”.")

@@ -16,17 +16,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.processes import GONE
-from sevenfold.conversation.tasks import STATES, Task
+from sevenfold.agent.processes import GONE, LocalProcesses
+from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
 from sevenfold.errors import SevenfoldError
 from sevenfold.events import Event, SteppedAside
 from sevenfold.ports import AgentMessage, Mailbox
 from sevenfold.stores.files import private_folder, write_whole
 
 if TYPE_CHECKING:
-    from sevenfold.agent.processes import LocalProcesses
     from sevenfold.agent.team.team import Team
-    from sevenfold.conversation.tasks import TaskRegistry
 
 BEAT = 1.0
 """Seconds between two looks at the list and the mailbox."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from sevenfold.agent.events import ToolBegan
+from sevenfold.agent.events import AgentEvent, ToolBegan
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.team.messages import SendMessageTool
 from sevenfold.agent.team.roster import GENERAL, output_of
@@ -16,7 +16,6 @@ from sevenfold.agent.tools.tool import Input, StandardTool, Tool
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
-    from sevenfold.agent.events import AgentEvent
     from sevenfold.agent.team.team import Team
     from sevenfold.agent.tools.context import Context
     from sevenfold.conversation.flow import Flow, Signal
@@ -28,18 +27,23 @@ TeamSource = Callable[[], "Team"]
 
 
 class AgentInput(Struct, forbid_unknown_fields=True):
-    """What an agent is to do."""
+    """What an agent is to do.
 
-    description: Annotated[str, Meta(min_length=1, max_length=200, description="The task in 3 to 5 words.")]
-    prompt: Annotated[
-        str, Meta(min_length=1, description="The task, with everything the agent must know and report.")
-    ]
-    subagent_type: Annotated[str, Meta(description="The type of agent; general if left out.")] = ""
-    model: Annotated[str, Meta(description="Its model; left out: that of its type, or yours.")] = ""
-    run_in_background: Annotated[
-        bool, Meta(description="Go on meanwhile; its result comes as a message.")
-    ] = False
-    name: Annotated[str, Meta(description="A name to address it by.")] = ""
+    Args:
+        description: The task in 3 to 5 words.
+        prompt: The task, with everything the agent must know and report.
+        subagent_type: The type of agent; general if left out.
+        model: Its model; left out: that of its type, or yours.
+        run_in_background: Go on meanwhile; its result comes as a message.
+        name: A name to address it by.
+    """
+
+    description: Annotated[str, Meta(min_length=1, max_length=200)]
+    prompt: Annotated[str, Meta(min_length=1)]
+    subagent_type: str = ""
+    model: str = ""
+    run_in_background: bool = False
+    name: str = ""
     isolation: Annotated[
         Literal["worktree"] | None,
         Meta(description="worktree: it works on its own copy of the repository."),
@@ -101,9 +105,13 @@ class ListAgentsTool(StandardTool[ListAgentsInput]):
 
 
 class TaskStopInput(Struct, forbid_unknown_fields=True):
-    """What to stop."""
+    """What to stop.
 
-    task_id: Annotated[str, Meta(min_length=1, description="The id or name of an agent.")]
+    Args:
+        task_id: The id or name of an agent.
+    """
+
+    task_id: Annotated[str, Meta(min_length=1)]
 
 
 class TaskStopTool(StandardTool[TaskStopInput]):

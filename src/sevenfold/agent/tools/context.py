@@ -95,23 +95,29 @@ class Desk:
 
 
 class QuestionOption(Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer to choose."""
+    """One answer to choose.
 
-    label: Annotated[str, Meta(min_length=1, max_length=200, description="The answer in a few words.")]
-    description: Annotated[str, Meta(max_length=1_000, description="What it would mean.")] = ""
+    Args:
+        label: The answer in a few words.
+        description: What it would mean.
+    """
+
+    label: Annotated[str, Meta(min_length=1, max_length=200)]
+    description: Annotated[str, Meta(max_length=1_000)] = ""
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
-    """One question."""
+    """One question.
 
-    question: Annotated[
-        str, Meta(min_length=1, max_length=2_000, description="The question, complete in itself.")
-    ]
-    options: Annotated[
-        tuple[QuestionOption, ...],
-        Meta(max_length=8, description="Answers to choose from; the user may also give another."),
-    ] = ()
-    several: Annotated[bool, Meta(description="More than one may be chosen.")] = False
+    Args:
+        question: The question, complete in itself.
+        options: Answers to choose from; the user may also give another.
+        several: More than one may be chosen.
+    """
+
+    question: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    options: Annotated[tuple[QuestionOption, ...], Meta(max_length=8)] = ()
+    several: bool = False
 
 
 class AskUser(Protocol):
@@ -135,11 +141,13 @@ class RecallService(Protocol):
 
 
 class Todo(Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing to do."""
+    """One thing to do.
 
-    content: Annotated[
-        str, Meta(min_length=1, max_length=1_000, description="The task, in the imperative.")
-    ]
+    Args:
+        content: The task, in the imperative.
+    """
+
+    content: Annotated[str, Meta(min_length=1, max_length=1_000)]
     status: Literal["pending", "in_progress", "completed"]
 
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from io import StringIO
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
@@ -23,7 +23,6 @@ from sevenfold.errors import InputError, Refused
 
 _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 _MOST_COUNTED = 10_000
-_PATH = Meta(description="The file: absolute, or relative to the working directory.")
 DIFF_CONTEXT = 3
 """Unchanged lines shown around each change."""
 MOST_DIFF_LINES = 400
@@ -33,24 +32,31 @@ _LONGEST_LINE = 500
 
 
 class EditInput(Struct, forbid_unknown_fields=True):
-    """What to replace by what."""
+    """What to replace by what.
 
-    path: Annotated[str, _PATH]
-    old: Annotated[
-        str,
-        Meta(description="The text to replace, exactly as in the file, without line numbers."),
-    ]
-    new: Annotated[str, Meta(description="The text to put in its place.")]
-    replace_all: Annotated[bool, Meta(description="Replace every occurrence instead of the only one.")] = (
-        False
-    )
+    Args:
+        path: The file: absolute, or relative to the working directory.
+        old: The text to replace, exactly as in the file, without line numbers.
+        new: The text to put in its place.
+        replace_all: Replace every occurrence instead of the only one.
+    """
+
+    path: str
+    old: str
+    new: str
+    replace_all: bool = False
 
 
 class WriteInput(Struct, forbid_unknown_fields=True):
-    """The file and its content."""
+    """The file and its content.
 
-    path: Annotated[str, _PATH]
-    content: Annotated[str, Meta(description="The whole text of the file.")]
+    Args:
+        path: The file: absolute, or relative to the working directory.
+        content: The whole text of the file.
+    """
+
+    path: str
+    content: str
 
 
 class EditTool(StandardTool[EditInput]):

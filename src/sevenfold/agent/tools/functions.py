@@ -18,7 +18,6 @@ import inspect
 import json
 import math
 import re
-import textwrap
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -45,17 +44,13 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.read import MOST_IMAGE_BYTES, image_block, picture
-from sevenfold.agent.tools.schemas import plain, schema_of
+from sevenfold.agent.tools.schemas import plain, read_docstring, schema_of
 from sevenfold.agent.tools.tool import Input, Kind, Tool
 from sevenfold.errors import InputError
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """What providers take as the name of a property."""
-_ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
-_SECTION = re.compile(r"^[A-Z]\w*:\s*$")
-_LISTED = re.compile(r"^\s+\**(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
-_FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
 _BYTES = (bytes, bytearray, memoryview)
 _STOPPED = "[stopped here]"
 
@@ -79,7 +74,7 @@ def function_tool(
     name = name or getattr(meant, "__name__", "") or type(meant).__name__
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot be the name of a tool: letters, digits, _ and -; pass name=…")
-    documented, listed = _documented(meant)
+    documented, listed = read_docstring(inspect.getdoc(meant) or "")
     description = description or documented or f"{name.replace('_', ' ').strip().capitalize()}."
     made = _AsyncFunctionTool if _is_async(function) else FunctionTool
     parameters = _Parameters.of(function, name, listed)
@@ -188,32 +183,6 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return any(
         inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (function, called)
     )
-
-
-def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What a docstring says about the function, and about each argument."""
-    text: list[str] = []
-    arguments: dict[str, str] = {}
-    listing, last, indent = False, "", 0
-    for line in (inspect.getdoc(function) or "").splitlines():
-        if found := _FIELD.match(line):
-            last, indent = found[1], len(line) - len(line.lstrip())
-            arguments[last] = found[2]
-        elif _ARGUMENTS.match(line):
-            listing = True
-        elif listing and (line.startswith((" ", "\t")) or not line.strip()):
-            depth = len(line) - len(line.lstrip())
-            if (found := _LISTED.match(line)) and (not last or depth <= indent):
-                last, indent = found[1], depth
-                arguments[last] = found[2]
-            elif last:
-                arguments[last] = f"{arguments[last]} {line.strip()}".strip()
-        elif _SECTION.match(line) and text:
-            break
-        else:
-            listing = False
-            text.append(line)
-    return textwrap.dedent("\n".join(text)).strip(), arguments
 
 
 # -- parameters ----------------------------------------------------------------------------------

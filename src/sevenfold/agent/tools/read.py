@@ -41,11 +41,17 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class ReadInput(Struct, forbid_unknown_fields=True):
-    """What to read."""
+    """What to read.
 
-    path: Annotated[str, Meta(description="The file: absolute, or relative to the working directory.")]
-    offset: Annotated[int, Meta(ge=1, description="The first line to show, counted from 1.")] | None = None
-    limit: Annotated[int, Meta(ge=1, description="How many lines to show.")] | None = None
+    Args:
+        path: The file: absolute, or relative to the working directory.
+        offset: The first line to show, counted from 1.
+        limit: How many lines to show.
+    """
+
+    path: str
+    offset: Annotated[int, Meta(ge=1)] | None = None
+    limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 class ReadTool(StandardTool[ReadInput]):

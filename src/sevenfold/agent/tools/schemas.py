@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -33,6 +35,11 @@ _BOUNDS = {
 }
 _UNITS = {"minLength": "character", "maxLength": "character", "minItems": "item", "maxItems": "item"}
 
+
+_ARGUMENTS = re.compile(r"^(?:Args|Arguments|Parameters):\s*$")
+_SECTION = re.compile(r"^[A-Z]\w*:\s*$")
+_LISTED = re.compile(r"^\s+\**(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+_FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
 
 # -- making --------------------------------------------------------------------------------------
 
@@ -104,6 +111,44 @@ def _optional(one: dict[str, Any]) -> dict[str, Any]:
         del kept["anyOf"]
         return {**choices[0], **kept}
     return {**kept, "anyOf": choices} if choices else kept
+
+
+def with_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema in which what a class's docstring lists about its fields is the description of each."""
+    about, listed = read_docstring(schema.get("description", ""))
+    made = {**schema, "description": about} if listed else dict(schema)
+    for name, one in schema.get("properties", {}).items():
+        says = {"description": listed[name]} if name in listed else {}
+        made["properties"] = {**made["properties"], name: {**says, **with_arguments(one)}}
+    if isinstance(items := made.get("items"), dict):
+        made["items"] = with_arguments(items)
+    return made
+
+
+def read_docstring(words: str) -> tuple[str, dict[str, str]]:
+    """What a docstring says about a function or a class of inputs, and about each argument."""
+    text: list[str] = []
+    arguments: dict[str, str] = {}
+    listing, last, indent = False, "", 0
+    for line in cleandoc(words).splitlines():
+        if found := _FIELD.match(line):
+            last, indent = found[1], len(line) - len(line.lstrip())
+            arguments[last] = found[2]
+        elif _ARGUMENTS.match(line):
+            listing = True
+        elif listing and (line.startswith((" ", "\t")) or not line.strip()):
+            depth = len(line) - len(line.lstrip())
+            if (found := _LISTED.match(line)) and (not last or depth <= indent):
+                last, indent = found[1], depth
+                arguments[last] = found[2]
+            elif last:
+                arguments[last] = f"{arguments[last]} {line.strip()}".strip()
+        elif _SECTION.match(line) and text:
+            break
+        else:
+            listing = False
+            text.append(line)
+    return textwrap.dedent("\n".join(text)).strip(), arguments
 
 
 # -- checking ------------------------------------------------------------------------------------

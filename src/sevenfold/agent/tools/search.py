@@ -74,25 +74,27 @@ class _SearchTool(StandardTool[Given]):
 
 
 class GrepInput(Struct, forbid_unknown_fields=True):
-    """What to look for, where, and what to show."""
+    """What to look for, where, and what to show.
 
-    pattern: Annotated[str, Meta(min_length=1, description="A regular expression.")]
-    path: Annotated[
-        str, Meta(description="The folder or file to search; defaults to the working directory.")
-    ] = "."
-    glob: Annotated[
-        str, Meta(description="Only files whose path matches, such as *.py or src/**/*.{ts,tsx}.")
-    ] = ""
-    show: Annotated[
-        Literal["files", "lines", "counts"],
-        Meta(description="The matching files, the lines, or the number of lines per file."),
-    ] = "files"
-    ignore_case: Annotated[bool, Meta(description="Ignore case.")] = False
-    context: Annotated[int, Meta(ge=0, le=50, description="Lines to show around each match.")] = 0
-    multiline: Annotated[bool, Meta(description="The pattern may span lines.")] = False
-    limit: Annotated[int, Meta(ge=1, le=5_000, description="How many files or lines to show at most.")] = (
-        LINES_SHOWN
-    )
+    Args:
+        pattern: A regular expression.
+        path: The folder or file to search; defaults to the working directory.
+        glob: Only files whose path matches, such as *.py or src/**/*.{ts,tsx}.
+        show: The matching files, the lines, or the number of lines per file.
+        ignore_case: Ignore case.
+        context: Lines to show around each match.
+        multiline: The pattern may span lines.
+        limit: How many files or lines to show at most.
+    """
+
+    pattern: Annotated[str, Meta(min_length=1)]
+    path: str = "."
+    glob: str = ""
+    show: Literal["files", "lines", "counts"] = "files"
+    ignore_case: bool = False
+    context: Annotated[int, Meta(ge=0, le=50)] = 0
+    multiline: bool = False
+    limit: Annotated[int, Meta(ge=1, le=5_000)] = LINES_SHOWN
 
 
 class GrepTool(_SearchTool[GrepInput]):
@@ -125,10 +127,15 @@ class GrepTool(_SearchTool[GrepInput]):
 
 
 class GlobInput(Struct, forbid_unknown_fields=True):
-    """Which files to find."""
+    """Which files to find.
 
-    pattern: Annotated[str, Meta(min_length=1, description="A path pattern, such as **/*.py or docs/*.md.")]
-    path: Annotated[str, Meta(description="The folder to search; defaults to the working directory.")] = "."
+    Args:
+        pattern: A path pattern, such as **/*.py or docs/*.md.
+        path: The folder to search; defaults to the working directory.
+    """
+
+    pattern: Annotated[str, Meta(min_length=1)]
+    path: str = "."
 
 
 class GlobTool(_SearchTool[GlobInput]):

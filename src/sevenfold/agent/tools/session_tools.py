@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from sevenfold.agent.tools import files
-from sevenfold.agent.tools.context import (
-    Abort,
-    Context,
-    PlanVerdict,
-    Question,
-    RecallService,
-    Todo,
-)
+from sevenfold.agent.tools.context import Abort, Context, PlanVerdict, Question, RecallService, Todo
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.conversation.gate import Gate
@@ -74,9 +67,13 @@ class AskUserTool(StandardTool[AskInput]):
 
 
 class TodoInput(Struct, forbid_unknown_fields=True):
-    """The list from now on."""
+    """The list from now on.
 
-    todos: Annotated[list[Todo], Meta(max_length=200, description="All entries, in working order.")]
+    Args:
+        todos: All entries, in working order.
+    """
+
+    todos: Annotated[list[Todo], Meta(max_length=200)]
 
 
 class TodoTool(StandardTool[TodoInput]):
@@ -125,14 +122,13 @@ class StartInput(Struct, forbid_unknown_fields=True):
 
 
 class ReadyInput(Struct, forbid_unknown_fields=True):
-    """The plan."""
+    """The plan.
 
-    plan: Annotated[
-        str,
-        Meta(
-            min_length=1, max_length=LONGEST_PLAN, description="The whole plan, as Markdown, for the user."
-        ),
-    ]
+    Args:
+        plan: The whole plan, as Markdown, for the user.
+    """
+
+    plan: Annotated[str, Meta(min_length=1, max_length=LONGEST_PLAN)]
 
 
 class PlanStartTool(StandardTool[StartInput]):
@@ -231,21 +227,21 @@ def _plans(context: Context) -> PlanFile:
 
 
 class RecallInput(Struct, forbid_unknown_fields=True):
-    """What to find, or which record to fetch."""
+    """What to find, or which record to fetch.
 
-    query: Annotated[str, Meta(description="Words, a path, an error text: what you remember of it.")] = ""
-    kind: (
-        Annotated[
-            Literal["user", "assistant", "tool_use", "edit", "tool_result", "error", "summary"],
-            Meta(
-                description="Only what the user said, what you said, calls (edit: file changes), results or errors."
-            ),
-        ]
-        | None
-    ) = None
-    record: Annotated[str, Meta(description="The id of a record found earlier, to show it in full.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=30, description="How many records to show.")] = 8
-    offset: Annotated[int, Meta(ge=0, description="Where to continue in a long record, in characters.")] = 0
+    Args:
+        query: Words, a path, an error text: what you remember of it.
+        kind: Only what the user said, what you said, calls (edit: file changes), results or errors.
+        record: The id of a record found earlier, to show it in full.
+        limit: How many records to show.
+        offset: Where to continue in a long record, in characters.
+    """
+
+    query: str = ""
+    kind: Literal["user", "assistant", "tool_use", "edit", "tool_result", "error", "summary"] | None = None
+    record: str = ""
+    limit: Annotated[int, Meta(ge=1, le=30)] = 8
+    offset: Annotated[int, Meta(ge=0)] = 0
 
 
 class RecallTool(StandardTool[RecallInput]):

@@ -69,18 +69,19 @@ class _ProcessTool(StandardTool[Given]):
 
 
 class ShellInput(Struct, forbid_unknown_fields=True):
-    """What to run."""
+    """What to run.
 
-    command: Annotated[str, Meta(min_length=1, description="The command line, for bash.")]
-    timeout: Annotated[
-        float,
-        Meta(gt=0, le=MOST_SECONDS, description="Seconds after which it is killed; defaults to 120."),
-    ] = SECONDS
-    background: Annotated[
-        bool,
-        Meta(description="Start it and continue; read its output with ShellOutput. It has no time limit."),
-    ] = False
-    description: Annotated[str, Meta(description="What it does, in five to ten words, for the user.")] = ""
+    Args:
+        command: The command line, for bash.
+        timeout: Seconds after which it is killed; defaults to 120.
+        background: Start it and continue; read its output with ShellOutput. It has no time limit.
+        description: What it does, in five to ten words, for the user.
+    """
+
+    command: Annotated[str, Meta(min_length=1)]
+    timeout: Annotated[float, Meta(gt=0, le=MOST_SECONDS)] = SECONDS
+    background: bool = False
+    description: str = ""
 
 
 class ShellTool(_ProcessTool[ShellInput]):
@@ -129,13 +130,15 @@ class ShellTool(_ProcessTool[ShellInput]):
 
 
 class OutputInput(Struct, forbid_unknown_fields=True):
-    """Which task to look at."""
+    """Which task to look at.
 
-    task: Annotated[str, Meta(description="The task's name, as Shell gave it.")]
-    wait: Annotated[
-        float,
-        Meta(ge=0, le=MOST_SECONDS, description="Seconds to wait for it to end; 0: none."),
-    ] = 0.0
+    Args:
+        task: The task's name, as Shell gave it.
+        wait: Seconds to wait for it to end; 0: none.
+    """
+
+    task: str
+    wait: Annotated[float, Meta(ge=0, le=MOST_SECONDS)] = 0.0
 
 
 class ShellOutputTool(_ProcessTool[OutputInput]):
@@ -156,9 +159,13 @@ class ShellOutputTool(_ProcessTool[OutputInput]):
 
 
 class StopInput(Struct, forbid_unknown_fields=True):
-    """Which task to end."""
+    """Which task to end.
 
-    task: Annotated[str, Meta(description="The task's name, as Shell gave it.")]
+    Args:
+        task: The task's name, as Shell gave it.
+    """
+
+    task: str
 
 
 class ShellStopTool(_ProcessTool[StopInput]):

@@ -74,12 +74,15 @@ def _read(file: Path) -> Skill:
 
 
 class SkillInput(Struct, forbid_unknown_fields=True):
-    """Which skill to use."""
+    """Which skill to use.
 
-    skill: Annotated[str, Meta(description="Its name.")]
-    arguments: Annotated[
-        str, Meta(max_length=10_000, description="What to use it on, if it takes arguments.")
-    ] = ""
+    Args:
+        skill: Its name.
+        arguments: What to use it on, if it takes arguments.
+    """
+
+    skill: str
+    arguments: Annotated[str, Meta(max_length=10_000)] = ""
 
 
 class SkillTool(StandardTool[SkillInput]):

@@ -26,7 +26,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Abort, Context
 from sevenfold.agent.tools.output import ToolOutput, failed, sendable
-from sevenfold.agent.tools.schemas import problems, schema_of, without_nulls
+from sevenfold.agent.tools.schemas import problems, schema_of, with_arguments, without_nulls
 from sevenfold.conversation.flow import Flow
 from sevenfold.errors import InputError, SevenfoldError
 
@@ -120,7 +120,7 @@ class StandardTool(ABC, Generic[Given]):
 
         text = resources.files(__package__) / "texts" / f"{self.name}.md"
         self.description = text.read_text(encoding="utf-8").rstrip("\n")
-        self.schema: Mapping[str, Any] = schema_of(self.input)
+        self.schema: Mapping[str, Any] = with_arguments(schema_of(self.input))
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
         """What this call is about to do."""

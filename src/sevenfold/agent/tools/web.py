@@ -13,10 +13,10 @@ import socket
 import time
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.interrupt import LeftBehind, run_interruptibly
@@ -53,9 +53,13 @@ def system_resolve(host: str, port: int) -> list[str]:
 
 
 class FetchInput(Struct, forbid_unknown_fields=True):
-    """What to fetch."""
+    """What to fetch.
 
-    url: Annotated[str, Meta(description="The address, with http:// or https://.")]
+    Args:
+        url: The address, with http:// or https://.
+    """
+
+    url: str
 
 
 class _Page(Struct, frozen=True):

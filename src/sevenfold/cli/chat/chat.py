@@ -17,7 +17,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.agent.events import (
+    AgentEvent,
     Ended,
+    Finished,
     Happened,
     Mentioned,
     Notice,
@@ -28,43 +30,29 @@ from sevenfold.agent.events import (
 from sevenfold.agent.suggestion import Suggestion
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.kept_rules import keep_rules
-from sevenfold.cli.chat.lines import STYLES, Activity
+from sevenfold.cli.chat.lines import STYLES, Activity, Level
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.status import Spending, StatusLine
-from sevenfold.cli.text import clean, one_line, plural
+from sevenfold.cli.text import clean, one_line, plural, wording
 from sevenfold.conversation.edits import compaction_undone, is_compaction
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Aborted, Refused, SevenfoldError
-from sevenfold.events import Acted, Answered, Compacting, Sending
+from sevenfold.events import Acted, Answered, Compacting, Event, Sending, Veto
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.idle import Idleness
 from sevenfold.ports import Piece
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
-    from sevenfold.agent.events import (
-        AgentEvent,
-        Finished,
-    )
     from sevenfold.agent.executor import Asked, Consented
     from sevenfold.agent.tools import context
     from sevenfold.agent.tools.context import Abort
     from sevenfold.agent.tools.output import ToolOutput
-    from sevenfold.cli.chat.lines import Level
     from sevenfold.cli.chat.menu import Menu, MenuAnswer
     from sevenfold.cli.chat.screen import Screen
     from sevenfold.cli.chat.start import ChatOptions
-    from sevenfold.events import Event, Veto
 
-ENDS = {
-    "interrupted": "interrupted; say what it should do instead",
-    "max_turns": "stopped: it reached the limit of turns (--max-turns)",
-    "budget": "stopped: the budget is spent (--max-usd)",
-    "refused": "the model refused to answer",
-    "blocked": "a hook blocked this message",
-    "cut": "the answer was cut off at the token limit",
-}
 MOST_FOLDED = 500
 AWAY_SECONDS = 15.0
 """A user who has not typed or answered for longer may be looking elsewhere."""
@@ -247,7 +235,7 @@ class Chat:
                 self.say("note", text)
             case Ended(finished=finished):
                 self._flush()
-                if why := ENDS.get(finished.end):
+                if why := wording("ends").get(finished.end):
                     self.say("warning", f"{why}: {finished.detail}" if finished.detail else why)
             case _:
                 return

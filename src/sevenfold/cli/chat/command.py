@@ -23,25 +23,6 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.inline import InlineScreen
     from sevenfold.cli.chat.plain import PlainScreen
 
-HELP = """\
-Talk to an agent that reads, searches and edits files, runs commands, and stays within its context window for as long
-as you like. Every session is kept and can be resumed. Without a key the offline model answers, and says so;
-with -p a run without a key ends with code 2, unless you ask for --model offline."""
-
-EXAMPLES = """\
-examples:
-  sevenfold chat                              start a session in this folder
-  sevenfold chat --continue                   continue the newest one
-  sevenfold chat --resume                     choose one to continue
-  sevenfold chat --model claude-opus-5-5 --mode accept_edits
-  sevenfold chat -p "what does this do?"      one run, the answer on standard output
-  git diff | sevenfold chat -p "review this"  standard input goes with the prompt
-  sevenfold chat -p - < prompt.md             standard input is the prompt
-  sevenfold chat -p "fix it" --mode autonomous --output-format json
-
-exit code of -p: 0 done, 1 stopped before it was done, 2 could not start, 3 done, but something was not permitted,
-130 interrupted"""
-
 MODES = ("ask", "accept_edits", "plan", "autonomous")
 
 

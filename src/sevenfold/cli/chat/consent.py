@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.agent.executor import Consented
+from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.tools.edit import diff, replaced
 from sevenfold.cli.chat.kept_rules import rules_file
 from sevenfold.cli.chat.lines import diff_lines, heading
@@ -18,7 +18,6 @@ from sevenfold.cli.text import clean
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
-    from sevenfold.agent.executor import Asked
     from sevenfold.agent.permissions.engine import Mode
     from sevenfold.agent.tools import context
     from sevenfold.cli.chat.screen import Signs

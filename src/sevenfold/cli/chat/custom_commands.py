@@ -2,7 +2,8 @@
 
 ``review.md`` becomes ``/review``. Its text is sent as a message, with ``$ARGUMENTS`` and ``$1``, ``$2``… replaced by
 what follows the command, ``!`command` `` by what that command prints, and files mentioned as ``@path`` attached.
-A project's commands count if its folder is trusted.
+A project's commands count if its folder is trusted. The files in ``commands`` next to this module come with Sevenfold;
+a file of the user's with the same name replaces one of them.
 """
 
 from __future__ import annotations
@@ -57,37 +58,15 @@ class CustomCommand(Struct, frozen=True):
         return _PLACES.sub(put, text).strip()
 
 
-BUILT_IN = (
-    CustomCommand(
-        "init",
-        "Look at this project: its README, build files, tests and the layout of its source. Then write AGENTS.md at "
-        "its root, or improve the one that is there: what the project is, how to build, run and test it (one test "
-        "too), how it is laid out, and the conventions that are not obvious from any one file. At most 60 lines; only "
-        "what you have seen, no general advice. $ARGUMENTS",
-        "look at the project and write AGENTS.md for agents that work on it",
-    ),
-    CustomCommand(
-        "review",
-        "Review the changes in this working tree that are not committed (git status, git diff HEAD, new files), or "
-        "what is named here: $ARGUMENTS\n\nRead the code around each change before you judge it. Report what is wrong, "
-        "worst first: the file and line, what happens, and when. Say what you checked and found right in one line. Do "
-        "not change anything.",
-        "review what is not committed yet, or what you name",
-        "[WHAT]",
-    ),
-)
-"""Commands that a file of the user's with the same name replaces."""
-
-
 def custom_commands(folder: Path) -> dict[str, CustomCommand]:
-    """The commands of a folder and of the user, by name; the folder's count more."""
+    """The commands of a folder and of the user, by name; the folder's count more, those of Sevenfold least."""
     user = user_folder(os.environ)
     places = [(folder, one) for one in PROJECT] if Trust(user).covers(folder) else []
-    places += [(user, OWN), *((Path.home(), one) for one in USER)]
+    places += [(user, OWN), *((Path.home(), one) for one in USER), (Path(__file__).parent, OWN)]
     found: dict[str, CustomCommand] = {}
     for command in (command for place in places for command in _read_all(*place)):
         found.setdefault(command.name, command)
-    return {one.name: one for one in BUILT_IN} | found
+    return found
 
 
 def _read_all(folder: Path, pattern: str) -> Iterator[CustomCommand]:

@@ -16,7 +16,7 @@ from sevenfold.conversation import history
 from sevenfold.errors import InputError, TranscriptError, UserError
 from sevenfold.record import blocks, entries
 from sevenfold.record.authorship import is_users, users_words
-from sevenfold.record.blocks import ToolResult, ToolUse
+from sevenfold.record.blocks import Block, ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.log import title_of
 from sevenfold.record.redact import mask_json, mask_text
@@ -24,7 +24,6 @@ from sevenfold.stores.jsonl.log import JsonlLog
 
 if TYPE_CHECKING:
     from sevenfold.ports import Log
-    from sevenfold.record.blocks import Block
     from sevenfold.record.layout import Item
     from sevenfold.record.view import View
     from sevenfold.stores.home import Project

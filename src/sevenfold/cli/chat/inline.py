@@ -47,15 +47,21 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindings
-from sevenfold.cli.chat.menu import MenuAnswer, MenuState, draw_menu
-from sevenfold.cli.chat.screen import Worker, ignore_interrupts, notification, pager_command, run_pager
+from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState, draw_menu
+from sevenfold.cli.chat.screen import (
+    Renderer,
+    Signs,
+    Worker,
+    ignore_interrupts,
+    notification,
+    pager_command,
+    run_pager,
+)
 from sevenfold.cli.text import clean
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.driver import Driver
-    from sevenfold.cli.chat.menu import Menu
-    from sevenfold.cli.chat.screen import Renderer, Signs
 
 TICK = 0.25
 AGAIN = 2.0

@@ -25,6 +25,7 @@ from sevenfold.agent.tools.output import (
     FileRead,
     TaskChanged,
     TodosChanged,
+    ToolOutput,
 )
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
@@ -33,9 +34,6 @@ from sevenfold.lab.profile.labels import label_of
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import Mentioned
-    from sevenfold.agent.tools.output import (
-        ToolOutput,
-    )
     from sevenfold.cli.chat.screen import Signs
     from sevenfold.events import Event
 

@@ -26,9 +26,10 @@ from sevenfold.cli.text import (
     short_count,
     source,
     times,
+    wording,
 )
 from sevenfold.conversation.status import Reading
-from sevenfold.lab.profile.labels import label_of_block, piece_of
+from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.status import Spending
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.lab.profile.figures import CacheBreak
-    from sevenfold.lab.profile.labels import CallLabel
     from sevenfold.recall.search import Hit
     from sevenfold.session.session import Explanation
 
@@ -160,24 +160,18 @@ def recall_page(hits: Sequence[Hit]) -> RenderableType:
     return Group(*parts)
 
 
-MODES = {
-    "ask": "asks before changing files, running commands and fetching addresses",
-    "accept_edits": "changes files in the workspace without asking; asks before running commands",
-    "plan": "changes nothing but the plan",
-    "autonomous": "does anything inside the workspace without asking",
-}
-
-
 def modes_page(now: str, signs: Signs) -> RenderableType:
     """All modes with what each permits, the present one marked."""
-    return pairs((signs.pointer if name == now else "", name, says) for name, says in MODES.items())
+    return pairs(
+        (signs.pointer if name == now else "", name, says) for name, says in wording("modes").items()
+    )
 
 
 def permissions_page(
     permissions: Permissions, granted: Sequence[str], kept: Sequence[str], file: str
 ) -> RenderableType:
     """The mode and the rules; of those the user granted, how long they hold."""
-    rows = [("mode", permissions.mode.replace("_", " "), MODES[permissions.mode])]
+    rows = [("mode", permissions.mode.replace("_", " "), wording("modes")[permissions.mode])]
     rows.append(("workspace", permissions.workspace, ""))
     lasts = dict.fromkeys(granted, "in this session") | dict.fromkeys(kept, f"for good, in {file}")
     for name, lines in permissions.rules.as_data().items():

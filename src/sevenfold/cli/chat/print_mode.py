@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.agent.events import (
+    AgentEvent,
     Ended,
     Finished,
     Happened,
@@ -37,9 +38,6 @@ from sevenfold.ports import Piece
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
-    from sevenfold.agent.events import (
-        AgentEvent,
-    )
 
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130

@@ -18,7 +18,7 @@ from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.cli.chat.history import find_session, new_name, sessions, talks, title
+from sevenfold.cli.chat.history import KeptSession, find_session, new_name, sessions, talks, title
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.model_list import full_name
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sevenfold.agent.assembly import AgentOptions
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.cli.chat.chat import Chat
-    from sevenfold.cli.chat.history import KeptSession
     from sevenfold.cli.chat.screen import Screen
     from sevenfold.ports import Call, Client, Reply, Watcher
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from sevenfold.cli.text import fit, money, short_count
 from sevenfold.conversation.resume import read
 from sevenfold.conversation.status import Reading
-from sevenfold.events import AgentChanged, Answered, CacheBroke, Failed
+from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed
 from sevenfold.profiles import find
 from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
 from sevenfold.record.entries import Decision, Said
@@ -21,7 +21,6 @@ from sevenfold.record.usage import Usage
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.screen import Signs
-    from sevenfold.events import Event
     from sevenfold.ports import Log
 
 
@@ -120,10 +119,7 @@ def _answered(usage: Usage, model: str, source: str) -> Answered:
         model=model,
         provider=profile.provider,
         response="",
-        input_tokens=usage.input_tokens,
-        cache_read_tokens=usage.cache_read_input_tokens,
-        cache_write_tokens=usage.cache_creation_input_tokens,
-        output_tokens=usage.output_tokens,
+        **usage.counts,
         usd=usage.cost(profile),
         uncached_usd=usage.uncached_cost(profile),
     )

@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.events import Happened, ToolBegan, ToolEnded
+from sevenfold.agent.events import AgentEvent, Happened, ToolBegan, ToolEnded
 from sevenfold.cli.chat.lines import text_of
 from sevenfold.errors import Refused
 from sevenfold.events import Answered, Failed
@@ -17,7 +17,6 @@ from sevenfold.ports import Piece
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
-    from sevenfold.agent.events import AgentEvent
 
 SUBTYPES = {"done": "success", "max_turns": "error_max_turns", "budget": "error_max_budget_usd"}
 """What Claude Code calls the ends of a run; every other is an error during execution."""

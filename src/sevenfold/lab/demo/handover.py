@@ -27,7 +27,7 @@ from sevenfold.lab.demo.figures import MODEL, HandedOver
 from sevenfold.lab.demo.harbour import GATES, TEXTS
 from sevenfold.lab.simulator import brains
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
-from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
+from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 
 Json = Mapping[str, Any]
@@ -127,7 +127,7 @@ def _words(result: Json) -> str:
 def hand_over(project: Path, home: Path) -> HandedOver:
     """Have the work done, with a parent that is killed once; says what came of it."""
     brain = HandoverBrain()
-    setup = Setup(limits=RateLimits(input_tokens=10**12, requests=10**9), chunk=400)
+    setup = Setup(limits=UNLIMITED, chunk=400)
     at_work = 0
     with serve(Simulator(brain, setup)) as url:
         for life in range(2):

@@ -29,7 +29,7 @@ from sevenfold.lab.demo.handover import hand_over
 from sevenfold.lab.demo.harbour import TEXTS, check, harbour, write
 from sevenfold.lab.demo.script import TASKS, Assistant, UserTask, plan, recollect
 from sevenfold.lab.simulator.clock import VirtualClock
-from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
+from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.record.usage import Usage
 
@@ -37,7 +37,6 @@ NAME = "sevenfold-demo"
 """The scratch folder; the same in every run if it is free, because paths are part of the requests."""
 ANSWER_TOKENS = 8_000
 """Room that the naive way leaves for an answer."""
-UNLIMITED = RateLimits(input_tokens=10**12, requests=10**9)
 DAY = 86_400.0
 LAYERS = ("offload", "clear", "notes", "compact")
 _read = msgspec.json.Decoder(Report).decode

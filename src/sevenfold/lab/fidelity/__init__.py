@@ -1,13 +1,14 @@
 """Did a compaction lose anything? A check that shares no reading of the records with whatever wrote the summary.
 
-    reading     who said what in the records a compaction hides
+    reader      who said what in the records a compaction hides
     sentences   words, sentences, and how two texts are compared
-    asking      the user's corrections, preferences and decisions
-    working     files changed, failures, open tasks, the step the work is at
+    patterns    the patterns and words by which facts are found
+    requests    the user's corrections, preferences and decisions
+    work        files changed, failures, open tasks, the step the work is at
     names       exact identifiers: paths, ids, hashes, versions, flags, figures, addresses
     probe       a fact to look for
     probes      all of these as a bounded sample of facts to look for
-    judging     each fact: in context, reachable, or lost
+    judge       each fact: in context, reachable, or lost
 
 How a session uses it::
 

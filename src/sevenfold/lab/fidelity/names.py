@@ -9,31 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from sevenfold.lab.fidelity.patterns import pattern
 from sevenfold.lab.fidelity.reader import Call, Told
 
 _EDGES = "\"'`“”‘’«»()[]{}<>,;:!?*|=…"
-_SHAPE = re.compile(
-    r"""(?:
-      https?://\S{6,}                                     # addresses
-    | --[A-Za-z][\w-]+(?:=\S+)?                           # flags
-    | (?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@+-]+)+\.\w{1,8}(?::\d+)?   # paths to a file
-    | (?:[A-Za-z]:|~)?[/\\](?:[\w.@+-]+[/\\])+[\w.@+-]+   # absolute paths
-    | [\w+-]+\.(?:py|go|tsx?|jsx?|rs|c|h|cpp|java|rb|sh|mdx?|json[cl]?|toml|ya?ml|sql|txt|css|html|cfg|ini|lock)
-      (?::\d+)?                                           # names of files
-    | [0-9a-f]{7,12} | [0-9a-f]{40} | [0-9a-f]{64}        # hashes
-    | [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
-    | v?\d+\.\d+(?:\.\d+)+(?:[-+.][\w.]+)? | v\d+(?:\.\d+)+   # versions
-    | [A-Z][A-Z0-9]{1,9}-\d+ | \#\d+                      # tickets
-    | [a-z]{2,8}_[A-Za-z0-9]{16,}                         # ids with a prefix
-    | [A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+                       # constants and variables of the environment
-    | [\w.-]*[\w.]:\d{2,5}                               # hosts and places with a number
-    )""",
-    re.X,
-)
-_SAID_FIGURE = re.compile(
-    r"(?<![A-Za-z0-9_.#/-])\d[\d.,]*[ \t]?(?:%|bytes|tokens|seconds|minutes|hours|days|weeks|lines|commits|chars"
-    r"|characters|percent|ms|min|px|rem|[kKMG]i?B|files|rows)(?![A-Za-z0-9_])|(?<!\w)port \d{2,5}(?!\w)"
-)
+_SHAPE = pattern("shape")
+_SAID_FIGURE = pattern("said_figure")
 _SEPARATOR = re.compile(r"[/\\]")
 _MAYBE = re.compile(r"[0-9/\\_]|\.\w|--\w")
 _HEX = re.compile(r"[0-9a-f]{7,64}")

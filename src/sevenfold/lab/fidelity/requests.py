@@ -10,39 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sevenfold.lab.fidelity.patterns import pattern
 from sevenfold.lab.fidelity.probe import CORRECTION, DECISION, PREFERENCE, USER_MESSAGE, Probe
 from sevenfold.lab.fidelity.reader import Account, Call, Told
 from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, folded, sentences, telling
 
-_CORRECTS = re.compile(
-    r"^(?:no|nope|wait|hm+|hold on|stop|actually|wrong|not (?:quite|that|like))\b(?!\s+(?:problem|worries|idea))"
-    r"|\b(?:that's|that is|this is|it's) (?:not (?:what|right|correct|how)|wrong|incorrect)"
-    r"|\b(?:undo|revert|roll back|put .{1,40} back)\b|\binstead of\b|\binstead[.!]?$"
-    r"|\byou (?:should(?:n't| not)? have|didn't|did not|forgot|missed|broke|changed)\b"
-    r"|\bwhy (?:did|are|do) you\b|\bi (?:didn't|did not|never) (?:ask|say|want|mean)"
-    r"|\b(?:i meant|i said|still (?:not|doesn't|fails|broken)|too? (?:much|many|big|long))\b"
-    r"|\bremove .{1,60} again\b",
-    re.I,
-)
-_INSISTS = re.compile(
-    r"\b(?:don't|do not|never|must(?: not|n't)?|shouldn't|should not|always|make sure|ensure|avoid|prefer"
-    r"|keep in mind|remember (?:to|that)|no need to|under no circumstances|at all costs|only ever"
-    r"|i (?:really )?(?:want|need|would like|expect)|i'd (?:like|rather)|i'm in favou?r of"
-    r"|(?:let's|please) (?:not|keep|always|only)|without (?:changing|touching|breaking|using|adding))\b",
-    re.I,
-)
+_CORRECTS = pattern("corrects")
+_INSISTS = pattern("insists")
 _FIRMLY = re.compile(r"\b(?:don't|do not|never|make sure|ensure|must|avoid)\b", re.I)
-_ASSENTS = re.compile(
-    r"^(?!ok(?:ay)?,? so\b)(?:yes|yeah|yep|yup|sure|ok(?:ay)?|agreed|right|go ahead|go for|sounds good"
-    r"|perfect|correct|do (?:it|that|both|\d)"
-    r"|let's|i (?:prefer|choose|vote)|option \w\b|use \w)",
-    re.I,
-)
-_BARE = re.compile(
-    r"\W*(?:yes|yeah|yep|yup|sure|ok(?:ay)?|agreed|go ahead|go for it|sounds good|perfect|do (?:it|that)|please do"
-    r"|y|👍|(?:yes|ok|yeah),? (?:please|do (?:it|that)|go ahead))\W*",
-    re.I,
-)
+_ASSENTS = pattern("assents")
+_BARE = pattern("bare")
 _ANSWER = re.compile(r'"([^"\n]{3,400})"="([^"\n]{1,400})"')
 _APPROVED = re.compile(r"\b(?:has approved your plan|plan (?:was|has been) approved)\b", re.I)
 _HEADING = re.compile(r"^#{1,3} +(\S.*)$", re.M)

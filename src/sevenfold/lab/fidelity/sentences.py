@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sevenfold.lab.fidelity.patterns import words
+
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.M | re.S)
 _END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
 _LEAD = re.compile(r"^(?:[-*•>#\s]+|\(?\d{1,2}[.)]\s)+")
@@ -12,16 +14,7 @@ _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[^\W_{_UNSPACED}]+(?:'[a-z]+)?|(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]")
 """In scripts that do not set words apart, any two signs in a row are taken for one."""
 _ENDINGS = ("ings", "ing", "ed", "es", "'s", "s", "ly", "e")
-_SMALL = frozenset(
-    re.findall(
-        r"\S+",
-        """a about also am an and any are as at be been being but by can could did do does doing done for from get
-        go had has have he her here him his how i if in into is it its just like let let's lets make me more my
-        now of ok okay on one or our out please she should so some such than that the their them then there these
-        they this those to too up us user very was we well were what when where which while who will with would
-        yes you your yeah need want i'm i'd it's that's we're you're""",
-    )
-)
+_SMALL = words("small")
 
 LONGEST_SENTENCE = 400
 """Characters of a sentence that are looked for."""
@@ -77,8 +70,3 @@ def _stem(word: str) -> str:
                 word = word[: -len(ending)]
                 return word[:-1] if word[-1:] == word[-2:-1] else word
     return word
-
-
-def share(wanted: frozenset[str], given: frozenset[str]) -> float:
-    """The part of the wanted words that is given, from 0 to 1."""
-    return len(wanted & given) / len(wanted) if wanted else 0.0

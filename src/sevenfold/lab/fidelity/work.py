@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from sevenfold.lab.fidelity.patterns import pattern
 from sevenfold.lab.fidelity.probe import CURRENT_STEP, EDITED_FILE, ERROR, PENDING_TASK, Probe
 from sevenfold.lab.fidelity.reader import Account, Call, Told
 from sevenfold.lab.fidelity.sentences import folded, sentences, telling
@@ -22,23 +23,12 @@ _TASK_TEXTS = ("content", "step", "subject", "title", "task", "text", "descripti
 _OVER = re.compile(r"complete|done|cancel|delet|finish|closed|abandon|skip", re.I)
 _TASK_TOOL = re.compile(r"task|todo|plan", re.I)
 _NUMBER = re.compile(r"#(\d+)")
-_FAILS = re.compile(
-    r"error|exception|fail|fatal|panic|cannot|can't|no such|undefined|denied|undeclared|refused|unexpected|invalid"
-    r"|not (?:found|used|exist|defined|allowed|supported)|timed out|timeout|missing|mismatch|expected|unable",
-    re.I,
-)
-_FAILS_PLAINLY = re.compile(
-    r"\w(?:Error|Exception)\b|(?:^|\W)(?:error|fatal|panic|fail|undefined|cannot|denied|refused)\b.*\w{3}|:\d+:\d+: ",
-    re.I,
-)
-_CODE = re.compile(
-    r":=|^(?:return|if|for|func|def|import|const|let|var|class)\b|[;{}]$|^[#/]{2}|=== RUN|^\[\w+\] (?:ERROR|\$)"
-)
+_FAILS = pattern("fails")
+_FAILS_PLAINLY = pattern("fails_plainly")
+_CODE = pattern("code")
 _LOCATION = re.compile(r"^\S+:\d+(?::\d+)?:?\s+")
 _FAILED_TEST = re.compile(r"\bFAIL(?:ED)?:?\s+(\S{6,})")
-_NO_NEWS = re.compile(
-    r"(?:exit code \d+|error|failed|fail|traceback \(most recent call last\):|[\W\d_]*)$", re.I
-)
+_NO_NEWS = pattern("no_news")
 _WRAPPED = re.compile(r"</?tool_use_error>")
 _USAGE = re.compile(r"<tool_use_error>|has not been read yet|string to replace not found", re.I)
 _RUN = ("command", "cmd", "query", "pattern", "url", "prompt", *_PATHS)

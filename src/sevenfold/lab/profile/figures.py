@@ -112,25 +112,14 @@ class DayUsage(Struct, frozen=True, kw_only=True):
     unpriced_calls: int = 0
 
 
-class SessionProfile(Struct, frozen=True, kw_only=True):
-    """The profile of one transcript file."""
+class ProfileSums(Struct, frozen=True, kw_only=True):
+    """The figures that one session has and all sessions together."""
 
-    file: str
-    session_id: str
-    title: str = ""
-    """Its title, or the user's first words."""
-    project: str = ""
-    """The folder it worked in."""
-    agent_id: str | None = None
-    """The sub-agent, if the file is one's alone."""
-    format: str
     models: dict[str, int] = {}
     """Calls by model."""
-    started: str | None = None
-    ended: str | None = None
     api_calls: int = 0
     side_calls: int = 0
-    """How many of `api_calls` sub-agents in this file made."""
+    """How many of `api_calls` sub-agents in the same file made."""
     engine_calls: int = 0
     """How many of `api_calls` Sevenfold made for itself: notes, summaries, memory."""
     usage: UsageSums = UsageSums()
@@ -144,6 +133,33 @@ class SessionProfile(Struct, frozen=True, kw_only=True):
     carried_by_category: dict[str, int] = {}
     """Each token counted once for every prompt that carried it, as on the bill."""
     peak_context_tokens: int = 0
+    """The largest of any session."""
+    largest_items: list[LargeItem] = []
+    repeated_reads: Repeats = Repeats()
+    growth: Growth = Growth()
+    partial_outputs: int = 0
+    """Calls whose output was recorded before it was complete, so their cost is too low."""
+    damaged_lines: int = 0
+    unknown_lines: dict[str, int] = {}
+    """Records of unknown types, by type."""
+    repairs: dict[str, int] = {}
+    """What a server would refuse, by kind."""
+
+
+class SessionProfile(ProfileSums, frozen=True, kw_only=True):
+    """The profile of one transcript file."""
+
+    file: str
+    session_id: str
+    title: str = ""
+    """Its title, or the user's first words."""
+    project: str = ""
+    """The folder it worked in."""
+    agent_id: str | None = None
+    """The sub-agent, if the file is one's alone."""
+    format: str
+    started: str | None = None
+    ended: str | None = None
     window_tokens: int | None = None
     window_source: str | None = None
     """How the window is known: ``recorded``, ``inferred`` from what was seen, or the ``model``'s."""
@@ -153,17 +169,7 @@ class SessionProfile(Struct, frozen=True, kw_only=True):
     clearing_events: list[Shrinking] = []
     unrecorded_events: list[Shrinking] = []
     """Prompts that shrank without a record of why."""
-    largest_items: list[LargeItem] = []
-    repeated_reads: Repeats = Repeats()
-    growth: Growth = Growth()
     context_over_time: list[Point] = []
-    partial_outputs: int = 0
-    """Calls whose output was recorded before it was complete, so their cost is too low."""
-    damaged_lines: int = 0
-    unknown_lines: dict[str, int] = {}
-    """Records of unknown types, by type."""
-    repairs: dict[str, int] = {}
-    """What a server would refuse, by kind."""
 
 
 class BreakSum(Struct, frozen=True):
@@ -175,35 +181,13 @@ class BreakSum(Struct, frozen=True):
     cost_usd: float | None = None
 
 
-class ProfileTotal(Struct, frozen=True, kw_only=True):
+class ProfileTotal(ProfileSums, frozen=True, kw_only=True):
     """All sessions together."""
 
     sessions: int
-    api_calls: int
-    side_calls: int
-    engine_calls: int
     copied_calls: int
     """Copies of calls in other files, because a session was resumed or forked; they are not counted again."""
-    usage: UsageSums
-    compactions: int
-    clearings: int
-    cost_usd: float | None
-    uncached_cost_usd: float | None
-    ideal_cost_usd: float | None
-    unpriced_calls: int
-    tokens_by_category: dict[str, int]
-    carried_by_category: dict[str, int]
-    peak_context_tokens: int
-    """The largest of any session."""
     cache_breaks: list[BreakSum]
-    largest_items: list[LargeItem]
-    repeated_reads: Repeats
-    growth: Growth
-    models: dict[str, int]
-    partial_outputs: int
-    damaged_lines: int
-    unknown_lines: dict[str, int]
-    repairs: dict[str, int]
 
 
 class UsageGroup(Struct, frozen=True, kw_only=True):

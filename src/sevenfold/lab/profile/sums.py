@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta
 from math import fsum
+from typing import Any
 
 from msgspec import structs
 
@@ -14,6 +15,7 @@ from sevenfold.lab.profile.figures import (
     BreakSum,
     DayUsage,
     Growth,
+    ProfileSums,
     ProfileTotal,
     SessionProfile,
     UsageGroup,
@@ -62,42 +64,29 @@ def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
 
 def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
     """The sums; of peaks and largest items, the largest."""
-
-    def summed(name: str) -> int:
-        return sum(getattr(session, name) for session in sessions)
-
-    def counted(name: str) -> dict[str, int]:
-        return _counts(getattr(session, name) for session in sessions)
-
+    sums: dict[str, Any] = {}
+    for one in structs.fields(ProfileSums):
+        each = [getattr(session, one.name) for session in sessions]
+        if one.type is int:
+            sums[one.name] = sum(each)
+        elif one.type == float | None:
+            sums[one.name] = _money(each)
+        elif one.type == dict[str, int]:
+            sums[one.name] = _counts(each)
     items = [item for session in sessions for item in session.largest_items]
     usage = _counts(structs.asdict(session.usage) for session in sessions)
     growth = [structs.asdict(session.growth) for session in sessions]
     steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")  # Medians cannot be added up.
+    sums |= {
+        "models": dict(Counter(sums["models"]).most_common()),
+        "usage": UsageSums(**usage),
+        "peak_context_tokens": max((session.peak_context_tokens for session in sessions), default=0),
+        "largest_items": sorted(items, key=lambda item: -item.tokens)[:LARGEST],
+        "repeated_reads": added([session.repeated_reads for session in sessions]),
+        "growth": Growth(**{name: sum(one[name] for one in growth) for name in steps}),
+    }
     return ProfileTotal(
-        sessions=len(sessions),
-        api_calls=summed("api_calls"),
-        side_calls=summed("side_calls"),
-        engine_calls=summed("engine_calls"),
-        copied_calls=copied_calls,
-        usage=UsageSums(**usage),
-        compactions=summed("compactions"),
-        clearings=summed("clearings"),
-        cost_usd=_money(session.cost_usd for session in sessions),
-        uncached_cost_usd=_money(session.uncached_cost_usd for session in sessions),
-        ideal_cost_usd=_money(session.ideal_cost_usd for session in sessions),
-        unpriced_calls=summed("unpriced_calls"),
-        tokens_by_category=counted("tokens_by_category"),
-        carried_by_category=counted("carried_by_category"),
-        peak_context_tokens=max((session.peak_context_tokens for session in sessions), default=0),
-        cache_breaks=_breaks(sessions),
-        largest_items=sorted(items, key=lambda item: -item.tokens)[:LARGEST],
-        repeated_reads=added([session.repeated_reads for session in sessions]),
-        growth=Growth(**{name: sum(one[name] for one in growth) for name in steps}),
-        models=dict(Counter(counted("models")).most_common()),
-        partial_outputs=summed("partial_outputs"),
-        damaged_lines=summed("damaged_lines"),
-        unknown_lines=counted("unknown_lines"),
-        repairs=counted("repairs"),
+        **sums, sessions=len(sessions), copied_calls=copied_calls, cache_breaks=_breaks(sessions)
     )
 
 

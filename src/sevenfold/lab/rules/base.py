@@ -7,7 +7,7 @@ settings says nothing to the model and may stand anywhere: it belongs to no turn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -111,9 +111,9 @@ def blocks_of(message: Json) -> list[Json]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def placed(messages: Sequence[Json]) -> Iterator[Placed]:
-    """Every content block in order, with its place."""
-    for number, message in enumerate(messages):
+def placed(messages: Iterable[tuple[int, Json]]) -> Iterator[Placed]:
+    """Every content block of numbered messages in order, with its place."""
+    for number, message in messages:
         for index, block in enumerate(blocks_of(message)):
             yield Placed(number, index, block, kind_of(block))
 
@@ -126,19 +126,11 @@ def is_directive(message: Json) -> bool:
 def turns(messages: Sequence[Json]) -> list[Turn]:
     """The messages as turns; messages that only change settings belong to none."""
     spoken = [(number, message) for number, message in enumerate(messages) if not is_directive(message)]
+    runs = groupby(spoken, key=lambda pair: str(pair[1].get("role", "")))
     return [
-        _turn(role, list(run))
-        for role, run in groupby(spoken, key=lambda pair: str(pair[1].get("role", "")))
+        Turn(role, run[0][0], run[-1][0] + 1, tuple(placed(run)))
+        for role, run in ((role, list(run)) for role, run in runs)
     ]
-
-
-def _turn(role: str, run: list[tuple[int, Json]]) -> Turn:
-    blocks = tuple(
-        Placed(number, index, block, kind_of(block))
-        for number, message in run
-        for index, block in enumerate(blocks_of(message))
-    )
-    return Turn(role, run[0][0], run[-1][0] + 1, blocks)
 
 
 def is_server_result(kind: str) -> bool:

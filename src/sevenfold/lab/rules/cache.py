@@ -75,7 +75,7 @@ def _markers(marked: list[tuple[str, Json]]) -> Iterator[CacheMark]:
 
 def last_markable(prompt: Prompt) -> str:
     """The path of the last block an automatic marker can fall on; empty when there is none."""
-    for part in reversed(list(placed(prompt.messages))):
+    for part in reversed(list(placed(enumerate(prompt.messages)))):
         if (
             part.kind not in THINKING
             and not _is_empty_text(part.block)
@@ -98,7 +98,7 @@ def _blocks(prompt: Prompt) -> Iterator[tuple[str, Json]]:
     if not isinstance(prompt.system, str):
         for index, block in enumerate(prompt.system):
             yield f"system.{index}", block
-    for part in placed(prompt.messages):
+    for part in placed(enumerate(prompt.messages)):
         yield part.path, part.block
 
 

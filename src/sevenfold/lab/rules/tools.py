@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 from sevenfold.lab.rules.base import Placed, Refusal, Turn, is_server_result
 from sevenfold.record.wire import SERVER_CALLS
@@ -10,10 +11,8 @@ from sevenfold.record.wire import SERVER_CALLS
 
 def tool_refusals(turns: list[Turn]) -> Iterator[Refusal]:
     """Everything the server would refuse about calls and results."""
-    for part in doubled_calls(turns):
-        yield Refusal(part.path, f"{part.path}: `tool_use` ids must be unique", "tool_use_doubled")
-    for part in orphan_server_results(turns):
-        yield _server_result_orphan(part)
+    yield from _doubled_calls(turns)
+    yield from _orphan_server_results(turns)
     for number, turn in enumerate(turns):
         before = turns[number - 1] if number else None
         after = turns[number + 1] if number + 1 < len(turns) else None
@@ -24,17 +23,7 @@ def tool_refusals(turns: list[Turn]) -> Iterator[Refusal]:
             yield from _unasked(turn, before)
 
 
-def leading_results(turn: Turn) -> list[Placed]:
-    """The results a turn opens with: only these count as answers."""
-    found = []
-    for part in turn.blocks:
-        if part.kind != "tool_result":
-            break
-        found.append(part)
-    return found
-
-
-def calls_of(turn: Turn | None) -> dict[str, Placed]:
+def _calls_of(turn: Turn | None) -> dict[str, Placed]:
     """The tool calls of a turn by id."""
     parts = turn.blocks if turn is not None and turn.role == "assistant" else ()
     return {part.id: part for part in parts if part.kind == "tool_use"}
@@ -46,40 +35,36 @@ def pending_server_calls(turn: Turn) -> list[Placed]:
     return [part for part in turn.blocks if part.kind in SERVER_CALLS and part.id not in answered]
 
 
-def doubled_calls(turns: list[Turn]) -> Iterator[Placed]:
-    """Tool calls whose id was used before."""
+def _doubled_calls(turns: list[Turn]) -> Iterator[Refusal]:
     seen: set[str] = set()
     for part in (part for turn in turns for part in turn.blocks if part.kind == "tool_use"):
         if part.id in seen:
-            yield part
+            yield Refusal(part.path, f"{part.path}: `tool_use` ids must be unique", "tool_use_doubled")
         seen.add(part.id)
 
 
-def orphan_server_results(turns: list[Turn]) -> Iterator[Placed]:
+def _orphan_server_results(turns: list[Turn]) -> Iterator[Refusal]:
     """Results of the server's own tools that no earlier call asked for."""
     asked: set[str] = set()
     for part in (part for turn in turns if turn.role == "assistant" for part in turn.blocks):
         if part.kind in SERVER_CALLS:
             asked.add(part.id)
         elif is_server_result(part.kind) and part.id not in asked:
-            yield part
-
-
-def _server_result_orphan(part: Placed) -> Refusal:
-    call = "mcp_tool_use" if part.kind == "mcp_tool_result" else "server_tool_use"
-    return Refusal(
-        part.path,
-        f"{part.path}: unexpected `tool_use_id` found in `{part.kind}` blocks: {part.id}. "
-        f"Each `{part.kind}` block must have a corresponding `{call}` block before it.",
-        "server_result_orphan",
-    )
+            call = "mcp_tool_use" if part.kind == "mcp_tool_result" else "server_tool_use"
+            yield Refusal(
+                part.path,
+                f"{part.path}: unexpected `tool_use_id` found in `{part.kind}` blocks: {part.id}. "
+                f"Each `{part.kind}` block must have a corresponding `{call}` block before it.",
+                "server_result_orphan",
+            )
 
 
 def _unanswered(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
-    answers = leading_results(after) if after is not None and after.role == "user" else []
-    answered = {part.id for part in answers}
+    replies = after.blocks if after is not None and after.role == "user" else ()
+    # Only the results that the reply opens with count as answers.
+    answered = {part.id for part in takewhile(lambda part: part.kind == "tool_result", replies)}
     missing: dict[int, list[str]] = {}
-    for name, part in calls_of(turn).items():
+    for name, part in _calls_of(turn).items():
         if name not in answered:
             missing.setdefault(part.message, []).append(name)
     for message, names in missing.items():
@@ -94,7 +79,7 @@ def _unanswered(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
 
 
 def _unasked(turn: Turn, before: Turn | None) -> Iterator[Refusal]:
-    calls = calls_of(before)
+    calls = _calls_of(before)
     seen: set[str] = set()
     for part in (part for part in turn.blocks if part.kind == "tool_result"):
         name = part.id
@@ -113,28 +98,16 @@ def _unasked(turn: Turn, before: Turn | None) -> Iterator[Refusal]:
                 f"Found multiple `tool_result` blocks with id: {name}",
                 "tool_result_doubled",
             )
-        elif part.block.get("toolset_name") != call.block.get("toolset_name"):
-            yield _toolset(part, call)
+        elif (found := part.block.get("toolset_name")) != (wanted := call.block.get("toolset_name")):
+            path = f"{part.path}.toolset_name"
+            words = "must repeat the `toolset_name` of its `tool_use` block"
+            yield Refusal(path, f"{path}: {words}: expected {wanted!r}, found {found!r}", "toolset_name")
         seen.add(name)
 
 
-def _toolset(part: Placed, call: Placed) -> Refusal:
-    wanted = call.block.get("toolset_name")
-    return Refusal(
-        f"{part.path}.toolset_name",
-        f"{part.path}.toolset_name: must repeat the `toolset_name` of its `tool_use` block: "
-        f"expected {wanted!r}, found {part.block.get('toolset_name')!r}",
-        "toolset_name",
-    )
-
-
 def _talk_while_pending(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
-    if (part := talk(after)) is not None and pending_server_calls(turn):
+    replies = after.blocks if after is not None and after.role == "user" else ()
+    said = [part for part in replies if part.kind != "tool_result"]
+    if said and pending_server_calls(turn):
         words = "while a `server_tool_use` is pending, the reply may contain only `tool_result` blocks"
-        yield Refusal(part.path, f"{part.path}: {words}", "server_tool_pending")
-
-
-def talk(turn: Turn | None) -> Placed | None:
-    """The first thing a user turn says besides tool results."""
-    parts = turn.blocks if turn is not None and turn.role == "user" else ()
-    return next((part for part in parts if part.kind != "tool_result"), None)
+        yield Refusal(said[0].path, f"{said[0].path}: {words}", "server_tool_pending")

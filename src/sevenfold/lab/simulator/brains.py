@@ -84,6 +84,9 @@ class EchoBrain:
 class ScriptedBrain:
     """Plays steps in order: a text, blocks, a whole reply, or a function from prompt to one of these."""
 
+    remedy = "find out who asks once too often"
+    """What helps besides a step more, when a script has come to its end."""
+
     def __init__(
         self, steps: Iterable[Step] | Callable[[ModelPrompt], str | Sequence[Json] | ModelReply]
     ) -> None:
@@ -99,7 +102,7 @@ class ScriptedBrain:
         if self.played >= len(self._steps):
             raise ScriptExhausted(
                 f"the script has {len(self._steps)} steps, and this is request {self.played + 1}; "
-                "add a step, or find out who asks once too often"
+                f"add a step, or {self.remedy}"
             )
         step = self._steps[self.played]
         self.played += 1

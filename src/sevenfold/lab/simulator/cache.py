@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.lab.simulator.prompt import PromptPart, RequestPrompt, total
+from sevenfold.lab.simulator.prompt import PromptPart, RequestPrompt
 from sevenfold.lab.simulator.tokens import WeighedBlock, chained
 from sevenfold.profiles import Cache
 
@@ -154,31 +154,25 @@ class PrefixCache:
         self._expires.clear()
 
 
+Level = tuple[WeighedBlock, ...]
+
+
 class Fingerprint(Struct, frozen=True):
     """What a request was made of."""
 
-    model: str
-    system: tuple[bytes, ...]
-    tools: tuple[bytes, ...]
+    model: bytes
+    """The model and its speed."""
     settings: bytes
-    messages: tuple[bytes, ...]
-    sizes: tuple[int, int, int]
-    """Tokens of tools, system and messages."""
-    prefix_sizes: tuple[int, ...]
-    """Tokens of the messages up to each block."""
+    tools: Level
+    system: Level
+    messages: Level
 
 
-def fingerprint(prompt: RequestPrompt, model: str, settings: bytes) -> Fingerprint:
-    """The fingerprint of a request; ``model`` includes the speed, ``settings`` what else shapes it."""
-    return Fingerprint(
-        model,
-        tuple(part.digest for part in prompt.system),
-        tuple(part.digest for part in prompt.tools),
-        settings,
-        tuple(part.digest for part in prompt.items),
-        (total(prompt.tools), total(prompt.system), total(prompt.items)),
-        tuple(accumulate(part.tokens for part in prompt.items)),
-    )
+def fingerprint(prompt: RequestPrompt, salts: Salts) -> Fingerprint:
+    """The fingerprint of a request."""
+    parts = prompt.tools, prompt.system, prompt.items
+    levels = (tuple(WeighedBlock(part.digest, part.tokens) for part in level) for level in parts)
+    return Fingerprint(salts.root, salts.system + salts.messages, *levels)
 
 
 class Diagnosis:
@@ -205,21 +199,19 @@ class Diagnosis:
 
 def _difference(before: Fingerprint, now: Fingerprint) -> dict[str, Any] | None:
     """The first difference in the order model, tools, system, messages; settings are only hinted at."""
-    tools, system, messages = before.sizes
+    after_tools = before.system + before.messages
     if before.model != now.model:
-        return _missed("model_changed", tools + system + messages)
+        return _missed("model_changed", before.tools + after_tools)
     if before.tools != now.tools:
-        return _missed("tools_changed", tools + system + messages)
+        return _missed("tools_changed", before.tools + after_tools)
     if before.system != now.system:
-        return _missed("system_changed", system + messages)
+        return _missed("system_changed", after_tools)
     if before.settings != now.settings:
         return {"type": "unavailable"}
-    for place, was in enumerate(before.messages):
-        if place >= len(now.messages) or now.messages[place] != was:
-            kept = before.prefix_sizes[place - 1] if place else 0
-            return _missed("messages_changed", messages - kept)
-    return None
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(before.messages, now.messages, strict=False))
+    changed = before.messages[len(list(same)) :]
+    return _missed("messages_changed", changed) if changed else None
 
 
-def _missed(kind: str, tokens: int) -> dict[str, Any]:
-    return {"type": kind, "cache_missed_input_tokens": tokens}
+def _missed(kind: str, parts: Level) -> dict[str, Any]:
+    return {"type": kind, "cache_missed_input_tokens": sum(part.tokens for part in parts)}

@@ -10,14 +10,15 @@ from msgspec import Meta, Struct
 
 from sevenfold.lab.simulator.errors import bad
 from sevenfold.lab.simulator.openai import (
+    INPUT,
     OpenAiReply,
     OpenAiRequest,
     ask,
-    call_arguments,
+    call_input,
     check_body,
     content_blocks,
-    custom_input,
-    custom_tool_use,
+    tool,
+    tool_result,
     tool_use,
 )
 from sevenfold.lab.simulator.output import pieces
@@ -113,7 +114,7 @@ def chunks(completion: Json, body: Json, size: int) -> Iterator[bytes]:
         yield chunk({"content": piece})
     for index, call in enumerate(message.get("tool_calls") or ()):
         kind = call["type"]
-        called, given = call[kind], "input" if kind == "custom" else "arguments"
+        called, given = call[kind], INPUT[kind]
         opening = {"index": index, "id": call["id"], "type": kind}
         yield chunk({"tool_calls": [{**opening, kind: {"name": called["name"], given: ""}}]})
         for piece in pieces(called[given], size):
@@ -136,22 +137,12 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     return OpenAiRequest(
         body=body,
         profile=profile,
-        tools=[_tool(tool) for tool in body.get("tools") or ()],
+        tools=[tool(one["type"], one[one["type"]]) for one in body.get("tools") or ()],
         messages=[_message(message) for message in body["messages"]],
         max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
         overflow=OVERFLOW,
         stops=[stops] if isinstance(stops, str) else stops,
     )
-
-
-def _tool(tool: Json) -> Json:
-    called = tool[tool["type"]]
-    return {
-        "type": tool["type"],
-        "name": called["name"],
-        "description": called.get("description"),
-        "input_schema": called.get("parameters"),
-    }
 
 
 def _message(message: Json) -> Json:
@@ -160,18 +151,14 @@ def _message(message: Json) -> Json:
         names = ", ".join(f"'{name}'" for name in ROLES)
         raise bad(f"Invalid value: '{role}'. Supported values are: {names}.", param="messages.role")
     if role == "tool":
-        content = content_blocks(message.get("content"))
-        result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": content}
-        return {"role": "user", "content": [result]}
+        return tool_result(message.get("tool_call_id"), message.get("content"))
     blocks = content_blocks(message.get("content"))
     for call in message.get("tool_calls") or ():
-        if (custom := call.get("custom")) is not None:
-            blocks.append(custom_tool_use(call["id"], custom["name"], custom.get("input")))
-        elif (function := call.get("function")) is not None:
-            blocks.append(tool_use(call["id"], function["name"], function.get("arguments")))
-        else:
+        kind = "function" if call.get("custom") is None else "custom"
+        if call.get(kind) is None:
             words = "Missing required parameter: 'messages.tool_calls.function'."
             raise bad(words, param="messages", code="missing_required_parameter")
+        blocks.append(tool_use(call["id"], kind, call[kind]))
     return {"role": "system" if role == "developer" else role, "content": blocks}
 
 
@@ -215,20 +202,17 @@ def _choice(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply) -> dict[str
     words = "".join(str(block["text"]) for block in blocks if block["type"] == "text")
     message: dict[str, Any] = {"role": "assistant", "content": words or None, "refusal": None}
     calls = [
-        {"id": block.get("id") or sim.new_id("call_"), **_call(block, custom=block["name"] in asked.custom)}
+        {
+            "id": block.get("id") or sim.new_id("call_"),
+            "type": (kind := asked.kind(block)),
+            kind: {"name": block["name"], **call_input(block, kind)},
+        }
         for block in blocks
         if block["type"] == "tool_use"
     ]
     if calls:
         message["tool_calls"] = calls
     return {"message": message, "finish_reason": FINISH.get(said.output.stop_reason, "stop")}
-
-
-def _call(block: Json, *, custom: bool) -> dict[str, Any]:
-    name = block["name"]
-    if custom:
-        return {"type": "custom", "custom": {"name": name, "input": custom_input(block)}}
-    return {"type": "function", "function": {"name": name, "arguments": call_arguments(block)}}
 
 
 def _usage(said: OpenAiReply) -> dict[str, Any]:

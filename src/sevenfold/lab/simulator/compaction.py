@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sevenfold.lab.rules.base import (
-    Turn,
-    blocks_of,
-    is_directive,
-    is_server_result,
-    turns,
-)
+from sevenfold.lab.rules.base import Turn, blocks_of, is_directive, turns
+from sevenfold.lab.rules.tools import pending_server_calls
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.prompt import RequestPrompt
 from sevenfold.lab.simulator.thinking import Binder, Bindings, Sealer, SummarySeal
 from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import Profile
-from sevenfold.record.wire import SERVER_CALLS
 
 Json = Mapping[str, Any]
 DEFAULT_TRIGGER = 150_000
@@ -112,6 +106,4 @@ def _unfinished(turn: Turn) -> bool:
     """Whether an answer waits for a tool, of the client or of the server."""
     if turn.role != "assistant":
         return False
-    answered = {part.id for part in turn.blocks if is_server_result(part.kind)}
-    waiting = [part for part in turn.blocks if part.kind in SERVER_CALLS and part.id not in answered]
-    return bool(waiting) or any(part.kind == "tool_use" for part in turn.blocks)
+    return bool(pending_server_calls(turn)) or any(part.kind == "tool_use" for part in turn.blocks)

@@ -85,26 +85,11 @@ def unknown_model(model: object) -> ApiError:
     return ApiError(404, "invalid_request_error", words, code="model_not_found")
 
 
-def too_long(tokens: int, window: int) -> ApiError:
-    """A prompt that does not fit the window."""
-    return invalid(f"prompt is too long: {tokens} tokens > {window} maximum")
-
-
-def too_large() -> ApiError:
-    """A body over the size limit."""
-    return ApiError(413, "request_too_large", "Request exceeds the maximum size")
-
-
 def rate_limited(retry_after: float | None) -> ApiError:
     """Too many requests; without `retry_after`, waiting does not help."""
     headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
     words = "This request would exceed your account's rate limit. Please try again later."
     return ApiError(429, "rate_limit_error", words, headers=headers)
-
-
-def overloaded() -> ApiError:
-    """The service has no capacity at the moment."""
-    return ApiError(529, "overloaded_error", "Overloaded")
 
 
 def internal(message: str = "Internal server error", *, retry: bool = True) -> ApiError:

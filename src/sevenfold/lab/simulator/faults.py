@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sevenfold.lab.simulator.errors import ApiError, internal, overloaded, rate_limited
+from sevenfold.lab.simulator.errors import ApiError, internal, rate_limited
 from sevenfold.lab.simulator.output import event
 
 Kind = Literal[
@@ -80,7 +80,7 @@ def refusal(fault: Fault) -> ApiError | None:
         case "rate_limited":
             return rate_limited(fault.retry_after)
         case "overloaded":
-            return overloaded()
+            return ApiError(529, "overloaded_error", "Overloaded")
         case "server_error":
             return internal()
         case "compaction_unavailable":

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary, SummaryRequest, text
 from sevenfold.lab.simulator.cache import Billing, CachePlan, fingerprint
 from sevenfold.lab.simulator.compaction import signed_block, threshold, trigger_of
-from sevenfold.lab.simulator.errors import invalid, too_long
-from sevenfold.lab.simulator.output import Output, Room, limit
+from sevenfold.lab.simulator.errors import invalid
+from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.parameters import BINDING, THRESHOLD
 from sevenfold.lab.simulator.preparation import PreparedRequest
 from sevenfold.lab.simulator.prompt import PromptPart
@@ -24,12 +24,8 @@ from sevenfold.lab.simulator.tokens import chained, digest
 Json = Mapping[str, Any]
 
 
-class FinishedMessage(Struct, frozen=True):
-    """A finished message and the cache entries that come with it."""
-
-    message: dict[str, Any]
-    plans: tuple[CachePlan, ...]
-    stream: bool
+FinishedMessage = tuple[dict[str, Any], Sequence[CachePlan]]
+"""A message, and the cache entries that come with it."""
 
 
 class ModelTurn(Struct, frozen=True):
@@ -57,11 +53,7 @@ def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
         return _compact_and_continue(sim, ready, edit)
     turn = _speak(sim, ready)
     iterations = [_iteration("message", turn)] if THRESHOLD in ready.features.betas else None
-    return _finished(ready, _message(sim, ready, turn, turn.blocks, iterations), turn.plan)
-
-
-def _finished(ready: PreparedRequest, message: dict[str, Any], *plans: CachePlan) -> FinishedMessage:
-    return FinishedMessage(message, plans, bool(ready.body.get("stream")))
+    return _message(sim, ready, turn, turn.blocks, iterations), [turn.plan]
 
 
 def count(ready: PreparedRequest) -> dict[str, Any]:
@@ -76,7 +68,7 @@ def _check_fits(ready: PreparedRequest) -> None:
     """Raise when the prompt, or on older models the prompt with the answer, exceeds the window."""
     window, asked = ready.window, ready.body["max_tokens"]
     if ready.tokens > window:
-        raise too_long(ready.tokens, window)
+        raise invalid(f"prompt is too long: {ready.tokens} tokens > {window} maximum")
     if not ready.profile.output_may_overrun and ready.tokens + asked > window:
         raise invalid(
             f"input length and `max_tokens` exceed context limit: {ready.tokens} + {asked} > {window}, "
@@ -109,9 +101,8 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
     if (body.get("thinking") or {}).get("type") == "disabled":
         spoken = [block for block in reply.blocks if block["type"] not in ("thinking", "redacted_thinking")]
         reply = replace(reply, blocks=spoken)
-    room = Room(most, ready.window - ready.tokens)
-    stops = body.get("stop_sequences") or ()
-    output = limit(reply, stops, room, sim.scales.counter, ready.profile.tokenizer)
+    stops, room = body.get("stop_sequences") or (), ready.window - ready.tokens
+    output = limit(reply, stops, most, room, sim.scales.counter, ready.profile.tokenizer)
     if (told := reply.usage) is not None:
         found = plan.billing
         billing = Billing(
@@ -167,8 +158,7 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
         blocks = (signed_block(made, ready.prompt, ready.bindings, sim.binder, profile),)
     reason = "compaction" if isinstance(made, str) else made.stop_reason
     spent = ModelTurn(blocks, Output(blocks, reason, None, size, 0), plan)
-    message = _message(sim, ready, spent.free(), blocks, [_iteration("compaction", spent)])
-    return _finished(ready, message, plan)
+    return _message(sim, ready, spent.free(), blocks, [_iteration("compaction", spent)]), [plan]
 
 
 def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
@@ -181,10 +171,10 @@ def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) ->
     if isinstance(made, str):
         ready = _from_summary(sim, ready, block)
         if edit.get("pause_after_compaction"):
-            return _finished(ready, _message(sim, ready, spent.free(), (block,), [costs]), plan)
+            return _message(sim, ready, spent.free(), (block,), [costs]), [plan]
     turn = _speak(sim, ready)
     message = _message(sim, ready, turn, (block, *turn.blocks), [costs, _iteration("message", turn)])
-    return _finished(ready, message, plan, turn.plan)
+    return message, [plan, turn.plan]
 
 
 def _from_summary(sim: Simulator, ready: PreparedRequest, block: Json) -> PreparedRequest:
@@ -211,9 +201,8 @@ def _message(
     blocks: Sequence[Json],
     iterations: list[Json] | None,
 ) -> dict[str, Any]:
-    body, salts = ready.body, ready.salts
-    print_ = fingerprint(ready.prompt, salts.root.hex(), salts.system + salts.messages)
-    message_id = sim.new_id("msg_")
+    body, message_id = ready.body, sim.new_id("msg_")
+    print_ = fingerprint(ready.prompt, ready.salts)
     message: dict[str, Any] = {
         "id": message_id,
         "type": "message",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from sevenfold.lab.simulator.brains import ModelPrompt
 from sevenfold.lab.simulator.errors import bad, unknown_model
-from sevenfold.lab.simulator.output import Output, Room, limit
+from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.tokens import WeighedBlock, digest
 from sevenfold.profiles import Profile
@@ -41,10 +42,10 @@ class OpenAiRequest(Struct, frozen=True):
         parts = [message for message in self.messages if message["role"] == "system"]
         return "\n".join(str(block.get("text", "")) for part in parts for block in part["content"])
 
-    @property
-    def custom(self) -> frozenset[str]:
-        """The names of the custom tools."""
-        return frozenset(str(tool["name"]) for tool in self.tools if tool["type"] == "custom")
+    def kind(self, call: Json) -> str:
+        """The kind of tool a call is for: ``custom`` or ``function``."""
+        custom = any(tool["name"] == call["name"] for tool in self.tools if tool["type"] == "custom")
+        return "custom" if custom else "function"
 
     @property
     def spoken(self) -> list[Json]:
@@ -66,8 +67,8 @@ def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
     size, most = sum(block.tokens for block in blocks), request.max_tokens or profile.max_output
     prompt = ModelPrompt(body["model"], request.system, request.tools, request.spoken, most, body)
     reply = sim.think(prompt)
-    room = Room(min(most, profile.max_output), profile.window - size)
-    output = limit(reply, request.stops, room, sim.scales.counter, profile.tokenizer)
+    most, room = min(most, profile.max_output), profile.window - size
+    output = limit(reply, request.stops, most, room, sim.scales.counter, profile.tokenizer)
     read = read_cache(sim, request, blocks)
     if (told := reply.usage) is not None:
         fresh = size - read if told.input is None else told.input
@@ -169,30 +170,37 @@ def _missing(path: str, param: str) -> Exception:
     return bad(words, param=param, code="missing_required_parameter")
 
 
-def call_arguments(block: Json) -> str:
-    """The input of a tool call as the JSON text that OpenAI sends."""
-    return msgspec.json.encode(block["input"]).decode()
+INPUT = {"custom": "input", "function": "arguments"}
+"""The field that holds the input of a call, a text, by the kind of its tool."""
 
 
-def custom_input(block: Json) -> str:
-    """The input of a call of a custom tool, which is a text."""
+def call_input(block: Json, kind: str) -> Json:
+    """The input of a tool call as OpenAI sends it: the text of a custom tool, the JSON of a function."""
     given = block["input"]
-    return str(given["input"]) if set(given) == {"input"} else call_arguments(block)
+    plain = kind == "custom" and set(given) == {"input"}
+    return {INPUT[kind]: str(given["input"]) if plain else msgspec.json.encode(given).decode()}
 
 
-def custom_tool_use(call_id: Any, name: Any, words: Any) -> Json:
-    """A call of a custom tool as a content block: its text is the field ``input``."""
-    return {"type": "tool_use", "id": call_id, "name": name, "input": {"input": str(words or "")}}
+def tool_use(call_id: Any, kind: str, call: Json) -> Json:
+    """A tool call as a content block; what is not a JSON object is kept as a text in the field it came in."""
+    words, given = call.get(INPUT[kind]), None
+    if kind == "function":
+        with suppress(msgspec.DecodeError):
+            given = msgspec.json.decode(str(words or "{}"))
+    given = given if isinstance(given, dict) else {INPUT[kind]: str(words or "")}
+    return {"type": "tool_use", "id": call_id, "name": call.get("name"), "input": given}
 
 
-def tool_use(call_id: Any, name: Any, arguments: Any) -> Json:
-    """A tool call as a content block; arguments that are not a JSON object are kept as text."""
-    try:
-        given = msgspec.json.decode(str(arguments or "{}"))
-    except msgspec.DecodeError:
-        given = None
-    given = given if isinstance(given, dict) else {"arguments": str(arguments)}
-    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+def tool_result(call_id: Any, content: Any) -> Json:
+    """The message with the result of a call."""
+    result = {"type": "tool_result", "tool_use_id": call_id, "content": content_blocks(content)}
+    return {"role": "user", "content": [result]}
+
+
+def tool(kind: Any, given: Json) -> Json:
+    """A tool in the simulator's own form."""
+    described = {"name": given.get("name"), "description": given.get("description")}
+    return {"type": kind, **described, "input_schema": given.get("parameters")}
 
 
 def content_blocks(content: Any) -> list[Json]:

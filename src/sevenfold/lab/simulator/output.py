@@ -34,19 +34,12 @@ class Output(Struct, frozen=True):
     thinking_tokens: int
 
 
-class Room(Struct, frozen=True):
-    """How many tokens an answer may have."""
-
-    asked: int
-    """The caller's `max_tokens`."""
-    window: int
-    """What is left of the window."""
-
-
-def limit(reply: ModelReply, stops: Sequence[str], room: Room, counter: Counter, generation: str) -> Output:
-    """Cut a reply where a stop sequence, the caller's limit or the window ends it."""
+def limit(
+    reply: ModelReply, stops: Sequence[str], asked: int, room: int, counter: Counter, generation: str
+) -> Output:
+    """Cut a reply where a stop sequence, the caller's limit or the room left in the window ends it."""
     blocks, stopped = _stop(reply.blocks, stops)
-    most = min(room.asked, room.window)
+    most = min(asked, room)
     kept: list[Json] = []
     used = thought = 0
     for block in blocks:
@@ -60,7 +53,7 @@ def limit(reply: ModelReply, stops: Sequence[str], room: Room, counter: Counter,
             used += size
             thought += size if block["type"] == "thinking" else 0
         if cut:
-            reason = "max_tokens" if room.asked <= room.window else "model_context_window_exceeded"
+            reason = "max_tokens" if asked <= room else "model_context_window_exceeded"
             return Output(tuple(kept), reason, None, used, thought)
     if stopped is not None:
         return Output(tuple(kept), "stop_sequence", stopped, used, thought)

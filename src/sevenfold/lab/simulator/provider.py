@@ -37,6 +37,7 @@ from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import Profile
 from sevenfold.providers.anthropic import MESSAGES
 
+Json = Mapping[str, Any]
 MINUTE = 60.0
 OTHER_MODELS = ("gpt-5.6", "gpt-5", "gpt-4.1", "local-8k")
 """Names listed besides those in the table of profiles; they get the defaults of their families."""
@@ -53,6 +54,10 @@ class RateLimits(Struct, frozen=True):
     input_tokens: int = 10_000_000
     """Tokens read from the cache do not count."""
     output_tokens: int = 2_000_000
+
+
+UNLIMITED = RateLimits(requests=10**9, input_tokens=10**12, output_tokens=10**12)
+"""For runs whose clock does not follow the machine's, where limits per minute make no sense."""
 
 
 class Setup(Struct, frozen=True):
@@ -94,13 +99,14 @@ class Setup(Struct, frozen=True):
 class Received(Struct):
     """One request; status, usage and answer are filled in when it is answered."""
 
-    number: int
     at: float
     method: str
     path: str
     query: str
     headers: Mapping[str, str]
     raw: bytes
+    number: int = 0
+    """Counted from 1, over all requests."""
     status: int = 0
     usage: Mapping[str, Any] | None = None
     answer: Any = None
@@ -121,14 +127,12 @@ class RequestLog:
         self._bytes = 0
         self._count = 0
 
-    def add(
-        self, at: float, method: str, path: str, query: str, headers: Mapping[str, str], raw: bytes
-    ) -> Received:
-        """Keep a request."""
+    def add(self, received: Received) -> Received:
+        """Number a request and keep it."""
         self._count += 1
-        received = Received(self._count, at, method, path, query, headers, raw)
+        received.number = self._count
         self._kept.append(received)
-        self._bytes += len(raw)
+        self._bytes += len(received.raw)
         while self._bytes > self._most and len(self._kept) > 1:
             self._bytes -= len(self._kept.popleft().raw)
         return received

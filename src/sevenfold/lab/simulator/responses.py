@@ -14,12 +14,12 @@ from sevenfold.lab.simulator.openai import (
     OpenAiReply,
     OpenAiRequest,
     ask,
-    call_arguments,
+    call_input,
     check_body,
     content_blocks,
-    custom_input,
-    custom_tool_use,
     read_cache,
+    tool,
+    tool_result,
     tool_use,
     weigh,
 )
@@ -161,16 +161,11 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     return OpenAiRequest(
         body=body,
         profile=profile,
-        tools=[_tool(tool) for tool in body.get("tools") or ()],
+        tools=[tool(one.get("type"), one) for one in body.get("tools") or ()],
         messages=messages,
         max_tokens=body.get("max_output_tokens"),
         overflow=OVERFLOW,
     )
-
-
-def _tool(tool: Json) -> Json:
-    described = {"name": tool.get("name"), "description": tool.get("description")}
-    return {"type": tool.get("type"), **described, "input_schema": tool.get("parameters")}
 
 
 def _kind(item: Any) -> str:
@@ -186,16 +181,11 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
         case "message":
             role = {"developer": "system"}.get(str(item.get("role")), str(item.get("role")))
             return {"role": role, "content": content_blocks(item.get("content"))}
-        case "function_call":
-            call = tool_use(str(item.get("call_id")), item.get("name"), item.get("arguments"))
-            return {"role": "assistant", "content": [call]}
-        case "custom_tool_call":
-            call = custom_tool_use(str(item.get("call_id")), item.get("name"), item.get("input"))
+        case "function_call" | "custom_tool_call" as kind:
+            call = tool_use(str(item.get("call_id")), kind.partition("_")[0], item)
             return {"role": "assistant", "content": [call]}
         case "function_call_output" | "custom_tool_call_output":
-            content = content_blocks(item.get("output"))
-            result = {"type": "tool_result", "tool_use_id": str(item.get("call_id")), "content": content}
-            return {"role": "user", "content": [result]}
+            return tool_result(str(item.get("call_id")), item.get("output"))
         case "reasoning":
             # Without its content it goes by its id, as with a provider that has stored it.
             if item.get("encrypted_content") is not None:
@@ -241,22 +231,17 @@ def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str)
             part = {"type": "output_text", "text": block["text"], "annotations": [], "logprobs": []}
             opened = {"type": "message", "id": sim.new_id("msg_"), "role": "assistant"}
             yield {**opened, "status": status, "content": [part]}
-        elif block["type"] == "tool_use" and block["name"] in asked.custom:
-            yield {
-                "type": "custom_tool_call",
-                "id": sim.new_id("ctc_"),
-                "call_id": block.get("id") or sim.new_id("call_"),
-                "name": block["name"],
-                "input": custom_input(block),
-                "status": status,
-            }
         elif block["type"] == "tool_use":
+            kind = asked.kind(block)
+            named, prefix = {"custom": ("custom_tool_call", "ctc_"), "function": ("function_call", "fc_")}[
+                kind
+            ]
             yield {
-                "type": "function_call",
-                "id": sim.new_id("fc_"),
+                "type": named,
+                "id": sim.new_id(prefix),
                 "call_id": block.get("id") or sim.new_id("call_"),
                 "name": block["name"],
-                "arguments": call_arguments(block),
+                **call_input(block, kind),
                 "status": status,
             }
 

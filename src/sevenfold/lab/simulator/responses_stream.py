@@ -10,15 +10,15 @@ import msgspec
 from sevenfold.lab.simulator.output import pieces
 
 Json = Mapping[str, Any]
-EMPTY: dict[str, Json] = {
+INPUTS = {"function_call": "arguments", "custom_tool_call": "input"}
+EMPTY: Mapping[str, Json] = {
     "message": {"content": []},
-    "function_call": {"arguments": ""},
-    "custom_tool_call": {"input": ""},
+    **{kind: {field: ""} for kind, field in INPUTS.items()},
 }
 """The fields of an item that are still empty when a stream announces it."""
 
 
-def response_events(response: Json, size: int) -> Iterator[bytes]:
+def response_events(response: Json, _: Json, size: int) -> Iterator[bytes]:
     """A finished response as the events of a stream."""
     number = 0
 
@@ -46,18 +46,13 @@ def response_events(response: Json, size: int) -> Iterator[bytes]:
                 "response.output_text.done", **where, content_index=0, text=part["text"], logprobs=[]
             )
             yield event("response.content_part.done", **where, content_index=0, part=part)
-        elif item["type"] == "custom_tool_call":
-            for piece in pieces(item["input"], size):
-                yield event("response.custom_tool_call_input.delta", **where, delta=piece)
-            yield event("response.custom_tool_call_input.done", **where, input=item["input"])
         elif item["type"] == "compaction":
             yield event("response.compaction.compacting", **where)
-        elif item["type"] == "function_call":
-            given = item["arguments"]
-            for piece in pieces(given, size):
-                yield event("response.function_call_arguments.delta", **where, delta=piece)
-            yield event(
-                "response.function_call_arguments.done", **where, name=item["name"], arguments=given
-            )
+        elif (field := INPUTS.get(item["type"])) is not None:
+            kind = f"response.{item['type']}_{field}"
+            for piece in pieces(item[field], size):
+                yield event(f"{kind}.delta", **where, delta=piece)
+            named = {"name": item["name"]} if item["type"] == "function_call" else {}
+            yield event(f"{kind}.done", **where, **named, **{field: item[field]})
         yield event("response.output_item.done", output_index=place, item=item)
     yield event(f"response.{response['status']}", response=response)

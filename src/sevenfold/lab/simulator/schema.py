@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from sevenfold.lab.simulator.errors import ApiError, extra, invalid, missing, unknown_tag
@@ -18,84 +20,39 @@ from sevenfold.lab.simulator.parameters import ApiFeatures, check_configs
 
 Json = Mapping[str, Any]
 
-_PROMPT_FIELDS = frozenset(
-    {
-        *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"),
-        *("cache_control", "speed", "user_profile_id", "workspace_id"),
-    }
-)
-FIELDS = _PROMPT_FIELDS | {
-    *("max_tokens", "diagnostics", "stop_sequences", "stream", "metadata", "service_tier"),
-    *("inference_geo", "container"),
-}
-COUNT_FIELDS = _PROMPT_FIELDS | {"context_management", "compaction", "mcp_servers"}
-SAMPLING = frozenset({"temperature", "top_p", "top_k"})
-BETA_FIELDS = {
-    "context_management": ("context-management-2025-06-27", "compact-2026-01-12"),
-    "compaction": ("compact-2026-09-04",),
-    "thread": ("message-threads-2026-08-12",),
-    "mcp_servers": ("mcp-client-2025-04-04", "mcp-client-2025-11-20", "mcp-client-2026-09-15"),
-}
-SYSTEM_FIELDS = {
-    "clear_at": {"mid-conversation-system-clear-at-2026-08-21"},
-    # The SDK's name and the one that Claude Code sends.
-    "output_config": {"mid-conversation-output-config-2026-07-01", "per-turn-control-2026-07-01"},
-}
-SERVER_BLOCKS = frozenset(
-    {
-        *("server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "tool_search_tool_result"),
-        *("code_execution_tool_result", "bash_code_execution_tool_result"),
-        *("text_editor_code_execution_tool_result", "advisor_tool_result", "fallback"),
-        *("mcp_tool_use", "mcp_tool_result", "mcp_tool_listing"),
-    }
-)
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_NAMES: Mapping[type, str] = {
-    str: "a valid string",
-    dict: "a valid dictionary",
-    list: "a valid list",
-    bool: "a valid boolean",
-    int: "a valid integer",
+_TYPES: Mapping[str, type] = {
+    "string": str,
+    "dictionary": dict,
+    "list": list,
+    "boolean": bool,
+    "integer": int,
 }
-Types = Mapping[str, type | tuple[type, ...]]
 
 
 class Shape(Struct, frozen=True):
     """The fields of one kind of object, each with the types it may have."""
 
-    required: Types
-    optional: Types = {}
+    required: Mapping[str, str] = {}
+    optional: Mapping[str, str] = {}
 
 
-_MARK: Types = {"cache_control": dict}
-BLOCKS: Mapping[str, Shape] = {
-    "text": Shape({"text": str}, {"citations": list, **_MARK}),
-    "image": Shape({"source": dict}, {"transformations": dict, **_MARK}),
-    "document": Shape({"source": dict}, {"citations": dict, "context": str, "title": str, **_MARK}),
-    "search_result": Shape({"content": list, "source": str, "title": str}, {"citations": dict, **_MARK}),
-    "thinking": Shape({"thinking": str, "signature": str}),
-    "redacted_thinking": Shape({"data": str}),
-    "tool_use": Shape(
-        {"id": str, "name": str, "input": dict}, {"caller": dict, "toolset_name": str, **_MARK}
-    ),
-    "tool_result": Shape(
-        {"tool_use_id": str}, {"content": (str, list), "is_error": bool, "toolset_name": str, **_MARK}
-    ),
-    "container_upload": Shape({"file_id": str}, _MARK),
-    "compaction": Shape(
-        {}, {"content": str, "encrypted_content": str, "signature": str, "tool_changes": list, **_MARK}
-    ),
-    "tool_addition": Shape({"tool": dict}, _MARK),
-    "tool_removal": Shape({"tool": dict}, _MARK),
-}
-_TOOL_FLAGS: Types = dict.fromkeys(("strict", "defer_loading", "eager_input_streaming"), bool)
-_TOOL_LISTS: Types = dict.fromkeys(("input_examples", "allowed_callers"), list)
-TOOL = Shape(
-    {"name": str, "input_schema": dict},
-    {"description": str, "type": str, **_TOOL_FLAGS, **_TOOL_LISTS, **_MARK},
-)
-PINNED_EDITS = Shape({"edits": list})
-"""The block of the simulator's extension for deleting from a cached prefix."""
+class Schema(Struct, frozen=True):
+    """What `schema.toml` holds, where each part is explained."""
+
+    prompt: frozenset[str]
+    answer: frozenset[str]
+    counting: frozenset[str]
+    sampling: frozenset[str]
+    server_blocks: frozenset[str]
+    betas: Mapping[str, frozenset[str]]
+    system: Mapping[str, frozenset[str]]
+    blocks: Mapping[str, Shape]
+    pinned_edits: Shape
+    tool: Shape
+
+
+SCHEMA = msgspec.toml.decode(resources.files(__package__).joinpath("schema.toml").read_bytes(), type=Schema)
 
 
 def check_shape(body: Any, features: ApiFeatures) -> None:
@@ -112,12 +69,12 @@ def _problems(body: Json, features: ApiFeatures) -> Iterator[ApiError]:
         if name not in body:
             yield missing(name)
     yield from (extra(name) for name in body if not _known(name, features))
-    yield from _typed("model", body.get("model"), str)
-    yield from _typed("max_tokens", body.get("max_tokens", 0), int)
-    yield from _typed("messages", body.get("messages"), list)
-    yield from _typed("tools", body.get("tools"), list, null=True)
-    yield from _typed("system", body.get("system"), (str, list), null=True)
-    yield from _typed("stream", body.get("stream"), bool, null=True)
+    yield from _typed("model", body.get("model"), "string")
+    yield from _typed("max_tokens", body.get("max_tokens", 0), "integer")
+    yield from _typed("messages", body.get("messages"), "list")
+    yield from _typed("tools", body.get("tools"), "list", null=True)
+    yield from _typed("system", body.get("system"), "string list", null=True)
+    yield from _typed("stream", body.get("stream"), "boolean", null=True)
     for number, message in enumerate(body["messages"]):
         yield from _message(number, message, features)
     for index, block in enumerate(body.get("system") or () if isinstance(body.get("system"), list) else ()):
@@ -126,11 +83,12 @@ def _problems(body: Json, features: ApiFeatures) -> Iterator[ApiError]:
 
 
 def _known(name: str, features: ApiFeatures) -> bool:
-    if name in SAMPLING:
+    if name in SCHEMA.sampling:
         return not features.strict and not features.counting
-    if name in BETA_FIELDS and (name in COUNT_FIELDS or not features.counting):
-        return any(beta in features.betas for beta in BETA_FIELDS[name])
-    return name in (COUNT_FIELDS if features.counting else FIELDS)
+    own = SCHEMA.prompt | (SCHEMA.counting if features.counting else SCHEMA.answer)
+    if name in SCHEMA.betas and (name in own or not features.counting):
+        return bool(SCHEMA.betas[name] & features.betas)
+    return name in own
 
 
 def _message(number: int, message: Any, features: ApiFeatures) -> Iterator[ApiError]:
@@ -143,18 +101,14 @@ def _message(number: int, message: Any, features: ApiFeatures) -> Iterator[ApiEr
         yield missing(f"{path}.role")
     fields = {"role", "content"}
     if role == "system":
-        fields |= _system_fields(features)
+        fields |= {name for name, betas in SCHEMA.system.items() if features.betas & betas}
     elif "content" not in message:
         yield missing(f"{path}.content")
     yield from (extra(f"{path}.{name}") for name in message if name not in fields)
     content = message.get("content", "")
-    yield from _typed(f"{path}.content", content, (str, list))
+    yield from _typed(f"{path}.content", content, "string list")
     for index, block in enumerate(content if isinstance(content, list) else ()):
         yield from _block(f"{path}.content.{index}", block, features, None)
-
-
-def _system_fields(features: ApiFeatures) -> set[str]:
-    return {name for name, betas in SYSTEM_FIELDS.items() if features.betas & betas}
 
 
 def _block(path: str, block: Any, features: ApiFeatures, kinds: Sequence[str] | None) -> Iterator[ApiError]:
@@ -166,13 +120,13 @@ def _block(path: str, block: Any, features: ApiFeatures, kinds: Sequence[str] | 
         yield missing(f"{path}.type")
         return
     if kind == "cache_edits" and features.pinned_edits:
-        yield from _fields(f"{path}.{kind}", block, PINNED_EDITS)
+        yield from _fields(f"{path}.{kind}", block, SCHEMA.pinned_edits)
         return
-    if (kinds is None and kind in SERVER_BLOCKS) or kind in features.extra_blocks:
+    if (kinds is None and kind in SCHEMA.server_blocks) or kind in features.extra_blocks:
         return
-    shape = BLOCKS.get(kind) if kinds is None or kind in kinds else None
+    shape = SCHEMA.blocks.get(kind) if kinds is None or kind in kinds else None
     if shape is None or not _allowed(kind, block, features):
-        tags = ", ".join(f"'{name}'" for name in kinds or (*BLOCKS, *sorted(SERVER_BLOCKS)))
+        tags = ", ".join(f"'{name}'" for name in kinds or (*SCHEMA.blocks, *sorted(SCHEMA.server_blocks)))
         yield unknown_tag(path, kind, tags)
         return
     allowed = {"cache_reference"} if features.pinned_edits and kind == "tool_result" else set()
@@ -215,14 +169,12 @@ def _fields(path: str, block: Json, shape: Shape, allowed: set[str] | None = Non
             yield from _typed(f"{path}.{name}", value, shape.optional[name], null=True)
 
 
-def _typed(
-    path: str, value: Any, types: type | tuple[type, ...], *, null: bool = False
-) -> Iterator[ApiError]:
-    allowed = types if isinstance(types, tuple) else (types,)
+def _typed(path: str, value: Any, types: str, *, null: bool = False) -> Iterator[ApiError]:
+    allowed = tuple(_TYPES[name] for name in types.split())
     if value is None and null:
         return
     if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-        yield invalid(f"{path}: Input should be {' or '.join(_NAMES[kind] for kind in allowed)}")
+        yield invalid(f"{path}: Input should be {' or '.join(f'a valid {name}' for name in types.split())}")
 
 
 def _tools(tools: Sequence[Any]) -> Iterator[ApiError]:
@@ -234,7 +186,7 @@ def _tools(tools: Sequence[Any]) -> Iterator[ApiError]:
             return
         kind = tool.get("type") or "custom"
         if kind == "custom":
-            yield from _fields(f"{path}.custom", {**tool, "type": "custom"}, TOOL)
+            yield from _fields(f"{path}.custom", {**tool, "type": "custom"}, SCHEMA.tool)
         name = str(tool.get("name") or kind)
         if not _TOOL_NAME.fullmatch(name):
             yield invalid(f"{path}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")

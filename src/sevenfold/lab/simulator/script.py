@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from sevenfold.lab.simulator.brains import (
     ModelPrompt,
     ModelReply,
     ReportedUsage,
-    ScriptExhausted,
+    ScriptedBrain,
     text,
     thinking,
     tool_use,
@@ -88,31 +90,29 @@ class Script(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether requests that offer no tools (clients ask for titles and summaries so) are echoed and use up no step."""
 
 
-class FileBrain:
+class FileBrain(ScriptedBrain):
     """Plays the steps of a script, one for each request."""
 
+    remedy = "set repeat = true"
+
     def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._script = script
-        self._sleep = sleep
-        self._echo = EchoBrain()
-        self.played = 0
+        steps = [partial(_play, step, sleep) for step in script.step]
+        again = cycle(steps)
+        super().__init__((lambda prompt: next(again)(prompt)) if script.repeat else steps)
+        self._only_with_tools = script.only_with_tools
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The next step's answer; raises its refusal, or `ScriptExhausted` at the end."""
-        steps = self._script.step
-        if self._script.only_with_tools and not prompt.tools:
-            return self._echo.reply(prompt)
-        if self.played >= len(steps) and not self._script.repeat:
-            raise ScriptExhausted(
-                f"the script has {len(steps)} steps, and this is request {self.played + 1}; "
-                "add a step, or set repeat = true"
-            )
-        step = steps[self.played % len(steps)]
-        self.played += 1
-        self._sleep(step.delay)
-        if (refused := step.refusal()) is not None:
-            raise refused
-        return ModelReply(step.blocks(), step.stop_reason, step.usage)
+        if self._only_with_tools and not prompt.tools:
+            return EchoBrain().reply(prompt)
+        return super().reply(prompt)
+
+
+def _play(step: ScriptedStep, sleep: Callable[[float], None], prompt: ModelPrompt) -> ModelReply:
+    sleep(step.delay)
+    if (refused := step.refusal()) is not None:
+        raise refused
+    return ModelReply(step.blocks(), step.stop_reason, step.usage)
 
 
 def load_script(path: Path) -> Script:

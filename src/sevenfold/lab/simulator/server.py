@@ -20,14 +20,14 @@ from starlette.routing import Route
 
 from sevenfold.lab.simulator.brains import ScriptExhausted
 from sevenfold.lab.simulator.chat import chunks, complete
-from sevenfold.lab.simulator.errors import ApiError, internal, invalid, too_large
+from sevenfold.lab.simulator.errors import ApiError, internal, invalid
 from sevenfold.lab.simulator.faults import Fault, broken, refusal
 from sevenfold.lab.simulator.listing import model_info, model_list
 from sevenfold.lab.simulator.messages import answer, count
 from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
-from sevenfold.lab.simulator.provider import Received, Simulator
+from sevenfold.lab.simulator.provider import Json, Received, Simulator
 from sevenfold.lab.simulator.responses import compact, respond
 from sevenfold.lab.simulator.responses_stream import response_events
 from sevenfold.lab.simulator.schema import check_shape
@@ -105,9 +105,9 @@ def create_app(sim: Simulator) -> Starlette:
             route("/v1/messages/count_tokens", _count_tokens),
             route("/v1/models", _models, "GET"),
             route("/v1/models/{name:path}", _model, "GET"),
-            route("/v1/chat/completions", _chat, asks=True),
-            route("/v1/responses", _responses, asks=True),
-            route("/v1/responses/compact", _compact, asks=True),
+            route("/v1/chat/completions", _openai(complete, chunks), asks=True),
+            route("/v1/responses", _openai(respond, response_events), asks=True),
+            route("/v1/responses/compact", _openai(compact), asks=True),
             route("/{path:path}", _nothing),
             route("/{path:path}", _nothing, "GET"),
         ]
@@ -125,12 +125,13 @@ async def _exchange(
     """Log a request, apply its fault, answer it, and turn every refusal into the provider's body."""
     raw = await request.body()
     url, headers = request.url, dict(request.headers)
-    received = sim.requests.add(sim.clock.now(), request.method, url.path, url.query, headers, raw)
+    arrived = Received(sim.clock.now(), request.method, url.path, url.query, headers, raw)
+    received = sim.requests.add(arrived)
     exchange = HttpExchange(sim, request, received, limiter)
     try:
         _check_key(exchange)
         if len(raw) > sim.setup.body_bytes:
-            raise too_large()
+            raise ApiError(413, "request_too_large", "Request exceeds the maximum size")
         if asks:
             sim.meter.admit(sim.clock.now())
             exchange.fault = sim.faults.next()
@@ -218,16 +219,16 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
 
 async def _messages(exchange: HttpExchange) -> Response:
     sim = exchange.sim
-    answered = await _work(exchange, lambda: answer(sim, _prepared(exchange, counting=False)))
+    message, plans = await _work(exchange, lambda: answer(sim, _prepared(exchange, counting=False)))
     await exchange.delay()
     with sim.alone():
-        for plan in answered.plans:
+        for plan in plans:
             sim.cache.commit(plan)
-    usage = answered.message["usage"]
+    usage = message["usage"]
     charged = usage["input_tokens"] + usage["cache_creation_input_tokens"]
     sim.meter.spend(exchange.received.at, charged, usage["output_tokens"])
-    streamed = events(answered.message, sim.setup.chunk) if answered.stream else None
-    return exchange.answer(answered.message, streamed)
+    streams = _decode(exchange).get("stream")
+    return exchange.answer(message, events(message, sim.setup.chunk) if streams else None)
 
 
 async def _count_tokens(exchange: HttpExchange) -> Response:
@@ -243,27 +244,20 @@ async def _model(exchange: HttpExchange) -> Response:
     return exchange.json(model_info(exchange.sim, name, anthropic=exchange.anthropic))
 
 
-async def _chat(exchange: HttpExchange) -> Response:
-    body = _decode(exchange)
-    completion = await _work(exchange, lambda: complete(exchange.sim, body))
-    await exchange.delay()
-    streamed = chunks(completion, body, exchange.sim.setup.chunk) if body.get("stream") else None
-    return exchange.answer(completion, streamed)
+def _openai(
+    answer: Callable[[Simulator, Any], dict[str, Any]],
+    events: Callable[[Json, Json, int], Iterator[bytes]] | None = None,
+) -> Endpoint:
+    """An endpoint of OpenAI's; without ``events`` it never streams."""
 
+    async def endpoint(exchange: HttpExchange) -> Response:
+        sim, body = exchange.sim, _decode(exchange)
+        whole = await _work(exchange, lambda: answer(sim, body))
+        await exchange.delay()
+        streamed = events(whole, body, sim.setup.chunk) if events and body.get("stream") else None
+        return exchange.answer(whole, streamed)
 
-async def _responses(exchange: HttpExchange) -> Response:
-    body = _decode(exchange)
-    response = await _work(exchange, lambda: respond(exchange.sim, body))
-    await exchange.delay()
-    streamed = response_events(response, exchange.sim.setup.chunk) if body.get("stream") else None
-    return exchange.answer(response, streamed)
-
-
-async def _compact(exchange: HttpExchange) -> Response:
-    body = _decode(exchange)
-    compacted = await _work(exchange, lambda: compact(exchange.sim, body))
-    await exchange.delay()
-    return exchange.answer(compacted)
+    return endpoint
 
 
 async def _work(exchange: HttpExchange, work: Callable[[], T]) -> T:

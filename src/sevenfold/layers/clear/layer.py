@@ -15,15 +15,14 @@ from sevenfold.conversation.request import Considered
 from sevenfold.conversation.room import edits_trigger, overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Proposed
-from sevenfold.layers.breaker import Pass, Progress
+from sevenfold.layers.breaker import Progress
 from sevenfold.layers.clear import policy as clear
 from sevenfold.layers.clear.ledger import CostLedger
-from sevenfold.layers.clear.pinned import PinnedEdits
 from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, ProviderCut
 from sevenfold.record import blocks
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
-from sevenfold.record.decisions import MicrocompactMetadata
+from sevenfold.record.decisions import MicrocompactMetadata, Pinned
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item
@@ -52,16 +51,12 @@ class Clear:
 
     def offer(self, c: Conversation) -> Offer | None:
         """What clearing would do; enough if the conversation would be below the threshold."""
-        clearer = c.state(Clearer)
-        plan = clearer.plan(c.seen)
-        if plan.chosen not in ("clear", "provider") and not (
-            c.profile.pinned_edits and clearer.edits.used()
-        ):
+        plan = c.state(Clearer).plan(c.seen)
+        if plan.chosen not in ("clear", "provider") and not _deletes(c):
             return None
         high, room = c.seen.high, c.window.threshold
         short = high >= room or overloaded(c, c.seen)
-        enough = not short or (plan.chosen == "clear" and high - plan.tokens < room)
-        return Offer(enough, plan)
+        return Offer(not short or (plan.chosen == "clear" and high - plan.tokens < room), plan)
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Clear, unless a listener refuses; then nothing dearer is done either."""
@@ -76,15 +71,11 @@ class Clear:
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
         """A request was too long: let something go, if anything can."""
         yield from ()
-        match error:
-            case PromptTooLong():
-                tokens = error.gap or c.window.effective // 5
-            case BodyTooLarge():
-                tokens = c.window.effective // 5
-            case _:
-                return False
+        if not isinstance(error, PromptTooLong | BodyTooLarge):
+            return False
+        gap = error.gap if isinstance(error, PromptTooLong) else None
         with c.lock:
-            return c.request_out and c.state(Clearer).force(tokens)
+            return c.request_out and c.state(Clearer).force(gap or c.window.effective // 5)
 
     def propose(self, c: Conversation) -> Sequence[Proposed]:
         """The results that would be cleared."""
@@ -96,7 +87,6 @@ class Clearer:
 
     def __init__(self, c: Conversation) -> None:
         self._c = c
-        self.edits = PinnedEdits(c, self._results)
         self._progress = Progress()
         self._ledger = CostLedger()
         self._opened_at = c.account.usd or 0.0
@@ -108,17 +98,17 @@ class Clearer:
 
     def run(self, plan: Plan) -> None:
         """Do what is due."""
-        if self.edits.used():
-            self.edits.tend()
+        if _deletes(self._c):
+            self._delete()
             plan = self.plan(self._c.size())
         if plan.chosen in ("clear", "provider"):
             self._consider(self._act(plan))
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do, without doing it."""
-        found = [deletion] if (deletion := self.edits.proposed()) else []
         plan = self.plan(self._c.seen)
-        return [*found, _proposal(plan)] if plan.chosen in ("clear", "provider") else found
+        planned = _proposal(plan) if plan.chosen in ("clear", "provider") else None
+        return [one for one in (self._deletion(), planned) if one is not None]
 
     def plan(self, size: Size, *, forced: int = 0) -> Plan:
         """What clearing would do at this size; ``forced`` tokens must go whatever it is."""
@@ -138,7 +128,7 @@ class Clearer:
         if not clear.could_matter(moment, c.gauge.estimator.tokens(c.stock.weight)):
             return Plan("everything fits")
         moment = replace(moment, compacts=c.ladder.dearer(c))
-        rests = self._progress.rests("clear", c.window, size.tokens)
+        rests = self._progress.rests(c.window, size.tokens)
         if moment.cold or moment.overdue or (clear.cannot_be_sent(moment) and not moment.compacts):
             rests = ""
         c.events.rests("clear", rests)
@@ -169,8 +159,7 @@ class Clearer:
             )
         after = before - plan.tokens if by_provider else self._c.size().tokens
         if plan.cause in ("room", "full", "size"):
-            requests = self._c.account.requests
-            self._progress = self._progress.after(Pass("clear", requests, before - after, after))
+            self._progress = self._progress.after(self._c.account.requests, before - after, after)
         self._ledger = plan.ledger
         self._c.events.acted(proposed, before, after, reference, undoable=not by_provider)
         return plan
@@ -198,6 +187,67 @@ class Clearer:
         asked = (item for item in reversed(items[: self._c.stock.answered + 1]) if _users_words(item))
         return next((item.said.uuid for item in asked), None)
 
+    # -- deleting from the cached prefix by reference ---------------------------------------------
+    # Where a provider can, nothing is written again. What was deleted is sent again at its place with every request,
+    # for as long as the cache lives. All of it follows from the log: the results in view in their order, and the
+    # decisions about them since the last fresh start.
+
+    def _delete(self) -> None:
+        """Drop deletions that are stale, and delete what has become old."""
+        c = self._c
+        gone, in_view = self._gone(), {held.call for held in c.stock.results}
+        # A deletion that names a result that has gone no server would take.
+        if gone is None or (gone and (self._expired() or not gone <= in_view)):
+            if gone:
+                c.announce("pinned edits dropped")
+                c.undelete()
+            c.transcript.decide(Pinned())
+        proposed = self._deletion()
+        if proposed is not None and c.events.may(proposed):
+            before = c.size().tokens
+            record = c.transcript.view.items[-1].said.uuid
+            made = c.transcript.decide(Pinned(calls=list(proposed.targets), record=record))
+            c.events.acted(proposed, before, max(0, before - proposed.tokens), made.id)
+
+    def _deletion(self) -> Proposed | None:
+        """What would be deleted now, behind results that are about to be sent; None for nothing.
+
+        The oldest results beyond the newest that stay, once there are enough of them.
+        """
+        c, view, settings = self._c, self._c.transcript.view, self._c.settings
+        newest = view.items_from(len(view) - 1)[-1:]
+        if not (_deletes(c) and newest and newest[0].said.answers) or self._expired():
+            return None
+        gone = self._gone() or frozenset()
+        active = [result for result in self._results() if result.call not in gone]
+        calls = tuple(result.call for result in active[: -settings.pinned_keep] if not result.kept)
+        if len(active) < settings.pinned_trigger or not calls:
+            return None
+        count = c.gauge.estimator.tokens
+        return Proposed(
+            layer="clear",
+            mechanism="pinned",
+            what=f"delete {len(calls)} old tool results by reference",
+            why="many results are in the cached prefix",
+            items=len(calls),
+            tokens=round(sum(count(held.weight) for held in c.stock.results if held.call in calls)),
+            usd=0.0,
+            targets=calls,
+        )
+
+    def _gone(self) -> frozenset[str] | None:
+        """The calls whose results are deleted; None if results carry no references yet."""
+        self._c.stock.follow(self._c.transcript.view)
+        gone: frozenset[str] | None = None
+        for made in self._c.transcript.view.decisions():
+            if isinstance(made, Pinned):
+                gone = (gone or frozenset()) | set(made.calls) if made.calls else frozenset()
+        return gone
+
+    def _expired(self) -> bool:
+        lifetime = SECONDS[self._c.lifetimes.tail] + self._c.settings.gap_margin_seconds
+        return lifetime < self._c.idle_seconds() < inf
+
     # -- what the planner looks at --------------------------------------------------------------
 
     def _moment(self, size: Size) -> ClearingMoment:
@@ -211,16 +261,14 @@ class Clearer:
             and not asked
             and self._edits_refused != self._epoch
         )
-        since = (
-            item for item in reversed(view.items_from(self._c.stock.answered + 1)) if not item.said.meta
-        )
-        mid_turn = bool((newest := next(since, None)) and newest.said.answers)
+        since = [item for item in view.items_from(c.stock.answered + 1) if not item.said.meta]
+        mid_turn = bool(since and since[-1].said.answers)
         return ClearingMoment(
             results=(),
             size=size.tokens,
             most=size.high,
             fixed=c.gauge.fixed,
-            window=self._c.window,
+            window=c.window,
             settings=settings,
             price=price,
             lifetime=SECONDS[c.lifetimes.tail],
@@ -233,7 +281,7 @@ class Clearer:
             reasoning=round(c.gauge.estimator.tokens(reasoning(view.weight))),
             mid_turn=mid_turn,
             compacts=False,
-            provider=asked or (c.profile.pinned_edits and self.edits.used()),
+            provider=asked or _deletes(c),
             near=may_ask and size.tokens >= edits_trigger(self._c.window, settings),
             edited=c.edited,
             wire=size.wire,
@@ -323,6 +371,11 @@ class Clearer:
             )
             for held in self._c.stock.results
         ]
+
+
+def _deletes(c: Conversation) -> bool:
+    """Are results deleted by reference? Not where reasoning is bound: dropping a deletion would change the past."""
+    return c.profile.pinned_edits and c.settings.pinned_edits and not c.profile.thinking.bound
 
 
 def _proposal(plan: Plan) -> Proposed:

@@ -212,8 +212,8 @@ def might_pay(moment: ClearingMoment, results_tokens: float) -> bool:
 
 def too_heavy(moment: ClearingMoment) -> bool:
     """Are there too many bytes or pictures?"""
-    used = (moment.wire, moment.wire_limit), (moment.images, moment.images_limit)
-    return any(limit is not None and amount > limit for amount, limit in used)
+    heavy = moment.wire_limit is not None and moment.wire > moment.wire_limit
+    return heavy or (moment.images_limit is not None and moment.images > moment.images_limit)
 
 
 def cannot_be_sent(moment: ClearingMoment) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation import edits, events
@@ -20,10 +19,9 @@ from sevenfold.conversation.hooks import HookInput, HookOutcome, PostCompact, Pr
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
 from sevenfold.errors import Aborted, Refused, SevenfoldError
-from sevenfold.events import Compacting, Proposed, SteppedAside
-from sevenfold.layers.breaker import Pass, Progress
-from sevenfold.layers.compact import forecast, scope, writer
-from sevenfold.layers.compact.check import Checker
+from sevenfold.events import Compacting, Proposed
+from sevenfold.layers.breaker import Progress
+from sevenfold.layers.compact import check, scope, writer
 from sevenfold.layers.compact.engines import SOURCE, EngineChooser, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 AUTO = CompactionRequest(trigger="auto")
-LAST = CompactionRequest(trigger="auto", engine="extractive")
-REACTIVE = CompactionRequest(trigger="reactive")
 ROUNDS_KEPT = 2
 """The newest rounds that stay when a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
@@ -46,12 +42,8 @@ KEEP_ALIVE_SECONDS = 30.0
 R = TypeVar("R")
 
 
-class Stamp(Struct, frozen=True):
-    """What a summary was made from; if that has changed, the summary is of no use."""
-
-    tip: str | None
-    boundary: str | None
-    epoch: str
+Stamp: TypeAlias = tuple[str | None, str | None, str]
+"""The tip, the boundary and the epoch a summary was made from; if one has changed, the summary is of no use."""
 
 
 class Compactor:
@@ -60,7 +52,6 @@ class Compactor:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self.chooser = EngineChooser(c)
-        self._checker = Checker(c)
         self.status = ""
         self.last: Compacted | None = None
         self._made: int | None = None
@@ -93,7 +84,7 @@ class Compactor:
         if edits.compaction_undone(c):
             # A user who took a compaction back wants the conversation as it is, as long as it fits.
             return False
-        rests = self._progress.rests("compact", c.window, size.tokens)
+        rests = self._progress.rests(c.window, size.tokens)
         c.events.rests("compact", rests)
         return not rests
 
@@ -104,14 +95,11 @@ class Compactor:
 
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
-        c = self._c
-        full = c.seen.high >= c.window.threshold or self.presses(c.seen) or overloaded(c, c.seen)
-        return (full or c.considered.chosen == "compact") and self.allowed
+        return (self._full(self._c.seen) or self._c.considered.chosen == "compact") and self.allowed
 
-    def _fires_again(self, after: Size) -> bool:
-        """Is a compaction due again at the size that one left?"""
-        heavy = self._c.limits.passed(after.wire, after.images)
-        return heavy or after.high >= self._c.window.threshold or self.presses(after)
+    def _full(self, size: Size) -> bool:
+        """Is a compaction due at this size? Bytes and pictures that no request has held yet do not count."""
+        return size.high >= self._c.window.threshold or self.presses(size) or overloaded(self._c, size)
 
     @property
     def next_begins(self) -> int:
@@ -130,40 +118,37 @@ class Compactor:
         except Aborted:
             raise
         except SevenfoldError as error:
-            reason, kind = str(error), type(error).__name__
-            self._c.events.tell(SteppedAside(layer="compact", reason=reason, error=kind))
+            self._c.events.aside("compact", str(error), error=error)
             return None
 
     def last_resort(self) -> Flow[None]:
         """If what was kept with the summary is too much by itself, code makes a smaller one."""
         refused = self._refused is not None and self._refused[1] == self._c.passes
         if not refused and self._c.size().high >= self._c.window.blocking:
-            yield from self.attempt(self.run(LAST))
+            yield from self.attempt(self.run(replace(AUTO, engine="extractive")))
 
     def react(self) -> Flow[bool]:
         """A request was refused as too long: compact, once for each answer."""
         if self._reacted_after == self._c.answers:
             return False
         self._reacted_after = self._c.answers
-        return (yield from self.attempt(self.run(REACTIVE))) is not None
+        return (yield from self.attempt(self.run(CompactionRequest(trigger="reactive")))) is not None
 
     def passed(self, done: Compacted | None) -> Compacted | None:
         """Remember what a compaction achieved."""
         if done is not None:
             by_seen = done.tokens_before >= self._c.window.threshold
             freed = (done.tokens_before if by_seen else done.sent_before) - done.tokens_after
-            made = Pass("compact", self._c.account.requests, freed, done.tokens_after)
-            self._progress = self._progress.after(made)
+            self._progress = self._progress.after(self._c.account.requests, freed, done.tokens_after)
             events.epochs(self._c)
         return done
 
     @property
     def health(self) -> Health:
         """How the conversation is doing with its window."""
-        c = self._c
+        c, last = self._c, self.last
         with c.lock:
-            chain = writer.chain(c.transcript.view, "", c.window.threshold, c.source.name)
-            last, turns = self.last, chain.turns_since
+            turns = writer.chain(c.transcript.view, "", c.window.threshold, c.source.name).turns_since
             grown = c.size().tokens - last.tokens_after if last else 0
             return Health(
                 status=self.status,
@@ -208,36 +193,37 @@ class Compactor:
             return done if isinstance(done, Compacted) else None
 
     def served(
-        self, request: CompactionRequest, divided: Scope, draft: Draft, most: int
+        self,
+        request: CompactionRequest,
+        divided: Scope,
+        got: Got,
+        most: int | None = None,
+        *,
+        agreed: bool = False,
     ) -> Flow[Compacted | str | None]:
         """Compact with a summary that is there already; no model is asked, and no hook steers it.
 
-        Returns why not, where ``most`` tokens or more would be left of the conversation.
+        Returns why not, where ``most`` tokens or more would be left. ``agreed``: listeners were asked before.
         """
         self.must_be_on()
         with self._working():
-            if not self.may(request, divided):
-                return None
-            self._progressed("compact_start")
-            return (yield from self._end(request, divided, self.stamp(), Got(draft, "notes"), most))
-
-    def prepared(self, request: CompactionRequest, divided: Scope, got: Got) -> Flow[Compacted | str]:
-        """Compact with a summary that was made beforehand."""
-        with self._working():
-            return (yield from self._end(request, divided, self.stamp(), got))
+            if not agreed:
+                if not self.may(request, divided):
+                    return None
+                self._progressed("compact_start")
+            return (yield from self._end(request, divided, self.stamp(), got, most))
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
         """Ask the PreCompact hooks; None if one of them refuses."""
-        instructions, trigger = request.instructions, _trigger(request)
         hooks = yield from self._fire(
-            PreCompact(**self._common(), trigger=trigger, custom_instructions=instructions)
+            PreCompact, trigger=request.started_by, custom_instructions=request.instructions
         )
-        if hooks.blocked is not None:
-            if trigger == "auto":
-                self._refused = self._newest_words(), self._c.passes
-            self._c.events.tell(SteppedAside(layer="compact", reason=f"a hook refused: {hooks.blocked}"))
-            return None
-        return hooks
+        if hooks.blocked is None:
+            return hooks
+        if request.started_by == "auto":
+            self._refused = self._newest_words(), self._c.passes
+        self._c.events.aside("compact", f"a hook refused: {hooks.blocked}")
+        return None
 
     def may(self, request: CompactionRequest, divided: Scope) -> bool:
         """Ask the listeners, who see what it would cost."""
@@ -275,26 +261,33 @@ class Compactor:
         got: Got,
         most: int | None = None,
     ) -> Flow[Compacted | str]:
-        c = self._c
-        yield from self._checker.catch_up()
-        check = partial(self._checker.checked, got, divided, self._budget(divided, got))
+        """Check the summary, and write everything down at once."""
+        c, room = self._c, writer.room(self._c, divided)
+        if got.engine == "notes" and isinstance(got.found, Draft):
+            # Notes have limits of their own, and are not cut any further.
+            room += c.count(got.found.text)
+        reaches = yield from check.catch_up(c)
         folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
-        verdict = yield from in_thread(partial(check, folds))
+        verdict = yield from in_thread(partial(check.check, c, got, divided, room, folds, reaches=reaches))
         if most is not None:
-            left = forecast.at_most(c, divided, writer.said(c, request, divided, verdict.text))
+            left = writer.at_most(c, divided, writer.said(c, request, divided, verdict.text))
             if left >= most:
                 return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
         context: tuple[str, ...] = ()
         if divided.span != "range":
-            started = yield from self._fire(SessionStart(**self._common(), source="compact"))
-            context = started.context
+            context = (yield from self._fire(SessionStart, source="compact")).context
         failures = self.chooser.failures
-        done = self._finish(Result(request, divided, got, verdict, context, failures), stamp)
+        with c.lock:
+            if self.stamp() != stamp:
+                raise Refused("the conversation went on while it was being compacted; compact again")
+            done = writer.write(c, Result(request, divided, got, verdict, context, failures))
+            done = replace(done, fires_again=self._full(c.size()))
+        writer.report(c, done, failures)
+        self.last, self._refused = done, None
+        self._made = None if self._made is None else self._made + 1
         # Stopped now, it is done all the same.
         with suppress(Aborted):
-            trigger = _trigger(request)
-            after = PostCompact(**self._common(), trigger=trigger, compact_summary=done.summary)
-            yield from self._fire(after)
+            yield from self._fire(PostCompact, trigger=request.started_by, compact_summary=done.summary)
         return done
 
     @contextmanager
@@ -315,25 +308,18 @@ class Compactor:
     def _progressed(self, stage: str, hook: str = "", text: str = "") -> None:
         self._c.events.tell(Compacting(source=SOURCE, stage=stage, hook=hook, text=text))
 
-    def _fire(self, event: HookInput) -> Flow[HookOutcome]:
+    def _fire(self, event: type[HookInput], **fields: Any) -> Flow[HookOutcome]:
         """Run hooks, and report what they have to say and which of them failed."""
-        name = type(event).__name__
+        name, place, path = event.__name__, self._c.transcript.place, self._c.services.path
         self._progressed("hooks_start", name)
-        outcome = yield from Fire(event)
+        outcome = yield from Fire(
+            event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
+        )
         for text in outcome.messages:
             self._progressed("hook_message", name, text)
         for failure in outcome.failures:
-            reason = f"{name}, {failure.hook}: {failure.problem}"
-            self._c.events.tell(SteppedAside(layer="hooks", reason=reason))
+            self._c.events.aside("hooks", f"{name}, {failure.hook}: {failure.problem}")
         return outcome
-
-    def _common(self) -> dict[str, str]:
-        """What every hook receives."""
-        place = self._c.transcript.place
-        path = self._c.services.path
-        return {"session_id": place.session, "transcript_path": path, "cwd": place.cwd}
-
-    # -- before ---------------------------------------------------------------------------------
 
     def scope(self, request: CompactionRequest) -> Scope:
         """What is summarised and what is kept."""
@@ -352,38 +338,13 @@ class Compactor:
     def stamp(self) -> Stamp:
         """What the conversation is now."""
         view = self._c.transcript.view
-        return Stamp(view.tip, view.boundary, view.epoch.id if view.epoch else "")
+        return view.tip, view.boundary, view.epoch.id if view.epoch else ""
+
+    def basis(self, divided: Scope) -> tuple[object, ...]:
+        """What a summary of this part is made from, however the conversation goes on behind it."""
+        return (*self.stamp()[1:], *(item.said.uuid for item in divided.hidden))
 
     def _preview(self, request: CompactionRequest, divided: Scope) -> Preview:
-        c, chooser = self._c, self.chooser
+        chooser = self.chooser
         fit = (engine for engine in chooser.order(request) if not chooser.unfit(engine, divided, request))
-        budget = forecast.room(c, divided)
-        around, warm = c.count(writer.said(c, request, divided, "")), chooser.warm()
-        return forecast.preview(c, divided, next(fit, "extractive"), budget, around=around, warm=warm)
-
-    # -- after ----------------------------------------------------------------------------------
-
-    def _finish(self, result: Result, stamp: Stamp) -> Compacted:
-        """Restore what is needed, and write it all down at once."""
-        c = self._c
-        with c.lock:
-            if self.stamp() != stamp:
-                raise Refused("the conversation went on while it was being compacted; compact again")
-            done = writer.write(c, result)
-            done = replace(done, fires_again=self._fires_again(c.size()))
-        writer.report(c, done, self.chooser.failures)
-        self.last, self._refused = done, None
-        self._made = None if self._made is None else self._made + 1
-        return done
-
-    def _budget(self, divided: Scope, got: Got) -> int:
-        """The most the drafted summary may have."""
-        budget = forecast.room(self._c, divided)
-        if got.engine == "notes" and isinstance(got.found, Draft):
-            # Notes have limits of their own, and are not cut any further.
-            return budget + self._c.count(got.found.text)
-        return budget
-
-
-def _trigger(request: CompactionRequest) -> Literal["manual", "auto"]:
-    return "manual" if request.trigger == "manual" else "auto"
+        return writer.preview(self._c, request, divided, next(fit, "extractive"), warm=chooser.warm())

@@ -13,8 +13,7 @@ no model had a summary, automatic ones stop asking models until one succeeds aga
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +24,7 @@ from sevenfold.conversation.flow import Ask, Flow, Signal, Wait
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.request import part_sizes
 from sevenfold.errors import Aborted, ModelError, PromptTooLong
-from sevenfold.events import Answered, Sending, SteppedAside
+from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
 from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, Left
@@ -49,7 +48,6 @@ from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.fork import Fork
     from sevenfold.ports import Reply
     from sevenfold.record.layout import Item
 
@@ -108,19 +106,12 @@ class Got(Struct, frozen=True):
         )
 
 
-Asking: TypeAlias = Flow[Got]
-
-
 class SummaryTask:
     """A summary to be had: of which part of a conversation, and what it should look after."""
 
     def __init__(self, c: Conversation, scope: Scope, request: CompactionRequest, hooks: str = "") -> None:
-        self.c, self.scope, self.trigger, self.steered = (
-            c,
-            scope,
-            request.trigger,
-            bool(request.instructions or hooks),
-        )
+        self.c, self.scope, self.trigger = c, scope, request.trigger
+        self.steered = bool(request.instructions or hooks)
         self._user = c.gate.text(request.instructions) if c.gate else request.instructions
         self._hooks = c.gate.text(hooks) if c.gate else hooks
         whole, shown = scope.span == "from" or not scope.kept, (*scope.front, *scope.hidden)
@@ -148,7 +139,7 @@ class SummaryTask:
         ).render()
 
 
-def by_provider(task: SummaryTask) -> Asking:
+def by_provider(task: SummaryTask) -> Flow[Got]:
     """Have the provider summarise what it is shown; the rest keeps its reasoning."""
     c, profile = task.c, task.c.profile
     frame = _without_edits(c.frame, profile)
@@ -160,19 +151,29 @@ def by_provider(task: SummaryTask) -> Asking:
     return (yield from _asked(c, Call(body.raw, frame.betas, SOURCE), profile, _by_provider))
 
 
-def by_fork(task: SummaryTask) -> Asking:
+def by_fork(task: SummaryTask) -> Flow[Got]:
     """Ask in the session's own words, behind its own prefix; too long, without its oldest rounds."""
-    begin = partial(fork, task.c, COLLAPSE if task.trigger == "collapse" else SOURCE)
+    source = COLLAPSE if task.trigger == "collapse" else SOURCE
 
-    def shorter(left: Shortened) -> Asking:
+    def asking(shared: Sequence[Message], upto: str | None = None) -> Flow[Got]:
+        asked = fork(task.c, source, shared, upto)
+        asked.user(task.instruction())
+        try:
+            outcome = yield from asked.turn()
+        except ModelError as error:
+            return _failed(error)
+        found = _drafted(outcome.reply)
+        return replace(found, usage=outcome.usage, usd=outcome.cost, calls=1)
+
+    def shorter(left: Shortened) -> Flow[Got]:
         sent = shorten.messages(left.items, dropped=left.dropped)
-        return (yield from _forked(task, begin([Message("", (), raw) for raw in sent])))
+        return asking([Message("", (), raw) for raw in sent])
 
-    got = yield from _forked(task, begin(task.prefix, task.upto))
+    got = yield from asking(task.prefix, task.upto)
     return (yield from _shortening(task, Shortened(task.lean, 0), got, shorter))
 
 
-def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Asking:
+def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Flow[Got]:
     """Ask in a request of its own; too long, its oldest rounds go, and at last it is read in parts.
 
     ``over`` is by how many tokens the conversation is known to be too long; what fits no request of this model at
@@ -186,9 +187,9 @@ def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) ->
     if over is not None:
         left = shorten.drop_oldest(lean, task.c.gauge.estimator.tokens, gap=over) or left
 
-    def asking(left: Shortened) -> Asking:
+    def asking(left: Shortened) -> Flow[Got]:
         sent = shorten.messages(left.items, task.instruction(), dropped=left.dropped)
-        return (yield from _asked(task.c, _plain(model, sent), model, _drafted))
+        return _asked(task.c, _plain(model, sent), model, _drafted)
 
     got = yield from _shortening(task, left, (yield from asking(left)), asking)
     if not got.too_long:
@@ -196,7 +197,9 @@ def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) ->
     return got.then((yield from _in_parts(task, lean, model, room)))
 
 
-def _shortening(task: SummaryTask, left: Shortened, got: Got, ask: Callable[[Shortened], Asking]) -> Asking:
+def _shortening(
+    task: SummaryTask, left: Shortened, got: Got, ask: Callable[[Shortened], Flow[Got]]
+) -> Flow[Got]:
     """Ask again without the oldest rounds, as long as the request is too long and there are rounds to drop."""
     whole, count = task.tokens(left.items), task.c.gauge.estimator.tokens
     for attempt in range(SHORTENINGS):
@@ -211,20 +214,7 @@ def _shortening(task: SummaryTask, left: Shortened, got: Got, ask: Callable[[Sho
     return replace(got, gap=gap)
 
 
-def _forked(task: SummaryTask, asked: Fork) -> Asking:
-    asked.user(task.instruction())
-    try:
-        outcome = yield from asked.turn()
-    except Aborted:
-        raise
-    except ModelError as error:
-        return _failed(error)
-    answer = outcome.reply.answer
-    found = read_draft(answer.blocks, answer.stop_reason)
-    return Got(found, usage=outcome.usage, usd=outcome.cost, calls=1)
-
-
-def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Asking:
+def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Flow[Got]:
     """Summarise part by part, each knowing the summaries of those before it; together they are one."""
     parts = shorten.chunks(lean, max(1_000, room // 2), task.c.gauge.estimator.tokens)
     got = Got(Failure("no_summary", "there was nothing to summarise"))
@@ -251,15 +241,13 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
     return Draft("\n\n".join(draft.text for draft in drafts), sections)
 
 
-def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Got]) -> Asking:
+def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Got]) -> Flow[Got]:
     """One call; made again after a pause when it broke off, and turned into a failure when that does not help."""
     got = Got(Failure("api_error", "nothing was asked yet"))
     for attempt in range(RETRIES + 1):
         try:
             reply, usage, usd = yield from billed(c, call, model)
             return got.then(replace(read(reply), usage=usage, usd=usd, calls=1))
-        except Aborted:
-            raise
         except ModelError as error:
             got = got.then(_failed(error))
             pause = breaker.pause_before_retry(error, attempt)
@@ -285,11 +273,17 @@ def _by_provider(reply: Reply) -> Got:
 
 
 def _plain(model: Profile, messages: Sequence[bytes]) -> Call:
-    cap = min(OUTPUT_CAP, model.max_output)
-    settings = {"thinking": {"type": model.thinking.off}} if model.thinking.off else {}
-    frame = Frame.of(model.model, cap, system=[blocks.text(Summariser().render()).raw], **settings)
     raw = [Message("", (), message) for message in messages]
-    return Call(assemble(frame, raw).raw, frame.betas, SOURCE)
+    return plain_call(model, raw, SOURCE, min(OUTPUT_CAP, model.max_output), Summariser().render())
+
+
+def plain_call(
+    model: Profile, messages: Sequence[Message], source: str, most: int, system: str = ""
+) -> Call:
+    """A request of its own, apart from any conversation: without tools or reasoning, for so many tokens."""
+    settings = {"thinking": {"type": model.thinking.off}} if model.thinking.off else {}
+    frame = Frame.of(model.model, most, system=[blocks.text(system).raw] if system else [], **settings)
+    return Call(assemble(frame, messages).raw, frame.betas, source)
 
 
 def _without_edits(frame: Frame, profile: Profile) -> Frame:
@@ -300,6 +294,9 @@ def _without_edits(frame: Frame, profile: Profile) -> Frame:
 
 
 def _failed(error: ModelError) -> Got:
+    """Why a call gave no summary; a user who stopped it has stopped the compaction."""
+    if isinstance(error, Aborted):
+        raise error
     if isinstance(error, PromptTooLong):
         return Got(Failure("prompt_too_long", str(error)), calls=1, gap=error.gap)
     return Got(Failure("api_error", str(error)), calls=1, busy=error.retryable)
@@ -307,49 +304,41 @@ def _failed(error: ModelError) -> Got:
 
 def billed(c: Conversation, call: Call, model: Profile) -> Flow[tuple[Reply, Usage, float | None]]:
     """Make a call, report it and what came of it, and put it on the bill; a fork is on it by itself."""
-    epoch = c.transcript.view.epoch
+    epoch, at = c.transcript.view.epoch, c.clock.now()
     most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
-    sent = c.events.stamped(
+    request, tokens = c.transcript.new_id(), min(most, c.size().tokens)
+    about: dict[str, Any] = {"source": call.source, "request": request, "provider": model.provider}
+    c.events.tell(
         Sending(
-            source=call.source,
-            request=c.transcript.new_id(),
+            **about,
             model=model.model,
-            provider=model.provider,
             epoch=epoch.id if epoch else "",
-            tokens=min(most, c.size().tokens),
+            tokens=tokens,
             body_bytes=len(call.body),
             max_tokens=int(read_fields(call.body).get("max_tokens", 0)),
         )
     )
-    c.events.tell(sent)
     try:
         reply = yield from Ask(call)
     except ModelError as error:
-        events.failed(c, error, sent.request, source=sent.source, model=model)
+        events.failed(c, error, request, source=call.source, model=model)
         raise
     answer, usage = reply.answer, Usage.read(reply.answer.usage)
-    usd, counts = usage.cost(model), usage.billed
+    usd = usage.cost(model)
     c.charge(usd)
-    c.transcript.decide(
-        Billed(request=sent.request, model=answer.model, usage=answer.usage, source=sent.source)
-    )
+    c.transcript.decide(Billed(request=request, model=answer.model, usage=answer.usage, source=call.source))
     c.events.tell(
         Answered(
-            source=sent.source,
-            request=sent.request,
+            **about,
+            **usage.billed.counts,
             model=answer.model,
-            provider=sent.provider,
             response=answer.id,
             stop_reason=answer.stop_reason or "",
-            input_tokens=counts.input_tokens,
-            cache_read_tokens=counts.cache_read_input_tokens,
-            cache_write_tokens=counts.cache_creation_input_tokens,
-            output_tokens=counts.output_tokens,
-            estimated=sent.tokens,
+            estimated=tokens,
             usd=usd,
             uncached_usd=usage.uncached_cost(model),
             ideal_usd=usd,
-            seconds=c.events.stamped(sent).at - sent.at,
+            seconds=c.clock.now() - at,
         )
     )
     return reply, usage, usd
@@ -371,7 +360,7 @@ class EngineChooser:
         """Are models no longer asked by themselves, because they failed too often?"""
         return breaker.opened(self.failures)
 
-    def draft(self, task: SummaryTask, request: CompactionRequest) -> Asking:
+    def draft(self, task: SummaryTask, request: CompactionRequest) -> Flow[Got]:
         """Ask one engine after the other until one has a summary."""
         left: list[Left] = []
         spent = Got(Failure("no_summary", "nothing was asked"))
@@ -484,7 +473,7 @@ class EngineChooser:
         ours = size * here.write(SECONDS[self._c.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
-    def _plain(self, task: SummaryTask, over: int | None) -> Asking:
+    def _plain(self, task: SummaryTask, over: int | None) -> Flow[Got]:
         """The second model if there is one, and the session's own where that has no summary either."""
         own, second = self._c.profile, self._second
         if second is None:
@@ -496,7 +485,7 @@ class EngineChooser:
         return got.then((yield from by_plain_call(task, own, got.gap or over)))
 
     def _step_aside(self, reason: str) -> None:
-        self._c.events.tell(SteppedAside(source=SOURCE, layer="compact", reason=reason))
+        self._c.events.aside("compact", reason, source=SOURCE)
 
     def _count(self, request: CompactionRequest, *, succeeded: bool) -> None:
         """A manual compaction shows its errors itself, and they do not count; its success does."""
@@ -508,4 +497,4 @@ class EngineChooser:
                 f"no model had a summary in the last {self.failures} compactions: until one has again, automatic "
                 "ones use the notes, or extract by code alone; /compact asks a model all the same"
             )
-            self._c.events.tell(SteppedAside(layer="breaker", reason=reason))
+            self._c.events.aside("breaker", reason)

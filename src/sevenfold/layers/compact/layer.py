@@ -17,7 +17,6 @@ from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.reads import paths_read
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
-from sevenfold.events import SteppedAside
 from sevenfold.layers.compact import scope
 from sevenfold.layers.compact.compactor import AUTO, Compactor
 from sevenfold.layers.compact.engines import SOURCE, SummaryTask
@@ -174,7 +173,7 @@ class AheadSummary:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self._compactor = c.state(Compactor)
-        self._job: tuple[object, ...] | None = None
+        self._basis: tuple[object, ...] = ()
         """What the summary is made from: compaction and epoch before it, and the records it replaces."""
         self._ready: Got | None = None
         self._tried: tuple[str | None, int] | None = None
@@ -183,7 +182,7 @@ class AheadSummary:
     @property
     def busy(self) -> bool:
         """Is a summary being made, or waiting to be used?"""
-        return self._job is not None
+        return bool(self._basis)
 
     def begin(self) -> None:
         """Start on what is closed of the conversation now; the newest round is left, for the work goes on there."""
@@ -191,34 +190,29 @@ class AheadSummary:
         items, hidden = view.items, [item for group in rounds(view.items)[:-1] for item in group.items]
         if self.busy or not any(item.said.role == "assistant" for item in hidden):
             return
-        tried, self._tried = self._tried, (view.boundary, len(items))
-        if tried is not None and tried[0] == view.boundary and len(items) < tried[1] * GROWTH:
-            self._tried = tried
+        if self._tried and self._tried[0] == view.boundary and len(items) < self._tried[1] * GROWTH:
             return
+        self._tried = view.boundary, len(items)
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
         if self._compactor.may(AHEAD, divided):
-            self._job = self._basis(len(hidden))
+            self._basis = self._compactor.basis(divided)
             self._c.run_aside(self._work(divided), self._done, "summary")
 
     def swap(self) -> Flow[None]:
         """Use a summary that is ready, if it still covers the beginning of the conversation."""
-        job, ready, items = self._job, self._ready, self._c.transcript.view.items
-        if job is None or ready is None:
+        basis, ready, items = self._basis, self._ready, self._c.transcript.view.items
+        if ready is None:
             return
-        self._job = self._ready = None
-        count = len(job) - 2
-        if self._basis(count) != job:
+        self._basis, self._ready = (), None
+        count = len(basis) - 2
+        divided = Scope(tuple(items[:count]), tuple(items[count:]), "up_to")
+        if self._compactor.basis(divided) != basis:
             self._aside(CHANGED)
             return
         try:
-            divided = Scope(tuple(items[:count]), tuple(items[count:]), "up_to")
-            yield from self._compactor.prepared(AHEAD, divided, ready)
+            yield from self._compactor.served(AHEAD, divided, ready, agreed=True)
         except Refused as error:
             self._aside(str(error))
-
-    def _basis(self, count: int) -> tuple[object, ...]:
-        stamp, items = self._compactor.stamp(), self._c.transcript.view.items
-        return stamp.boundary, stamp.epoch, *(item.said.uuid for item in items[:count])
 
     def _work(self, divided: Scope) -> Flow[Got | None]:
         hooks = yield from self._compactor.ask_hooks(AHEAD)
@@ -229,13 +223,13 @@ class AheadSummary:
 
     def _done(self, came: Got | Exception | None) -> None:
         if isinstance(came, Exception):
-            self._aside(f"in the background: {came}", type(came).__name__)
+            self._aside(f"in the background: {came}", came)
         elif came is not None and came.engine == "extractive":
             self._aside("in the background: no model had a summary, so there is nothing to prepare")
         elif came is not None:
             self._ready = came
             return
-        self._job = None
+        self._basis = ()
 
-    def _aside(self, reason: str, error: str = "") -> None:
-        self._c.events.tell(SteppedAside(source=SOURCE, layer="compact", reason=reason, error=error))
+    def _aside(self, reason: str, error: Exception | None = None) -> None:
+        self._c.events.aside("compact", reason, source=SOURCE, error=error)

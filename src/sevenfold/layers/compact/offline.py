@@ -61,7 +61,7 @@ def summarise(request: Json) -> str:
     *said, asked = request["messages"]
     # The engine's instruction says that a program adds the lists; any other caller gets them, too.
     write = prose if heading(6) in _words(asked) else extractive
-    text = write(items_of(said), BUDGET, _count).text
+    text = write(facts_of(items_of(said)), BUDGET, _count).text
     return f"<summary>\n{_FRAMES.sub('', _UNKNOWN.sub('', text))}\n</summary>"
 
 

@@ -35,6 +35,11 @@ class CompactionRequest(Struct, frozen=True, kw_only=True):
     autonomous: bool = False
     """No user is there to answer questions."""
 
+    @property
+    def started_by(self) -> Literal["manual", "auto"]:
+        """How hooks and the boundary name the trigger."""
+        return "manual" if self.trigger == "manual" else "auto"
+
 
 class Left(Struct, frozen=True):
     """An engine that was not used, and why."""

@@ -1,4 +1,7 @@
-"""Writing a compaction down: one write of boundary, summary and what comes back, or the fold of a range."""
+"""Writing a compaction down: one write of boundary, summary and what comes back, or the fold of a range.
+
+Before that, what it would leave of the conversation, and what it would cost.
+"""
 
 from __future__ import annotations
 
@@ -15,28 +18,103 @@ from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.events import Acted
 from sevenfold.events import Compacted as CompactedEvent
-from sevenfold.layers.compact import forecast
-from sevenfold.layers.compact.request import Compacted, CompactionRequest
+from sevenfold.layers.compact.request import OUTPUT_CAP, Compacted, CompactionRequest, Preview
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.context import Folded, RecordedFacts
 from sevenfold.record import blocks, redact
 from sevenfold.record.decisions import Carry, CompactionChain, CompactMetadata, Fidelity, Fold, Segment
 from sevenfold.record.log import renew_labels
 from sevenfold.record.usage import Usage
+from sevenfold.record.weight import measure
 from sevenfold.request.frame import tool_name
+from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.layers.compact.check import Verdict
     from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.request import EngineName
     from sevenfold.layers.compact.scope import Scope
+    from sevenfold.record.gauge import Gauge
+    from sevenfold.record.layout import Item
     from sevenfold.record.view import View
-
 
 AFTER_SHARE = 0.5
 """Of the threshold, the most the conversation may fill afterwards; what is restored is trimmed to that."""
 _REPORTED = {*Compacted.__struct_fields__} & {*CompactedEvent.__struct_fields__} - {"left", "invented"}
 """What the event says as the result does."""
+ANSWER_SHARE = 1.5
+"""What a model writes for a summary, its analysis included, in lengths of that summary."""
+SHARE = 0.2
+"""Of what is summarised for the first time, the most a summary may be."""
+LEAST_SUMMARY = 1_500
+
+
+def preview(
+    c: Conversation, request: CompactionRequest, divided: Scope, engine: EngineName, *, warm: bool
+) -> Preview:
+    """Sizes and costs of a compaction, without making it; ``warm``: the cache still has the conversation."""
+    fixed, summary, size = c.gauge.fixed, room(c, divided), c.size()
+    hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
+    after = size_after(c, divided, summary + c.count(said(c, request, divided, "")))
+    read = fixed + front if warm else 0
+    call_usd: float | None = 0.0
+    next_usd: float | None = None
+    price = c.profile.price(size.tokens)
+    if price is not None:
+        write = price.write(SECONDS[c.lifetimes.tail])
+        next_usd = (read * price.read + (after - read) * write) / 1e6
+    if engine not in ("extractive", "notes"):
+        call_usd = None
+        if price is not None:
+            asked = fixed + front * (divided.span in ("from", "range")) + hidden
+            each = price.input if engine == "plain" else price.read if warm else write
+            answer = min(OUTPUT_CAP, int(summary * ANSWER_SHARE))
+            call_usd = (asked * each + answer * price.output) / 1e6
+    return Preview(
+        span=divided.span,
+        engine=engine,
+        summarised=len(divided.hidden),
+        kept=len(divided.kept),
+        tokens_before=size.tokens,
+        tokens_hidden=hidden,
+        tokens_kept=front + behind,
+        tokens_summary=summary,
+        tokens_after=after,
+        read=read,
+        written=after - read,
+        call_usd=call_usd,
+        next_usd=next_usd,
+    )
+
+
+def room(c: Conversation, divided: Scope) -> int:
+    """The most a summary may have: a share of what is new, and all an earlier one had, or it would wear away."""
+    before = _tokens(c, [item for item in divided.hidden if item.said.summary])
+    fresh = _tokens(c, divided.hidden) - before
+    least = min(LEAST_SUMMARY, c.window.threshold // 8)
+    return max(least, min(before + int(fresh * SHARE), c.window.budget(c.settings.summary_tokens)))
+
+
+def size_after(c: Conversation, divided: Scope, added: int) -> int:
+    """The size of the conversation with so many tokens, a summary's above all, in place of what it hides."""
+    return _gauge(c, divided).fixed + _tokens(c, divided.kept) + added
+
+
+def at_most(c: Conversation, divided: Scope, text: str) -> int:
+    """The most it can have with that text in place of what it hides: by this the next request is judged."""
+    weight = sum((item.weight for item in divided.kept), measure(blocks.text(text)))
+    return _gauge(c, divided).unanchored(weight).high
+
+
+def _gauge(c: Conversation, divided: Scope) -> Gauge:
+    """Behind a summary the conversation begins with what is wanted before its messages by now."""
+    stays = divided.side == "before" or divided.span == "range"
+    return c.gauge if stays else c.gauge.opened(*c.wanted.tools, *c.wanted.system)
+
+
+def _tokens(c: Conversation, items: Sequence[Item]) -> int:
+    return sum(map(c.item_tokens, items))
 
 
 class Result(Struct, frozen=True):
@@ -100,7 +178,7 @@ def _compaction(
     """Boundary, summary and what is restored in one write; returns its id, what was restored, and what was not."""
     script, divided, got = c.transcript, made.divided, made.got
     text = said(c, made.request, divided, made.verdict.text)
-    after = forecast.after(c, divided, c.count(text))
+    after = size_after(c, divided, c.count(text))
     attachments, restored, missed = _restore(c, made, after)
     after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
     boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
@@ -114,7 +192,7 @@ def _compaction(
         segment = Segment(first, boundary if divided.side == "before" else anchor, last)
     total = made.verdict.score.total
     about = CompactMetadata(
-        trigger="manual" if made.request.trigger == "manual" else "auto",
+        trigger=made.request.started_by,
         pre_tokens=before,
         post_tokens=after,
         messages_summarized=len(divided.hidden),
@@ -220,10 +298,7 @@ def report(c: Conversation, done: Compacted, failures: int) -> None:
         CompactedEvent(
             **{name: getattr(done, name) for name in _REPORTED},
             left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
-            input_tokens=usage.input_tokens,
-            cache_read_tokens=usage.cache_read_input_tokens,
-            cache_write_tokens=usage.cache_creation_input_tokens,
-            output_tokens=usage.output_tokens,
+            **usage.counts,
             in_context=total.in_context,
             reachable=total.reachable,
             lost=total.lost,

@@ -18,10 +18,10 @@ from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.tasks import STATES, Task
 from sevenfold.errors import Aborted, ModelError, Refused, SevenfoldError
-from sevenfold.events import Acted, Dreaming, SteppedAside
+from sevenfold.events import Acted, Dreaming
 from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
 from sevenfold.layers.dream.task import DreamTask, DreamTurn
-from sevenfold.memory.consolidation import Consolidation, Proposal, dream, read_proposal, words_of
+from sevenfold.memory.consolidation import Consolidation, Proposal, dream, read_proposal
 from sevenfold.memory.entry import shortened
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.prompts.memory import DreamEntries
@@ -151,7 +151,7 @@ class Dreamer:
         asked = fork(self._c, SOURCE)
         lines = [
             f"- {one.entry.name} ({'the user' if one.stamp.trusted else 'unconfirmed'}): "
-            f"{shortened(words_of(one.entry), 300)}"
+            f"{shortened(one.entry.words, 300)}"
             for one in known
         ]
         shell = next((name for name, kind in self._c.kinds.items() if kind == "shell"), None)
@@ -222,9 +222,7 @@ class Dreamer:
             reason = str(came) if isinstance(came, ModelError) else f"{type(came).__name__}: {came}"
             if self.task is not None and self.task.state == "running":
                 self._show(replace(self.task, state="failed", reason=reason))
-            self._c.events.tell(
-                SteppedAside(source=SOURCE, layer="dream", reason=f"memory was not tidied: {reason}")
-            )
+            self._c.events.aside("dream", f"memory was not tidied: {reason}", source=SOURCE)
             return
         if self.task is None or came is None:
             return

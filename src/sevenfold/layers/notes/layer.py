@@ -15,9 +15,10 @@ from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.layer import Offer
 from sevenfold.errors import ModelError, Refused, SevenfoldError
-from sevenfold.events import Acted, SteppedAside
+from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.compact.compactor import AUTO, Compactor
+from sevenfold.layers.compact.engines import Got
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
@@ -101,11 +102,9 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
     yield from keeper.waiting()
     most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_begins)
     served = yield from keeper.serving(most)
-    done: Compacted | str | None = served if isinstance(served, str) else None
-    if not isinstance(served, str):
-        done = yield from compactor.served(request, *served, most)
+    done = served if isinstance(served, str) else (yield from compactor.served(request, *served, most))
     if isinstance(done, str):
-        c.events.tell(SteppedAside(layer="notes", reason=done))
+        c.events.aside("notes", done)
     return done
 
 
@@ -152,14 +151,6 @@ class Candidate(Struct, frozen=True):
     draft: Draft
 
 
-class Job:
-    """An update that is being made."""
-
-    def __init__(self, began: float) -> None:
-        self.began = began
-        self.over = Signal()
-
-
 class NotesKeeper:
     """Looks after one session's notes."""
 
@@ -167,12 +158,11 @@ class NotesKeeper:
         self._c = c
         assert c.services.notes is not None
         self._file = c.services.notes
-        self._tried: str | None = None
-        """Where the conversation stood at the last try: one that fails is not repeated until there is more."""
-        self._tried_after: str | None = None
-        """The compaction before that."""
+        self._tried: tuple[str | None, str | None] = (None, None)
+        """The tip at the last try, and the compaction before it: one that fails is not repeated until there is more."""
         self._failures = 0
-        self._job: Job | None = None
+        self._job: tuple[float, Signal] | None = None
+        """When the update that is being made began, and what tells that it is over."""
         self._looking = False
         self._looked: tuple[tuple[object, ...], str] = ((), "")
         """The notes that were last held against the record, and what in them it does not bear out."""
@@ -185,36 +175,32 @@ class NotesKeeper:
         if self._c.seen.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
             return
         # After a compaction there is other work to take notes of: one try is worth it.
-        pause = breaker.pause(self._failures) if view.boundary == self._tried_after else 1
+        pause = breaker.pause(self._failures) if view.boundary == self._tried[1] else 1
         if self._alive() is not None or not notes.due(self._since(), self._c.window, pause):
             return
-        job = self._job = Job(self._c.clock.now())
-        self._tried, self._tried_after = view.tip, view.boundary
+        job = self._job = self._c.clock.now(), Signal()
+        self._tried = view.tip, view.boundary
         self._c.run_aside(self.update(), lambda came: self._done(job, came), "notes")
 
     def update(self) -> Flow[Updated | Failure]:
         """Ask for an update of the notes as they are now."""
-        view = self._c.transcript.view
+        view, now = self._c.transcript.view, self._now()
         covered, boundary = view.tip or "", view.boundary
-        now = self._now()
         asked = fork(self._c, SOURCE)
         asked.user(notes.instruction(now, self._c.window, self._c.count))
         try:
             outcome = yield from asked.turn()
         except ModelError as error:
             return Failure("api_error", str(error))
-        said = "\n".join(blocks.words_of(block) for block in outcome.reply.answer.blocks)
-        changed = notes.apply(now, said)
+        changed = notes.apply(now, "\n".join(map(blocks.words_of, outcome.reply.answer.blocks)))
         return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary, now)
 
     def extract(self) -> Updated | Failure:
         """An update without a model call: what code finds in the record."""
-        view = self._c.transcript.view
-        found = notes.apply(NotesText(), notes_of(view.items))
-        if isinstance(found, Failure):
-            return found
-        now = self._now()
-        changed = NotesText({**now.sections, **found.sections})
+        view, now = self._c.transcript.view, self._now()
+        changed = notes.apply(now, notes_of(view.items))
+        if isinstance(changed, Failure):
+            return changed
         return Updated(changed, view.tip or "", view.boundary, now)
 
     def _now(self) -> NotesText:
@@ -242,12 +228,12 @@ class NotesKeeper:
     def waiting(self) -> Flow[None]:
         """Wait for an update that is under way, if there is one worth waiting for."""
         job = self._alive()
-        if job is not None and not (yield from Wait(job.over, WAIT_SECONDS)):
+        if job is not None and not (yield from Wait(job[1], WAIT_SECONDS)):
             self._aside(
                 f"an update was not done after {WAIT_SECONDS:.0f} seconds: the notes are used as they are"
             )
 
-    def _done(self, job: Job, came: Updated | Failure | Exception) -> None:
+    def _done(self, job: tuple[float, Signal], came: Updated | Failure | Exception) -> None:
         try:
             if self._alive() is not job:
                 self._aside("an update came too late and was thrown away")
@@ -261,7 +247,7 @@ class NotesKeeper:
         finally:
             if self._job is job:
                 self._job = None
-            job.over.happen()
+            job[1].happen()
 
     def _failed(self, reason: str) -> None:
         self._aside(reason)
@@ -271,19 +257,19 @@ class NotesKeeper:
                 f"the session notes could not be brought up to date {self._failures} times in a row ({reason}): they "
                 "are tried again after a compaction, and else more and more rarely; the setting notes stops them"
             )
-            self._c.events.tell(SteppedAside(source=SOURCE, layer="breaker", reason=told))
+            self._c.events.aside("breaker", told, source=SOURCE)
 
     def _aside(self, reason: str) -> None:
-        self._c.events.tell(SteppedAside(source=SOURCE, layer="notes", reason=reason))
+        self._c.events.aside("notes", reason, source=SOURCE)
 
-    def _alive(self) -> Job | None:
-        job = self._job
-        return job if job is not None and self._c.clock.now() - job.began < DEAD_SECONDS else None
+    def _alive(self) -> tuple[float, Signal] | None:
+        alive = self._job is not None and self._c.clock.now() - self._job[0] < DEAD_SECONDS
+        return self._job if alive else None
 
     def _since(self) -> Since:
         """What happened since the last update; looked for from the end, where it is."""
         view = self._c.transcript.view
-        known = {self.covered(), self._tried} - {None}
+        known = {self.covered(), self._tried[0]} - {None}
         since, met = [], False
         for item in reversed(view.items):
             # What a compaction brought along was there before: the conversation grows from there on.
@@ -323,14 +309,14 @@ class NotesKeeper:
         divided = self._divided(self._c.transcript.view.tip or "")
         return divided if isinstance(divided, str) else ""
 
-    def serve(self, most: int) -> tuple[Scope, Draft] | str:
+    def serve(self, most: int) -> tuple[Scope, Got] | str:
         """The notes as a summary of what they cover, with what is to be kept; or why they cannot serve.
 
         The conversation must have fewer tokens then than ``most``.
         """
         return drive(self.serving(most), None)
 
-    def serving(self, most: int) -> Flow[tuple[Scope, Draft] | str]:
+    def serving(self, most: int) -> Flow[tuple[Scope, Got] | str]:
         """The same for those who must not be kept waiting while the record is searched."""
         while True:
             found = self._candidate(most)
@@ -342,7 +328,7 @@ class NotesKeeper:
             elif drift:
                 return f"the notes do not agree with the record: {drift}"
             else:
-                return found.scope, found.draft
+                return found.scope, Got(found.draft, "notes")
 
     def would_serve(self, most: int) -> bool:
         """Would they serve, as far as is known? What is not known yet is looked up in the background."""

@@ -18,7 +18,7 @@ from sevenfold.conversation.layer import TooFull
 from sevenfold.conversation.results import filled, nothing
 from sevenfold.conversation.room import unsent_results
 from sevenfold.errors import ModelError, TranscriptError, TranscriptFull
-from sevenfold.events import Proposed, SteppedAside
+from sevenfold.events import Proposed
 from sevenfold.layers.offload import policy as offload
 from sevenfold.layers.offload.policy import Big, Budget
 from sevenfold.record import blocks
@@ -178,7 +178,7 @@ def _put_away(c: Conversation, big: Big, budget: Budget) -> Stored | str | None:
     try:
         path = c.services.results.keep(big.block.id + big.found.name_ending, content)
     except TranscriptError as error:
-        _stepped_aside(c, error)
+        c.events.aside("offload", str(error), error=error)
         return str(error)
     before, per_token = len(big.found.text), CHARACTERS_PER_TOKEN
     c.events.acted(proposed, before // per_token, min(before, budget.preview) // per_token, path)
@@ -220,13 +220,9 @@ def _try(c: Conversation, decision: OffloadDecision | Keep) -> bool:
     try:
         c.transcript.decide(decision)
     except TranscriptError as error:
-        _stepped_aside(c, error)
+        c.events.aside("offload", str(error), error=error)
         return False
     return True
-
-
-def _stepped_aside(c: Conversation, error: TranscriptError) -> None:
-    c.events.tell(SteppedAside(layer="offload", reason=str(error), error=type(error).__name__))
 
 
 def _stored(path: str, content: bytes) -> Stored:

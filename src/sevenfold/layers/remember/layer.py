@@ -10,18 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sevenfold.conversation import intake
 from sevenfold.conversation.flow import Flow, in_thread
 from sevenfold.conversation.fork import fork
 from sevenfold.conversation.history import whole
+from sevenfold.conversation.request import ToolCall, completed
 from sevenfold.errors import ModelError, SevenfoldError
-from sevenfold.events import Acted, SteppedAside
+from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.policy import Stretch
 from sevenfold.memory.admission import Admission, LastingFact, Witness, admit
 from sevenfold.memory.commands import MemoryCommands
-from sevenfold.memory.memory import KnownEntry
-from sevenfold.memory.search import fitting
+from sevenfold.memory.search import FittingEntry, StatementVectors, fitting
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
@@ -37,9 +38,13 @@ if TYPE_CHECKING:
 SOURCE = "extract_memories"
 ATTACHMENT = "recalled_memory"
 MOST_TURNS = 5
-SHOWS = ("read", "search", "shell")
+MOST_READS = 8
+"""Calls of one turn that are carried out."""
+READS = ("read", "search")
+"""Kinds of tools that the fork may use."""
+SHOWS = (*READS, "shell")
 """Kinds of tools whose results show what is in files and in git."""
-NO_TOOLS = "Tools are not available here. Answer with the facts, or with <nothing/>."
+NO_TOOLS = "This is not available here, or not any more. Answer with the facts, or with <nothing/>."
 
 
 class Remember:
@@ -83,6 +88,9 @@ class MemoryKeeper:
         """When memory was last looked after here."""
         self._usd = 0.0
         """What looking for facts has cost in this session."""
+        self._compares: StatementVectors | None = None
+        self._texts: list[str] = []
+        """What the entries say that were looked at last; some may have no vector yet."""
         self._paused = ""
         """The day on which the budget was reported as spent."""
 
@@ -103,17 +111,13 @@ class MemoryKeeper:
             return
         self._looked = items[-1].said.uuid
         try:
-            known = yield from in_thread(self._known)
+            fits = yield from in_thread(partial(self._fitting, words))
         except SevenfoldError as error:
             self._aside(str(error))
             return
         in_view = "\n".join(_recalled(self._c))
         there = self._c.services.there
-        fits = [
-            fit
-            for fit in fitting(words, known, self._memory.today())
-            if policy.shown([fit], there) not in in_view
-        ]
+        fits = [fit for fit in fits if policy.shown([fit], there) not in in_view]
         if not fits:
             return
         files = [fit.known.entry.file for fit in fits]
@@ -122,10 +126,25 @@ class MemoryKeeper:
         self._memory.count_use(files)
         self._tell("recall", f"recalled from memory: {', '.join(map(policy.reason, fits))}", record)
 
-    def _known(self) -> list[KnownEntry]:
-        """The entries of the project, and of the user."""
+    def _fitting(self, words: str) -> list[FittingEntry]:
+        """The entries of the project, and of the user, that fit."""
         other = self._c.services.user_memory
-        return [*self._memory.entries(), *(other.entries() if other is not None else ())]
+        known = [*self._memory.entries(), *(other.entries() if other is not None else ())]
+        likeness = self._likeness() if known else None
+        if likeness is not None:
+            self._texts = [one.entry.words for one in known]
+            likeness.prepare(self._texts)
+        return fitting(words, known, self._memory.today(), likeness)
+
+    def _likeness(self) -> StatementVectors | None:
+        """Compares by meaning, where that is installed and switched on; loaded when it is first needed."""
+        given, switched_on = self._c.services.meaning, self._c.settings.recall_meaning
+        embedder = given.embedder(switched_on=switched_on) if given is not None else None
+        if embedder is None:
+            return None
+        if self._compares is None:
+            self._compares = StatementVectors(embedder)
+        return self._compares
 
     # -- remembering ----------------------------------------------------------------------------
 
@@ -172,17 +191,15 @@ class MemoryKeeper:
             reason = (
                 f"looking for lasting facts waits until tomorrow: ${spent:.2f} of ${most:.2f} are spent"
             )
-            self._c.events.tell(
-                SteppedAside(source=SOURCE, layer="memory", reason=f"{reason} (memory_daily_budget)")
-            )
+            self._c.events.aside("memory", f"{reason} (memory_daily_budget)", source=SOURCE)
         return False
 
     def _extract(self, span: Stretch) -> Flow[tuple[Stretch, list[Admission]]]:
-        said = yield from self._ask(span)
+        said, read = yield from self._ask(span)
         facts = policy.read_facts(said)
         if facts is None:
             raise ModelError("the answer does not keep to the format")
-        return span, (yield from in_thread(partial(self._admit, facts, span)))
+        return span, (yield from in_thread(partial(self._admit, facts, span, read)))
 
     def _catch_up(self) -> Flow[tuple[Stretch, list[Admission]]]:
         """Look at words that left the context before anything looked at them, a portion at a time, if it is time."""
@@ -193,25 +210,39 @@ class MemoryKeeper:
         self._caught_up = boundary
         return Stretch({}, "", earlier=True), []
 
-    def _ask(self, span: Stretch) -> Flow[str]:
-        """The model's answer; calls it makes instead are refused, a few times."""
+    def _ask(self, span: Stretch) -> Flow[tuple[str, list[Block]]]:
+        """The model's answer, and what it read before: the calls and their results."""
         asked = fork(self._c, SOURCE)
-        asked.user(policy.instruction(span).render())
-        for _ in range(MOST_TURNS):
+        reading = [name for name, kind in self._c.kinds.items() if kind in READS and self._c.read_only]
+        asked.user(policy.instruction(span, reading).render())
+        read: list[Block] = []
+        for turn in range(1, MOST_TURNS + 1):
             outcome = yield from asked.turn()
             if outcome.cost:
                 self._usd += outcome.cost
                 yield from in_thread(partial(self._memory.spend, outcome.cost))
-            answer = outcome.reply.answer.blocks
-            calls = [block.id for block in answer if block.kind == "tool_use"]
-            if not calls:
-                return "\n".join(blocks.words_of(block) for block in answer)
-            asked.tool_results([blocks.result(call, NO_TOOLS) for call in calls])
-        raise ModelError(f"it kept calling tools for {MOST_TURNS} turns")
+            said = completed(outcome)
+            if not said.calls:
+                return said.text, read
+            if turn == MOST_TURNS or not self._c.may_spend():
+                break
+            results = yield from self._read(said.calls, last=turn == MOST_TURNS - 1)
+            asked.tool_results(results)
+            read += (*outcome.reply.answer.blocks, *results)
+        raise ModelError(f"it kept calling tools for {turn} turns")
 
-    def _admit(self, facts: list[LastingFact], span: Stretch) -> list[Admission]:
-        seen = witness(self._c, span.said)
-        return admit(self._memory, facts, seen, self._c.clock.now())
+    def _read(self, calls: Sequence[ToolCall], *, last: bool) -> Flow[list[Block]]:
+        """The results of calls; if an answer is due, or too many are made at once, they are refused."""
+        look = self._c.read_only
+        taken = 0 if last or look is None else MOST_READS
+        found = intake.results((yield from look(calls[:taken])) if look and taken else [])
+        return [*found, *(blocks.result(call.id, NO_TOOLS) for call in calls[taken:])]
+
+    def _admit(self, facts: list[LastingFact], span: Stretch, read: Sequence[Block]) -> list[Admission]:
+        seen = witness(self._c, span.said, read)
+        likeness = self._likeness() if facts else None
+        alike = likeness.alike if likeness is not None else None
+        return admit(self._memory, facts, seen, self._c.clock.now(), alike)
 
     def _done(self, came: tuple[Stretch, list[Admission]] | Exception) -> None:
         self._busy = False
@@ -289,6 +320,10 @@ class MemoryKeeper:
 
     def _write_log(self, line: str) -> Flow[None]:
         yield from in_thread(partial(self._memory.log_request, line))
+        while self._compares is not None and (
+            yield from in_thread(partial(self._compares.prepare, self._texts))
+        ):
+            pass  # a few at a time: the rest of a large memory is compared from the next request on
 
     def _logged(self, came: Exception | None) -> None:
         if came is not None:
@@ -308,7 +343,7 @@ class MemoryKeeper:
         )
 
     def _aside(self, reason: str) -> None:
-        self._c.events.tell(SteppedAside(source=SOURCE, layer="remember", reason=reason))
+        self._c.events.aside("remember", reason, source=SOURCE)
 
 
 def memory_commands(c: Conversation) -> MemoryCommands | None:
@@ -316,10 +351,13 @@ def memory_commands(c: Conversation) -> MemoryCommands | None:
     return MemoryCommands(c.services.memory, partial(witness, c)) if c.services.memory is not None else None
 
 
-def witness(c: Conversation, new: Mapping[str, str] = {}) -> Witness:
-    """What can be read in a conversation; ``new`` are the user's words that were not looked at before."""
+def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] = ()) -> Witness:
+    """What can be read in a conversation, and what was ``read`` in a fork of it besides.
+
+    ``new`` are the user's words that were not looked at before.
+    """
     items = tuple(c.transcript.view.items)
-    found = [block for item in items for block in item.said.blocks]
+    found = [*(block for item in items for block in item.said.blocks), *read]
     kinds = {
         block.id: c.kinds.get(read_field(block.raw, "name"), "")
         for block in found

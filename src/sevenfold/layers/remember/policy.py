@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.memory.admission import Admission, LastingFact
 from sevenfold.memory.entry import KINDS, Kind, shortened
@@ -84,13 +85,16 @@ def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
     return lasting or (span.tokens >= GROWTH * pause and share <= USUAL_SHARE)
 
 
-def instruction(span: Stretch) -> RememberFacts:
-    """What a model is asked about a stretch."""
-    if not span.earlier:
-        return RememberFacts(shortened(next(iter(span.said.values())), SHOWN))
-    return RememberFacts(
-        None, "\n".join(f"- {shortened(words, LONGEST_EARLIER)}" for words in span.said.values())
-    )
+def instruction(span: Stretch, reading: Sequence[str] = ()) -> RememberFacts:
+    """What a model is asked about a stretch; ``reading`` are the tools with which it may read files first."""
+    since = None if span.earlier else shortened(next(iter(span.said.values())), SHOWN)
+    told = "\n".join(f"- {shortened(words, LONGEST_EARLIER)}" for words in span.said.values())
+    asked = RememberFacts(since, earlier=told if span.earlier else None)
+    if not reading:
+        return asked
+    names = ", ".join(reading)
+    tools = f"call no tool but {names}, all calls in one turn and only to see what files already say"
+    return replace(asked, tools=tools)
 
 
 def portion(said: Mapping[str, str]) -> dict[str, str]:
@@ -152,7 +156,7 @@ def reason(fit: FittingEntry) -> str:
     """Which entry was recalled, from where and why."""
     stamp = fit.known.stamp
     source = "your words" if stamp.trusted else f"unconfirmed, {stamp.source or stamp.origin}"
-    why = f"shares {', '.join(fit.words[:4])}"
+    why = f"shares {', '.join(fit.words[:4])}" if fit.words else "alike in meaning"
     return f"{fit.known.entry.name} ({source} of {_day(fit.known)}; {why})"
 
 

@@ -55,7 +55,7 @@ class File(Struct, frozen=True):
 
     path: str
     first: str
-    last: str
+    last: str = ""
     read: int = 0
     edited: int = 0
     written: int = 0

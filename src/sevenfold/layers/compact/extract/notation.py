@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract.facts import (
     Command,
@@ -26,7 +27,9 @@ from sevenfold.layers.compact.extract.facts import (
     Words,
 )
 
-_FACT = TypeVar("_FACT", bound=msgspec.Struct)
+Listed: TypeAlias = Quote | Permission | File | Command | FoundError | Task | Identifier
+"""A fact that is a line of a list."""
+_FACT = TypeVar("_FACT", bound=Listed)
 _OF_THIS_SUMMARY = frozenset({"request", "current", "next"})
 """Lists that no summary takes over from the one before it."""
 EARLIER = "(From an earlier summary:)"
@@ -50,11 +53,11 @@ _PERMISSION = re.compile(
     rf"^- (?P<given>allowed|refused): “(?P<text>.*?)”{_CITED}(?: to “(?P<proposal>.*)” \[(?P<proposed>[^\[\]\s]+)\])?$"
 )
 _SAID_LAST = re.compile(rf"^- the model said: “(.*)”{_CITED}$")
-_FILE = re.compile(
-    r"^- (.*): ((?:(?:read|edited|written|mentioned) \d+×(?:, )?)+) \[([^\[\]\s]+?)(?: to ([^\[\]\s]+))?\]$"
-)
 _WAYS = ("edited", "written", "read", "mentioned")
-_HOW = re.compile(r"(read|edited|written|mentioned) (\d+)×")
+_USED = "".join(rf"(?:{way} (?P<{way}>\d+)×(?:, )?)?" for way in _WAYS)
+_FILE = re.compile(
+    rf"^- (?P<path>.*): (?=\w){_USED} \[(?P<first>[^\[\]\s]+?)(?: to (?P<last>[^\[\]\s]+))?\]$"
+)
 _COMMAND = re.compile(
     rf"^- (?P<state>ok|failed|no result|exit -?\d+)(?:, (?P<count>\d+)×)?: (?P<line>.*){_CITED}$"
 )
@@ -98,55 +101,41 @@ def said(words: Words, facts: Facts) -> str:
     return "\n".join([f'<said record="{name}" lines="{len(lines)}"{cut}>', *lines, "</said>"])
 
 
-def quote(one: Quote, facts: Facts) -> str:
-    """Words as they were said, and where."""
-    return f"- “{_flat(one.text)}” [{facts.name(one.record)}]"
-
-
-def permission(one: Permission, facts: Facts) -> str:
-    """Words that allow or refuse something, and what they answer."""
-    way = "allowed" if one.given else "refused"
-    answers = f" to “{_flat(one.proposal)}” [{facts.name(one.proposed)}]" if one.proposal else ""
-    return f"- {way}: “{_flat(one.text)}” [{facts.name(one.record)}]{answers}"
-
-
-def file(one: File, facts: Facts) -> str:
-    """A file, what was done with it how often, and where that began and ended."""
-    how = ", ".join(f"{name} {n}×" for name in _WAYS if (n := getattr(one, name)))
-    first, last = facts.name(one.first), facts.name(one.last)
-    return f"- {_flat(one.path)}: {how} [{first if first == last else f'{first} to {last}'}]"
-
-
-def command(one: Command, facts: Facts) -> str:
-    """A command line behind how it ended."""
-    times = f", {one.count}×" if one.count > 1 else ""
-    return f"- {one.state}{times}: {_flat(one.line)} [{facts.name(one.record)}]"
-
-
-def problem(one: FoundError, facts: Facts) -> str:
-    """An error, and whether it was got over."""
-    settled = ", settled later" if one.settled else ""
-    tool = re.sub(r"[\s:,]", "_", one.tool)
-    return f"- {tool}{settled}: {_flat(one.lines)} [{facts.name(one.record)}]"
-
-
-def task(one: Task, facts: Facts) -> str:
-    """An open entry of the to-do list; one being worked on is marked."""
-    number = f"#{one.number} " if one.number else ""
-    return f"- [{'>' if one.doing else ' '}] {number}{_flat(one.text)} [{facts.name(one.record)}]"
-
-
-def identifier(one: Identifier, facts: Facts) -> str:
-    """An identifier, what it is and how often it was used."""
-    users = ", by the user" if one.by_user else ""
-    return f"- {_flat(one.text)} ({one.kind}{users}, {one.count}×) [{facts.name(one.record)}]"
+def entry(one: Listed, facts: Facts) -> str:
+    """A fact as a line of its list, with the record it rests on."""
+    name = facts.name(one.first if isinstance(one, File) else one.record)
+    match one:
+        case Quote():
+            return f"- “{_flat(one.text)}” [{name}]"
+        case Permission():
+            way = "allowed" if one.given else "refused"
+            answers = f" to “{_flat(one.proposal)}” [{facts.name(one.proposed)}]" if one.proposal else ""
+            return f"- {way}: “{_flat(one.text)}” [{name}]{answers}"
+        case File():
+            how = ", ".join(f"{way} {n}×" for way in _WAYS if (n := getattr(one, way)))
+            last = f" to {facts.name(one.last)}" if facts.name(one.last) != name else ""
+            return f"- {_flat(one.path)}: {how} [{name}{last}]"
+        case Command():
+            times = f", {one.count}×" if one.count > 1 else ""
+            return f"- {one.state}{times}: {_flat(one.line)} [{name}]"
+        case FoundError():
+            settled, tool = ", settled later" if one.settled else "", re.sub(r"[\s:,]", "_", one.tool)
+            return f"- {tool}{settled}: {_flat(one.lines)} [{name}]"
+        case Task():
+            number = f"#{one.number} " if one.number else ""
+            return f"- [{'>' if one.doing else ' '}] {number}{_flat(one.text)} [{name}]"
+        case Identifier():
+            users = ", by the user" if one.by_user else ""
+            return f"- {_flat(one.text)} ({one.kind}{users}, {one.count}×) [{name}]"
 
 
 def read_back(text: str) -> tuple[Facts, str]:
     """The facts a summary of ours hands on, and the rest of its text."""
     lists: dict[str, list[str]] = {}
     left_out: dict[str, int] = {}
-    messages, rest = _read_messages(_inside(text))
+    # The note it is wrapped in is no part of a summary.
+    wrapped = _WRAPPED.search(text)
+    messages, rest = _read_messages(wrapped[1] if wrapped else text)
     for kind, body in _FRAME.findall(rest):
         for line in body.splitlines():
             if more := _LEFT_OUT.match(line):
@@ -158,7 +147,9 @@ def read_back(text: str) -> tuple[Facts, str]:
         replies=_entries(lists, "replies", Quote, _QUOTE),
         permissions=_entries(lists, "permissions", Permission, _PERMISSION),
         corrections=_entries(lists, "corrections", Quote, _QUOTE),
-        files=tuple(file for line in lists.get("files", ()) if (file := _read_file(line))),
+        files=tuple(
+            replace(file, last=file.last or file.first) for file in _entries(lists, "files", File, _FILE)
+        ),
         commands=_entries(lists, "commands", Command, _COMMAND),
         problems=_entries(lists, "errors", FoundError, _PROBLEM),
         tasks=_entries(lists, "tasks", Task, _TASK),
@@ -184,12 +175,6 @@ def _entries(
             given |= {name: found[name] not in _UNSET for name in flags}
             read.append(msgspec.convert(given, shape, strict=False))
     return tuple(read)
-
-
-def _inside(text: str) -> str:
-    """The summary without the note it is wrapped in."""
-    found = _WRAPPED.search(text)
-    return found[1] if found else text
 
 
 def said_last(current: Iterable[str]) -> list[Quote]:
@@ -220,13 +205,6 @@ def _words(record: str, lines: list[str], cut_at: int) -> Words:
     if gap is None:
         return Words(record, "\n".join(lines))
     return Words(record, "\n".join(lines[: cut_at - 1]), "\n".join(lines[cut_at:]), int(gap[1]))
-
-
-def _read_file(line: str) -> File | None:
-    if not (found := _FILE.match(line)):
-        return None
-    ways = {name: int(count) for name, count in _HOW.findall(found[2])}
-    return File(found[1], found[3], found[4] or found[3], **ways)
 
 
 def _flat(text: str) -> str:

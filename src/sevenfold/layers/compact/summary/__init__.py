@@ -11,17 +11,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract import notation, outline
-from sevenfold.layers.compact.extract.facts import Facts, Kind, Quote
+from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.layers.compact.scope import Span
 from sevenfold.layers.compact.summary.compose import Count, Entries, Summary, compose, paragraphs
-from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
-from sevenfold.record.layout import Item
 
 _PROSE = 0.07
 _EARLIER_PROSE = 0.05
@@ -48,9 +45,11 @@ def unsupported(text: str, evidence: Evidence) -> tuple[str, ...]:
     return mark(sections, evidence).sentences
 
 
-def combine(draft: Draft, facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:
-    """A draft completed with the facts; the user's messages are the log's, never the model's."""
-    own = {number: text for number, text in draft.sections.items() if number != 6}
+def combine(
+    drafted: Mapping[int, str], facts: Facts, budget: int, count: Count, *, span: Span = "whole"
+) -> Summary:
+    """The sections a model drafted, completed with the facts; the user's messages are the log's, never the model's."""
+    own = {number: text for number, text in drafted.items() if number != 6}
     told = {6: facts.prose[6]} if 6 in facts.prose else {}
     wanted = [
         *_prose(told, _PROSE, notation.EARLIER),
@@ -65,26 +64,13 @@ def sections(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -
     return compose(facts, _recorded(facts), budget, count, _titles(span))
 
 
-def extractive(
-    items: Iterable[Item],
-    budget: int,
-    count: Count,
-    *,
-    kinds: Mapping[str, Kind] | None = None,
-    span: Span = "whole",
-    known: Facts | None = None,
-) -> Summary:
-    """A summary made by code alone, of any records whatever; it always succeeds and always fits.
-
-    ``known`` is what is known of these records, where that was found out before.
-    """
-    facts = facts_of(items, kinds) if known is None else known
+def extractive(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:
+    """A summary made by code alone, of whatever is known; it always succeeds and always fits."""
     return compose(facts, [*_judged(facts, _recorded(facts))], budget, count, _titles(span))
 
 
-def prose(items: Iterable[Item], budget: int, count: Count) -> Summary:
-    """What a model would write of these records, by code: a summary without the lists that `combine` adds."""
-    facts = facts_of(items)
+def prose(facts: Facts, budget: int, count: Count) -> Summary:
+    """What a model would write, by code: a summary without the lists that `combine` adds."""
     return compose(replace(facts, messages=(), left_out={}), [*_judged(facts)], budget, count)
 
 
@@ -100,32 +86,29 @@ def _recorded(facts: Facts, present: str = "") -> list[Entries]:
     files = sorted(facts.files, key=lambda file: file.path in present)
     problems = sorted(facts.problems, key=lambda one: one.lines in present)
     identifiers = sorted(facts.identifiers, key=lambda one: one.text in present)
-    tasks = [notation.task(task, facts) for task in facts.tasks]
-    pending = [notation.quote(one, facts) for one in facts.pending]
-    replies = [notation.quote(one, facts) for one in reversed(facts.replies)]
     return [
-        _entries(7, "tasks", [*tasks, *pending], 0.08),
-        _entries(6, "replies", replies, 0.08, oldest_first=True),
-        _entries(6, "permissions", [notation.permission(one, facts) for one in facts.permissions], 0.08),
-        _entries(1, "corrections", [notation.quote(one, facts) for one in facts.corrections], 0.06),
-        _entries(3, "files", [notation.file(one, facts) for one in files], 0.14),
-        _entries(4, "errors", [notation.problem(one, facts) for one in problems], 0.08),
-        _entries(2, "identifiers", [notation.identifier(one, facts) for one in identifiers], 0.08),
+        _entries(7, "tasks", [*facts.tasks, *facts.pending], facts, 0.08),
+        _entries(6, "replies", facts.replies[::-1], facts, 0.08, oldest_first=True),
+        _entries(6, "permissions", facts.permissions, facts, 0.08),
+        _entries(1, "corrections", facts.corrections, facts, 0.06),
+        _entries(3, "files", files, facts, 0.14),
+        _entries(4, "errors", problems, facts, 0.08),
+        _entries(2, "identifiers", identifiers, facts, 0.08),
     ]
 
 
 def _judged(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterable[Entries]:
     """What takes the place of a model's prose, with the recorded lists at their place among it."""
-    yield _entries(9, "next", _next(facts), 0.04)
-    yield _entries(8, "current", facts.current[::-1], 0.16, oldest_first=True)
+    yield Entries(9, "next", tuple(_next(facts)), 0.04)
+    yield Entries(8, "current", facts.current[::-1], 0.16, oldest_first=True)
     yield from recorded
     yield from _prose(facts.prose, _EARLIER_PROSE, notation.EARLIER)
-    yield _entries(1, "request", _request(facts), 0.02)
+    yield Entries(1, "request", tuple(_request(facts)), 0.02)
     # Newest first, without the one that is shown at length among the newest rounds.
     told = {quote.record for quote in notation.said_last(facts.current)}
     outcomes = (one for one in reversed(facts.outcomes) if facts.name(one.record) not in told)
-    yield _entries(5, "outcomes", (notation.quote(one, facts) for one in outcomes), 0.1, oldest_first=True)
-    yield _entries(5, "commands", (notation.command(one, facts) for one in facts.commands), 0.04)
+    yield _entries(5, "outcomes", outcomes, facts, 0.1, oldest_first=True)
+    yield _entries(5, "commands", facts.commands, facts, 0.04)
 
 
 def _prose(sections: Mapping[int, str], share: float, label: str = "") -> list[Entries]:
@@ -138,29 +121,34 @@ def _prose(sections: Mapping[int, str], share: float, label: str = "") -> list[E
 
 
 def _entries(
-    section: int, kind: str, lines: Iterable[str], share: float, *, oldest_first: bool = False
+    section: int,
+    kind: str,
+    listed: Iterable[notation.Listed],
+    facts: Facts,
+    share: float,
+    *,
+    oldest_first: bool = False,
 ) -> Entries:
-    listed = tuple(lines)
-    return Entries(section, kind, listed, share, _MOST.get(kind, len(listed)), oldest_first=oldest_first)
+    lines = tuple(notation.entry(one, facts) for one in listed)
+    return Entries(section, kind, lines, share, _MOST.get(kind, len(lines)), oldest_first=oldest_first)
 
 
 def _request(facts: Facts) -> Iterable[str]:
     if len(facts.messages) > 1 and not facts.prose:
         first = facts.messages[0]
-        yield f"- what the user said first: {_begin(Quote(first.head, first.record), facts)}"
+        yield f"- what the user said first: {_begin(first.head, first.record, facts)}"
         yield "- Section 6 has every message, section 9 the newest."
 
 
 def _next(facts: Facts) -> Iterable[str]:
     """Only what was said: the newest request, what the model said of it last, what is open."""
-    if facts.messages:
-        newest = facts.messages[-1]
-        yield f"- the user's newest words: {_begin(Quote(newest.head, newest.record), facts)}"
-    if facts.outcomes:
-        yield f"- the model's newest words: {_begin(facts.outcomes[-1], facts, _HINT)}"
-    if doing := [task for task in facts.tasks if task.doing] or facts.tasks:
-        yield f"- on the to-do list: {_begin(Quote(doing[0].text, doing[0].record), facts)}"
+    for newest in facts.messages[-1:]:
+        yield f"- the user's newest words: {_begin(newest.head, newest.record, facts)}"
+    for last in facts.outcomes[-1:]:
+        yield f"- the model's newest words: {_begin(last.text, last.record, facts, _HINT)}"
+    for task in sorted(facts.tasks, key=lambda task: not task.doing)[:1]:
+        yield f"- on the to-do list: {_begin(task.text, task.record, facts)}"
 
 
-def _begin(quote: Quote, facts: Facts, most: int = _REQUEST) -> str:
-    return f"“{one_line(quote.text, most)}” [{facts.name(quote.record)}]"
+def _begin(text: str, record: str, facts: Facts, most: int = _REQUEST) -> str:
+    return f"“{one_line(text, most)}” [{facts.name(record)}]"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts, Words
@@ -47,13 +48,6 @@ class Entries(Struct, frozen=True):
     """Shown in the order of the conversation, though the newest are the most wanted."""
 
 
-class FittedText(Struct, frozen=True):
-    """The user's messages as they fit, and how many did not."""
-
-    words: tuple[Words, ...]
-    left_out: int = 0
-
-
 def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[str]]:
     """For each claim the entries that fit; first each within its share, then in order."""
     sizes = [[count(entry) + 1 for entry in claim.entries] for claim in claims]
@@ -73,12 +67,12 @@ def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[s
     ]
 
 
-def fit_messages(facts: Facts, room: int, count: Count) -> FittedText:
+def fit_messages(facts: Facts, room: int, count: Count) -> tuple[Words, ...]:
     """The user's messages in this room: whole if possible, else cut, the oldest left out at worst."""
     messages = facts.messages
     sizes = [_size(words, facts, count) for words in messages]
     if sum(sizes) <= room:
-        return FittedText(messages)
+        return messages
     most = max(_level(sizes, room), _SHORT)
     cut = [_cut(words, size, most) for words, size in zip(messages, sizes, strict=True)]
     sizes = [
@@ -88,9 +82,8 @@ def fit_messages(facts: Facts, room: int, count: Count) -> FittedText:
     if sizes[-1] > room:
         # Even alone it is too large as it is: then it is all there is, and both its ends are shown.
         newest = _cut(messages[-1], _size(messages[-1], facts, count), room)
-        fits = room > _FRAME and _size(newest, facts, count) <= room
-        return FittedText((newest,) if fits else (), len(messages) - fits)
-    return FittedText(tuple(cut)) if sum(sizes) <= room else _newest(cut, sizes, room)
+        return (newest,) if room > _FRAME and _size(newest, facts, count) <= room else ()
+    return tuple(cut) if sum(sizes) <= room else _newest(cut, sizes, room)
 
 
 def _size(words: Words, facts: Facts, count: Count) -> int:
@@ -109,7 +102,7 @@ def _level(sizes: Sequence[int], room: int) -> int:
     return low
 
 
-def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> FittedText:
+def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> tuple[Words, ...]:
     """The newest message, the first, which says what it is all about, and as many before the newest as fit."""
     left = room - sizes[-1]
     first = 1 if len(messages) > 1 and sizes[0] <= left * _FOR_THE_FIRST else 0
@@ -118,8 +111,7 @@ def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> Fitte
     while start > first and sizes[start - 1] <= left:
         start -= 1
         left -= sizes[start]
-    chosen = (*messages[:first], *messages[start:])
-    return FittedText(chosen, len(messages) - len(chosen))
+    return (*messages[:first], *messages[start:])
 
 
 def _cut(words: Words, size: int, most: int) -> Words:
@@ -160,7 +152,8 @@ def compose(
 ) -> Summary:
     """The summary these lists make, never larger than the budget."""
     draft, nothing = _Composition(facts, lists, titles), [list[str]() for _ in lists]
-    frame = count(draft.text(FittedText(()), nothing)) + 12 * len(lists)
+    empty = replace(draft, facts=replace(facts, messages=()))
+    frame = count(empty.text((), nothing)) + 12 * len(lists)
     room = int(_FILLED * budget) - frame
     for _ in range(_TRIES):
         if room <= 0:
@@ -171,11 +164,10 @@ def compose(
             return Summary(text, tuple(draft.missing(told, chosen)))
         room = int(room * _TIGHTER)
     # There is no room at all: that there is more is said, cut to what fits.
-    told = FittedText((), len(facts.messages))
-    text = draft.text(told, nothing)
+    text = draft.text((), nothing)
     while text and count(text) > budget:
         text = text[: len(text) * 3 // 4]
-    return Summary(text, tuple(draft.missing(told, nothing)))
+    return Summary(text, tuple(draft.missing((), nothing)))
 
 
 def paragraphs(text: str) -> tuple[str, ...]:
@@ -200,21 +192,21 @@ class _Composition(Struct, frozen=True):
     lists: Sequence[Entries]
     titles: Mapping[int, str]
 
-    def choose(self, room: int, count: Count) -> tuple[FittedText, list[list[str]]]:
+    def choose(self, room: int, count: Count) -> tuple[tuple[Words, ...], list[list[str]]]:
         """Messages first, then everything else; what that leaves goes back to the messages."""
         wanted = sum(count(entry) + 1 for one in self.lists for entry in one.entries[: one.most])
         told = fit_messages(self.facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
-        used = sum(_size(words, self.facts, count) for words in told.words)
+        used = sum(_size(words, self.facts, count) for words in told)
         chosen = share_out(self.lists, max(0, room - used), count)
-        if told.words != self.facts.messages:
+        if told != self.facts.messages:
             spent = sum(count(entry) + 1 for entries in chosen for entry in entries)
             told = fit_messages(self.facts, max(0, room - spent), count)
         return told, chosen
 
-    def text(self, told: FittedText, chosen: Sequence[Sequence[str]]) -> str:
+    def text(self, told: Sequence[Words], chosen: Sequence[Sequence[str]]) -> str:
         """The summary."""
-        said = [notation.said(words, self.facts) for words in told.words]
-        messages = notation.framed("messages", said, told.left_out + self._lost("messages"))
+        said = [notation.said(words, self.facts) for words in told]
+        messages = notation.framed("messages", said, self._untold(told))
         parts: list[str] = []
         for number in self.titles:
             both = zip(self.lists, chosen, strict=True)
@@ -224,25 +216,29 @@ class _Composition(Struct, frozen=True):
             parts.append("\n".join([heading(number, self.titles), *(here or [notation.NOTHING])]))
         return "\n\n".join(parts)
 
-    def missing(self, told: FittedText, chosen: Sequence[Sequence[str]]) -> Iterable[str]:
+    def missing(self, told: Sequence[Words], chosen: Sequence[Sequence[str]]) -> Iterable[str]:
         """What is not in the summary, in words."""
-        if gone := told.left_out + self._lost("messages"):
+        if gone := self._untold(told):
             yield f"{gone} {'message' if gone == 1 else 'messages'} of the user"
-        for words in told.words:
+        for words in told:
             if words.lost:
                 yield f"{words.lost} characters of the user's message {self.facts.name(words.record)}"
         for one, entries in zip(self.lists, chosen, strict=True):
-            if gone := len(one.entries) - len(entries) + self._lost(one.kind):
+            if gone := self._unlisted(one, entries):
                 name = one.kind or f"the prose of “{TITLES[one.section]}”"
                 yield f"{gone} {'entry' if gone == 1 else 'entries'} of {name}"
 
     def _shown(self, one: Entries, entries: Sequence[str]) -> str:
-        missing = len(one.entries) - len(entries)
+        missing = self._unlisted(one, entries)
         if one.kind:
-            return notation.framed(one.kind, entries, missing + self._lost(one.kind))
+            return notation.framed(one.kind, entries, missing)
         prose = "".join([f"{one.label}\n" if one.label and entries else "", *entries])
         return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
 
-    def _lost(self, kind: str) -> int:
-        """Entries that earlier summaries had no room for."""
-        return self.facts.left_out.get(kind, 0)
+    def _untold(self, told: Sequence[Words]) -> int:
+        """Messages of the user that found no room, here or in earlier summaries."""
+        return len(self.facts.messages) - len(told) + self.facts.left_out.get("messages", 0)
+
+    def _unlisted(self, one: Entries, entries: Sequence[str]) -> int:
+        """Entries that found no room, here or in earlier summaries."""
+        return len(one.entries) - len(entries) + self.facts.left_out.get(one.kind, 0)

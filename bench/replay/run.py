@@ -11,12 +11,12 @@ import anthropic
 import httpx2
 from msgspec import Struct
 
+from bench.replay.recording import KINDS, RecordedStep, Recording
 from sevenfold.errors import ContextFull, ModelError
 from sevenfold.events import Acted, Answered, CacheBroke, Event, Failed, Veto
-from sevenfold.lab.replay.recording import KINDS, RecordedStep, Recording
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.clock import VirtualClock
-from sevenfold.lab.simulator.provider import RateLimits, Setup, Simulator
+from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator
 from sevenfold.lab.simulator.server import create_app, serve
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.remember.offline import find_facts
@@ -26,8 +26,6 @@ from sevenfold.session.factory import Tool, tool
 from sevenfold.session.session import Session
 
 KEY = "simulated-key"
-UNLIMITED = RateLimits(requests=10**9, input_tokens=10**12, output_tokens=10**12)
-"""A replay takes no time, so limits per minute make no sense."""
 SYSTEM = "You are a careful engineer who reads before writing, and who says what was done and why. " * 500
 """About as long as the instructions of a real coding agent."""
 DESCRIPTION = "What this tool is for, what it takes, when to use it and when not to. " * 20

@@ -15,16 +15,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from bench.replay.recording import KINDS
+from bench.replay.run import Cue, ReplayProvider
+from bench.trials.bad_models import PLANTED
+from bench.trials.cut import Cut
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import ContextFull, ModelError, Refused
 from sevenfold.events import Answered, Event, Listener
 from sevenfold.lab import fidelity
 from sevenfold.lab.audit import by_recall, unsupported
 from sevenfold.lab.fidelity import Score
-from sevenfold.lab.replay.recording import KINDS
-from sevenfold.lab.replay.run import Cue, ReplayProvider
-from sevenfold.lab.retention.bad_models import PLANTED
-from sevenfold.lab.retention.cut import Cut
 from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact.request import Compacted, EngineName

@@ -12,11 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.conversation.resume import read
-from sevenfold.lab import fidelity
-from sevenfold.lab.audit import by_recall
-from sevenfold.lab.fidelity import Probe, Score
-from sevenfold.lab.retention.trial import (
+from bench.trials.trial import (
     ALONE,
     SYSTEM,
     body_tokens,
@@ -24,6 +20,10 @@ from sevenfold.lab.retention.trial import (
     shown_tokens,
     tool_named,
 )
+from sevenfold.conversation.resume import read
+from sevenfold.lab import fidelity
+from sevenfold.lab.audit import by_recall
+from sevenfold.lab.fidelity import Probe, Score
 from sevenfold.layers.compact import extract
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.facts import Facts
