@@ -31,6 +31,8 @@ from sevenfold.layers.compact.summary.marks import bare  # noqa: E402
 WEIGHTS = ROOT / "src/sevenfold/layers/compact/summary/claims.weights"
 MADE = 4000
 """Sentences made of frames and acts."""
+EXAMPLES = 5
+"""How often each example of the tests is learnt: they say what a claim is."""
 RARE = 3
 """A feature of fewer sentences is not learnt."""
 COST = 2.0
@@ -103,7 +105,10 @@ Example = tuple[str, bool]
 
 def examples(name: str) -> Iterator[Example]:
     """The statements of a set, and whether they claim what no record shows."""
-    planted, honest, record = SETS[name]
+    planted, honest, record = SETS.get(name) or (
+        *(CLAIMS / name / f"{one}.txt" for one in ("planted", "honest")),
+        CLAIMS / "record.txt",
+    )
     known = evidence(record)
     for file, invented in ((planted, True), (honest, False), (planted.with_name("plain.txt"), False)):
         for _, sentence in sentences(file) if file.exists() else ():
@@ -214,6 +219,7 @@ def marked(name: str, model: Model) -> Iterator[tuple[bool, bool, str]]:
 def main(arguments: Sequence[str]) -> int:
     """Learn and measure, or learn and write."""
     known = {name: list(examples(name)) for name in SETS} | {
+        "examples": EXAMPLES * list(examples("examples")),
         "made": list(made(MADE)),
         "prose": list(prose()),
     }

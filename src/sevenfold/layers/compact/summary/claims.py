@@ -56,7 +56,7 @@ class Model(Struct, frozen=True):
 
 
 def features(text: str) -> Iterator[tuple[str, float]]:
-    """The words of a text, alone and with their neighbours, the parts of its words and its forms, each with its value."""
+    """The words of a text, alone and with their neighbours, the parts of its words and its forms, with their values."""
     tokens = _TOKEN.findall(_NUMBER.sub("0", text.lower().replace("’", "'")))
     phrases = {
         " ".join(tokens[start : start + length])
@@ -87,7 +87,7 @@ def claim(sentence: str, before: str = "", lead: str = "", model: Model | None =
 
 
 def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]:
-    """What a sentence states that mentions somebody's will, alone and as an entry of the list that ``lead`` introduces."""
+    """What a sentence states that mentions somebody's will, alone and as an entry of the list under ``lead``."""
     if sentence.rstrip(" *_").endswith("?"):
         return
     if not any(content(sentence)):  # "The user approved it": what is meant comes before it
