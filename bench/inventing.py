@@ -39,7 +39,7 @@ BEFORE = "The pool in the checkout service was too small, and the test of it is 
 AFTER = "The load test is still to be run against the staging server."
 WRITERS = (
     *("sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth"),
-    *("fourteenth", "fifteenth", "sixteenth", "seventeenth"),
+    *("fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth"),
 )
 SETS = {
     "written before the check": (CLAIMS / "planted.txt", CLAIMS / "honest.txt", CLAIMS / "record.txt"),
