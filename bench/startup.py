@@ -1,11 +1,15 @@
-"""How long does `sevenfold chat` take to its prompt, and what takes it?
+"""How long does `sevenfold chat` take to its prompt, or to its first request, and what takes it?
 
     python bench/startup.py [--runs N]
+    python bench/startup.py --request [--runs N]
 
 In a terminal of its own (a pseudo-terminal, 100 columns), in an empty folder with an empty home and no key, as a user
 has it on the first day. Measured is the time from the start of the process to the first sign of the prompt; beside it,
 in turns, a Python that does nothing, and one that only imports all the command may come to need. A process that waited
 more than it worked was kept waiting by others: then there is no verdict.
+
+With --request it is the processor time of `sevenfold chat -p hi` with a key, from the start of the process to the first
+byte of its request at a server on this machine, beside the same run with the provider's SDK.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import statistics
 import struct
 import subprocess
@@ -37,6 +42,13 @@ PROMPT = "›"
 BARE = [sys.executable, "-c", "pass"]
 IMPORTS = [sys.executable, "-c", "import sevenfold.cli.main, sevenfold.cli.chat.chat"]
 CHAT = [sys.executable, "-m", "sevenfold", "chat"]
+MODELS = {"ANTHROPIC": ("claude-sonnet-5-5", ""), "OPENAI": ("gpt-5.6", "/v1")}
+"""A model of each provider, by the beginning of its variables, and the path in its address."""
+WITH_SDK = (
+    "from sevenfold.providers.registry import providers\n"
+    "for one in providers(): type(one).http = lambda *_: None\n"
+)
+MOST_SHARE = 0.5
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]")
 
 
@@ -95,6 +107,68 @@ def measure(runs: int = RUNS) -> dict[str, float]:
     return {name: statistics.median(each) for name, each in found.items()}
 
 
+def to_request(command: Sequence[str], folder: Path, server: socket.socket, url: str) -> float:
+    """Seconds a command has worked when the first byte of its request arrives at the server; it is ended there."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(tuple(MODELS))}
+    environ |= {"SEVENFOLD_HOME": str(folder / "home")}
+    for vendor, (_, path) in MODELS.items():
+        environ |= {f"{vendor}_API_KEY": "none", f"{vendor}_BASE_URL": f"{url}{path}"}
+    child = subprocess.Popen(command, cwd=folder, env=environ, stdin=subprocess.DEVNULL)
+    try:
+        _until_posted(server)
+    finally:
+        child.kill()
+        _, _, used = os.wait4(child.pid, 0)
+        child.returncode = -signal.SIGKILL
+    return used.ru_utime + used.ru_stime
+
+
+def _until_posted(server: socket.socket) -> None:
+    server.settimeout(PATIENCE)
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(PATIENCE)
+            if connection.recv(1) == b"P":
+                return
+            # The list of models, asked for in the background.
+            connection.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+
+
+def measure_requests(runs: int) -> dict[str, list[float]]:
+    """The medians of processor seconds to the first byte for each provider: without its SDK, and with it."""
+    folder = Path(tempfile.mkdtemp(prefix="sevenfold-startup-"))
+    found: dict[str, list[float]] = {}
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            url = f"http://127.0.0.1:{server.getsockname()[1]}"
+            for vendor, (model, _) in MODELS.items():
+                run = (
+                    f"from sevenfold.cli.main import main; main(['chat', '-p', 'hi', '--model', {model!r}])"
+                )
+                ways = [[sys.executable, "-c", f"{before}{run}"] for before in ("", WITH_SDK)]
+                for way in ways:
+                    to_request(way, folder, server, url)
+                taken = [[to_request(way, folder, server, url) for way in ways] for _ in range(runs)]
+                found[vendor] = [statistics.median(each) for each in zip(*taken, strict=True)]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def print_requests(runs: int) -> int:
+    """Measure the way to the first request, and print it; returns the exit status."""
+    met = True
+    for vendor, (ours, theirs) in measure_requests(runs).items():
+        good = ours <= theirs * MOST_SHARE
+        met = met and good
+        print(
+            f"{'pass' if good else 'FAIL'}  {vendor.lower()}: {ours:.2f} s of processor time to the first byte, "
+            f"{theirs:.2f} s with the SDK: {ours / theirs:.0%} (at most {MOST_SHARE:.0%})"
+        )
+    return 0 if met else 1
+
+
 def slowest_imports(most: int = 12) -> list[tuple[float, str]]:
     """Milliseconds each module takes by itself when the command is imported, the slowest first."""
     told = subprocess.run(
@@ -118,7 +192,10 @@ def main(arguments: Sequence[str]) -> int:
     """Measure, print, and say by the exit status whether the bar is met."""
     parser = argparse.ArgumentParser(description="How long the terminal app takes to its prompt.")
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--request", action="store_true", help="measure to the first request instead")
     options = parser.parse_args(arguments)
+    if options.request:
+        return print_requests(options.runs)
     found = measure(options.runs)
     for name, seconds in found.items():
         print(f"{name:14}{seconds * 1_000:7.0f} ms")

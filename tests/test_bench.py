@@ -321,8 +321,8 @@ def test_the_tests_for_a_fault_are_those_of_its_line_the_most_particular_first()
     chosen = mutation.tests_for(fault, {"a.py": {3: many}})
     assert len(set(chosen)) == mutation.MOST_TESTS
     assert chosen[:5] == many[:5]
-    scenario = f"tests/recorded/test_recorded.py{mutation.SCENARIO}one]"
-    assert scenario in mutation.tests_for(fault, {"a.py": {3: [*many, scenario]}})
+    recorded = "tests/recorded/test_recorded.py::test_everything_is_as_it_was_recorded[one]"
+    assert recorded in mutation.tests_for(fault, {"a.py": {3: [*many, recorded]}})
 
 
 def test_a_fault_is_noticed_by_a_test_that_fails_and_leaves_the_copy_as_it_was(

@@ -31,7 +31,7 @@ ADDED = {
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$|agent\.tools\.memory$"
         r"|providers\.anthropic_memory$",
         22,
-        2_430,
+        2_445,
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 810),
     "team": (
@@ -46,6 +46,7 @@ ADDED = {
     "idle": (r"layers\.idle$", 1, 200),
     "ledger": (r"layers\.clear\.ledger$", 1, 70),
     "known secrets": (r"record\.known_secrets$", 1, 70),
+    "http client": (r"providers\.http_client$", 1, 110),
     "messages": (
         r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary|mail)$|agent\.suggestion$"
         r"|conversation\.tasks$|cli\.tasks$",

@@ -2,8 +2,8 @@
 
 A copy of the tree is tested once, with coverage, for a map from lines to tests. Then each fault is put into a copy
 and up to `MOST_TESTS` of the tests that run its line are run: those that run the fewest lines, because they are about
-it; recorded scenarios, because they hold every byte that is logged and sent; and some of the rest. The map is kept in
-`.dev/` until the sources or the tests change.
+it; those that hold a recording, because it has every byte that is logged and sent; and some of the rest. The map is
+kept in `.dev/` until the sources or the tests change.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ TESTS = (
     *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios")),
     *(f"tests/{name}/test_rollouts.py" for name in ("commands", "profile")),
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
-    "tests/recorded/test_recorded.py",
+    *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
 )
 """The tests that are about the core."""
-SCENARIO = "::test_everything_is_as_it_was_recorded["
-"""In the name of every recorded scenario."""
+RECORDED = re.compile(r"tests/recorded/.*_recorded\[")
+"""In the names of tests that hold a scenario or a part against its recording."""
 QUICK_CORE = ("src/sevenfold/request", "src/sevenfold/layers/clear", "src/sevenfold/layers/offload")
-QUICK_TESTS = ("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py")
+QUICK_TESTS = (
+    *("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py"),
+    "tests/recorded/test_recorded_parts.py",
+)
 """A part of the core and its tests, which can be mapped in a minute."""
 SEED, NUMBER, FEW = 7, 40, 10
 BAR = 0.8
@@ -156,10 +159,10 @@ def tests_for(fault: Fault, mapped: LineTests) -> list[str]:
     lines = mapped.get(fault.path, {})
     tests = lines.get(fault.line) or lines.get(AT_IMPORT, [])
     near, rest = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
-    scenarios = [test for test in rest if SCENARIO in test][: MOST_TESTS // 4]
-    far = [test for test in rest if test not in scenarios]
-    room = MOST_TESTS - len(near) - len(scenarios)
-    return [*near, *scenarios, *random.Random(fault.line).sample(far, min(len(far), room))]
+    recorded = [test for test in rest if RECORDED.search(test)][: MOST_TESTS // 4]
+    far = [test for test in rest if test not in recorded]
+    room = MOST_TESTS - len(near) - len(recorded)
+    return [*near, *recorded, *random.Random(fault.line).sample(far, min(len(far), room))]
 
 
 def is_noticed(tree: Path, fault: Fault, tests: Sequence[str]) -> bool:

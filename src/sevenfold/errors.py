@@ -180,7 +180,7 @@ class ModelNotServed(ModelError):
 
 
 class Unreachable(ModelError):
-    """Nobody answers at the provider's address."""
+    """No server answers at the provider's address."""
 
     retryable = True
 

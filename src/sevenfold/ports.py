@@ -412,6 +412,9 @@ class Call(Struct, frozen=True):
     betas: tuple[str, ...] = ()
     source: str = "main"
     """On whose behalf it is made: the main thread, a compaction, notes…"""
+    cache_key: str = ""
+    """The same for all requests that share a cache: a provider with many caches sends them to one. No part of the
+    prompt, and empty for a request of its own."""
 
 
 class Piece(Struct, frozen=True):

@@ -12,16 +12,21 @@ import msgspec
 import pytest
 
 from sevenfold.agent.agent import Agent
+from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.permissions.engine import PermissionDecision
+from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.cli.chat import chat as chat_module
 from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.driver import Driver
 from sevenfold.cli.chat.history import find_session, new_name, talks
+from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.screen import notification
 from sevenfold.cli.chat.start import ChatOptions
-from sevenfold.cli.text import source
+from sevenfold.cli.text import source, wording
+from sevenfold.conversation.request import ToolCall
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.providers.offline import OfflineClient, Script
@@ -99,16 +104,16 @@ def talk(folder):
     made.chat.close()
 
 
-@pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda one: one.name)
-def test_every_listed_command_works(talk, command):
+@pytest.mark.parametrize("name", wording("commands"))
+def test_every_listed_command_works(talk, name):
     talk("the blue heron stands in the reeds")
     talk.chat.folded.add(lambda: "what is behind it")
-    shown = talk(f"/{command.name} {WORDS.get(command.name, '')}")
-    if command.name in MAY_REFUSE and "error:" in shown:
+    shown = talk(f"/{name} {WORDS.get(name, '')}")
+    if name in MAY_REFUSE and "error:" in shown:
         assert "there is n" in shown or "nothing" in shown
     else:
         assert "error:" not in shown
-        assert shown or command.name == "quit"
+        assert shown or name == "quit"
 
 
 def test_help_lists_exactly_the_commands_there_are(talk):
@@ -625,3 +630,45 @@ def test_the_agents_that_are_defined_are_listed_and_those_at_work(talk):
     assert len(shown.splitlines()) == 3
     assert "No agent is at work." in shown
     assert "error:" in talk("/agents kill nothing")
+
+
+# -- what the agent asks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "kept"),
+    [
+        (MenuAnswer((0,)), Consented(True), ()),
+        (MenuAnswer((1,)), Consented(True, always=True), ()),
+        (MenuAnswer((2,)), Consented(True, always=True), ("Shell(make *)",)),
+        (MenuAnswer((3,), "not now"), Consented(False, remark="not now"), ()),
+        (None, Consented(False), ()),
+    ],
+)
+def test_permission_is_given_as_the_user_answers(
+    folder: Path, answer: MenuAnswer | None, said: Consented, kept: tuple[str, ...]
+) -> None:
+    talk = Talk(folder, Page(lambda _: answer))
+    decision = PermissionDecision("ask", "Commands are asked for.", would_allow=("Shell(make *)",))
+    asked = Asked(ToolCall("t", "Shell", {}), PermissionRequest("Shell", "run", "make all"), decision)
+    assert talk.chat.consent(asked) == said
+    assert kept_rules(folder) == kept
+    talk.chat.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "mode"),
+    [
+        (MenuAnswer((1,)), Consented(True), "accept_edits"),
+        (MenuAnswer((2,), "wood"), Consented(False, remark="wood"), "ask"),
+        (None, Consented(False), "ask"),
+    ],
+)
+def test_a_plan_is_approved_as_the_user_answers(
+    folder: Path, answer: MenuAnswer | None, said: Consented, mode: str
+) -> None:
+    talk = Talk(folder, Page(lambda _: answer))
+    request, decision = PermissionRequest("PlanReady", "call"), PermissionDecision("ask", "A plan.")
+    assert talk.chat.consent(Asked(ToolCall("", "PlanReady", {"plan": "Dig."}), request, decision)) == said
+    assert talk.chat.agent.grants.after_planning == mode
+    talk.chat.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.executor import Asked
 from sevenfold.agent.permissions.engine import PermissionDecision
 from sevenfold.agent.permissions.rules import Action, PermissionRequest
 from sevenfold.agent.tools import context
@@ -120,18 +120,13 @@ def test_permission_is_yes_always_or_no_with_a_remark():
     ]
     assert items[1].about.endswith("also after a resume, but in no other session")
     assert "permissions.json" in items[2].about
-    always, no = Consented(True, always=True), Consented(False, remark="not now")
-    assert consent.read_permission(asked(), MenuAnswer((0,))) == (Consented(True), False)
-    assert consent.read_permission(asked(), MenuAnswer((1,))) == (always, False)
-    assert consent.read_permission(asked(), MenuAnswer((2,))) == (always, True)
-    assert consent.read_permission(asked(), MenuAnswer((3,), "not now")) == (no, False)
-    assert consent.read_permission(asked(), None) == (Consented(False), False)
+    assert [item.value for item in items] == ["once", "always", "for good", None]
 
 
 def test_where_no_rule_would_allow_it_always_is_not_offered_and_never_meant():
     once = asked(rules=())
     assert [item.key for item in consent.permission_menu(once).items] == ["y", "n"]
-    assert consent.read_permission(once, MenuAnswer((1,), "no"))[0] == Consented(False, remark="no")
+    assert consent.permission_menu(once).chosen(MenuAnswer((1,), "no")) is None
 
 
 def test_the_whole_command_is_seen_before_it_is_permitted():
@@ -207,20 +202,17 @@ def test_what_would_be_granted_is_seen_whole_in_a_narrow_window():
 
 
 def test_a_plan_is_carried_out_as_freely_as_the_user_says():
-    assert consent.read_plan_answer("accept_edits", MenuAnswer((0,))) == (Consented(True), "ask")
-    assert consent.read_plan_answer("ask", MenuAnswer((1,))) == (Consented(True), "accept_edits")
-    assert consent.read_plan_answer("ask", MenuAnswer((2,), "wood")) == (
-        Consented(False, remark="wood"),
-        "ask",
-    )
-    assert consent.read_plan_answer("ask", None) == (Consented(False), "ask")
+    assert consent.plan_menu("accept_edits").chosen(MenuAnswer((0,))) == "ask"
+    assert consent.plan_menu("ask").chosen(MenuAnswer((1,))) == "accept_edits"
+    assert consent.plan_menu("ask").chosen(MenuAnswer((2,), "wood")) is None
+    assert consent.plan_menu("ask").chosen(None) is None
 
 
 def test_autonomy_after_a_plan_is_offered_only_to_whoever_had_it():
     assert [one.key for one in consent.plan_menu("ask").items] == ["y", "a", "n"]
     had = consent.plan_menu("autonomous")
     assert had.items[had.start].label == "Yes, and work autonomously as before"
-    assert consent.read_plan_answer("autonomous", MenuAnswer((2,))) == (Consented(True), "autonomous")
+    assert had.chosen(MenuAnswer((2,))) == "autonomous"
 
 
 @pytest.mark.spec("S13.3")

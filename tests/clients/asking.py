@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx2
@@ -39,11 +39,12 @@ def body(model: str = "claude-sonnet-5-5", **fields: Any) -> bytes:
 
 
 class Way(Struct, frozen=True):
-    """One way to ask: through which API, waiting or not, as a stream or whole."""
+    """One way to ask: through which API, waiting or not, as a stream or whole, with its SDK or without."""
 
     api: str
     awaited: bool
     stream: bool
+    direct: bool = False
 
     def call(self, **fields: Any) -> Call:
         return Call(body(**{"model": MODELS[self.api], **fields}))
@@ -56,8 +57,9 @@ class Way(Struct, frozen=True):
         self, url: str, call: Call, watch: Watcher | None = None, wire: str | None = None, **options: Any
     ) -> Reply:
         """Ask a server once, through a client that the provider makes for an SDK client with these options."""
-        at = {"api_key": KEY, "max_retries": 0, "base_url": address(self.provider, url)}
-        sdk = sdk_client(self.provider, awaited=self.awaited, **at | options)
+        at: dict[str, Any] = {"api_key": KEY, "max_retries": 0, "base_url": address(self.provider, url)}
+        made = direct_client if self.direct else sdk_client
+        sdk = made(self.provider, awaited=self.awaited, **at | options)
         return (
             asyncio.run(self._await(sdk, call, watch, wire))
             if self.awaited
@@ -68,7 +70,7 @@ class Way(Struct, frozen=True):
         client = self.provider.client(sdk, wire)
         assert isinstance(client, SdkClient)
         client.stream = self.stream
-        with sdk:
+        with closing(sdk):
             return client.ask(call, watch)
 
     async def _await(self, sdk: Any, call: Call, watch: Watcher | None, wire: str | None) -> Reply:
@@ -79,11 +81,15 @@ class Way(Struct, frozen=True):
             return await client.ask(call, watch)
 
     def __str__(self) -> str:
-        return f"{self.api}-{'async' if self.awaited else 'sync'}-{'stream' if self.stream else 'whole'}"
+        asking = "direct" if self.direct else "async" if self.awaited else "sync"
+        return f"{self.api}-{asking}-{'stream' if self.stream else 'whole'}"
 
 
 WAYS = [
-    Way(api, awaited, stream) for api in PROVIDERS for awaited in (False, True) for stream in (True, False)
+    Way(api, awaited, stream, direct)
+    for api in PROVIDERS
+    for awaited, direct in ((False, False), (True, False), (False, True))
+    for stream in (True, False)
 ]
 STREAMS = [way for way in WAYS if way.stream]
 
@@ -102,6 +108,13 @@ def sdk_client(provider: SdkProvider, *, awaited: bool = False, **options: Any) 
     """A client of the provider's own SDK."""
     name = SDK_CLIENTS[provider.vendor.sdk]
     return getattr(provider.vendor.load(), f"Async{name}" if awaited else name)(**options)
+
+
+def direct_client(provider: SdkProvider, *, api_key: str, base_url: str, **options: Any) -> Any:
+    """What takes the place of an SDK's client where none is loaded."""
+    del options["awaited"]
+    env = {provider.vendor.key_variable: api_key, provider.vendor.url_variable: base_url}
+    return provider.http(env, **options)
 
 
 SAID = 'Wörds "and" more words, enough of them that they come in several pieces, one after the other'

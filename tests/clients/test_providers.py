@@ -20,6 +20,8 @@ from msgspec.structs import replace
 
 import sevenfold
 from sevenfold.errors import InputError, ModelError, Overloaded, Unreachable
+from sevenfold.lab.simulator.provider import Simulator
+from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import AsyncClient, Call, Client
 from sevenfold.profiles import Profile, find
 from sevenfold.providers import registry
@@ -321,3 +323,35 @@ def test_exceptions_of_its_sdk_and_of_the_transport_are_explained_and_no_others(
 
 def test_the_providers_over_an_sdk_are_those_the_suite_asks() -> None:
     assert {one.name for one in registry.providers() if isinstance(one, SdkProvider)} == MODELS.keys()
+
+
+@pytest.mark.spec("S6.11")
+def test_all_requests_of_a_session_have_one_cache_key_and_other_sessions_another(tmp_path: Path) -> None:
+    def keys(name: str) -> set[str]:
+        simulator = Simulator()
+        with serve(simulator) as url, openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as sdk:
+            for words in ("hello", "again"):
+                with sevenfold.Session.open(name, model="gpt-5.6", folder=tmp_path, client=sdk) as session:
+                    session.user(words)
+                    session.complete()
+                    session.compact()
+        return {one.body["prompt_cache_key"] for one in simulator.requests if one.method == "POST"}
+
+    (first,), (second,) = keys("one-customer"), keys("another")
+    assert first != second
+    assert "customer" not in first
+    assert len(first) <= 64
+
+
+@pytest.mark.spec("S6.11")
+def test_a_cache_key_goes_to_openai_and_to_no_chat_server_of_ones_own() -> None:
+    call = Call(body("gpt-5.6"), cache_key="k1")
+    official = registry.provider_for("gpt-5", sdk_client(PROVIDERS["chat"], api_key=KEY), "chat")
+    own = registry.provider_for(
+        "gpt-5", sdk_client(PROVIDERS["chat"], api_key=KEY, base_url="http://localhost:1/v1"), "chat"
+    )
+    assert b'"prompt_cache_key":"k1"' in PROVIDERS["responses"].put(call).body
+    assert b'"prompt_cache_key":"k1"' in official.put(call).body
+    assert b"prompt_cache_key" not in own.put(call).body
+    assert PROVIDERS["messages"].put(call).body == call.body
+    assert b"prompt_cache_key" not in official.put(Call(call.body)).body

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.cli import main as main_module
 from sevenfold.cli import transcripts
-from sevenfold.cli.main import main
+from sevenfold.cli.main import COMMANDS, main, parser
 from tests.commands.recorded import foreign, own, ran
 from tests.support import Story, call, result
 
@@ -281,3 +282,16 @@ def test_what_was_compacted_before_is_not_indexed_again(tmp_path: Path, capsys: 
 def test_without_a_command_and_a_terminal_the_help_is_shown(capsys: Capsys) -> None:
     assert main([]) == 0
     assert "COMMAND" in capsys.readouterr().out
+
+
+# -- help ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_described_and_nothing_else_is(name: str) -> None:
+    (found,) = (one.choices[name] for one in parser(name)._actions if isinstance(one.choices, dict))
+    words = Path(main_module.__file__).with_name("help").joinpath(f"{name}.txt").read_text("utf-8")
+    described = {line.split()[0] for line in words.split("\n---\n")[2].splitlines()}
+    known = {one for argument in found._actions for one in (*argument.option_strings, argument.dest)}
+    assert described <= known
+    assert all(argument.help for argument in found._actions if argument.option_strings), name

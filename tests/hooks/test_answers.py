@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from sevenfold.agent.hooks.answers import MOST_CHARACTERS, CommandResult, combine, read_answer
+from sevenfold.agent.hooks.answers import MOST_CHARACTERS, combine, read_answer
+from sevenfold.agent.programs import CommandResult
 from sevenfold.conversation.hooks import EVENTS, HookOutcome, HookPermission, encoded
 from tests.hooks.hooking import happened
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.agent.hooks.answers import CommandResult
-from sevenfold.agent.hooks.registry import MOST_BYTES, run_command
+from sevenfold.agent.hooks.registry import run_command
+from sevenfold.agent.programs import MOST_BYTES, CommandResult
 from tests.hooks.hooking import PLENTY, script
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands need a POSIX system")

@@ -8,8 +8,11 @@ import pytest
 
 from sevenfold.clock import ManualClock
 from sevenfold.errors import InputError
+from sevenfold.layers.remember.policy import shown
 from sevenfold.memory import exchange
+from sevenfold.memory.entry import write_entry
 from sevenfold.memory.memory import Memory
+from sevenfold.memory.search import fitting
 from sevenfold.stores.folder import MemoryFolder
 
 FOLDER = {
@@ -37,11 +40,24 @@ def test_a_folder_comes_out_as_it_went_in(tool):
 
 def test_memory_stores_come_out_as_they_went_in():
     held = memory()
-    given = [{"path": "/a/Prefs.md", "content": "Use tabs.\n"}, {"path": "/b.txt", "content": "é"}]
-    exchange.take_in(held, "stores", exchange.read_stores(json.dumps(given).encode()), 1.0)
-    out = json.loads(exchange.write_stores(exchange.give_out(held.entries(), "stores")))
-    assert [{"path": one["path"], "content": one["content"]} for one in out] == given
-    assert exchange.read_stores(json.dumps(out).encode())
+    given = [
+        {
+            "path": "/a/Prefs.md",
+            "content": "Use tabs.\n",
+            "id": "mem_1",
+            "versions": [{"n": 1, "by": None}],
+        },
+        {"path": "/b.txt", "content": "é"},
+    ]
+    files, extras = exchange.read_stores(json.dumps(given).encode())
+    exchange.take_in(held, "stores", files, 1.0, extras)
+    held.write(write_entry("own", "user", "Mine.", "Mine."), "user", "")
+    written = exchange.write_stores(held.entries())
+    out = [
+        {key: value for key, value in one.items() if key != "content_sha256"} for one in json.loads(written)
+    ]
+    assert [one for one in out if one["path"] != "own.md"] == given
+    assert exchange.read_stores(written)[1] == extras
 
 
 @pytest.mark.spec("S5.7")
@@ -81,3 +97,32 @@ def test_a_bad_list_is_refused(given):
 def test_codex_memory_is_import_only():
     with pytest.raises(InputError, match="cannot be exported"):
         exchange.give_out([], "codex")
+
+
+@pytest.mark.spec("S7.8", "S5.8")
+@pytest.mark.parametrize(
+    ("path", "head", "dates"),
+    [
+        ("a.md", "---\nmodified: 2026-10-01T09:00:00Z\n---\n", " Dates: tomorrow is 2026-10-02."),
+        ("a.md", "---\ndate: 2026-10-01\n---\n", " Dates: tomorrow is 2026-10-02."),
+        ("memory/2026-10-01.md", "", " Dates: tomorrow is 2026-10-02."),
+        ("a.md", "", ""),
+        ("a.md", "---\nmodified: 2026-99-99\n---\n", ""),
+    ],
+)
+def test_an_imported_day_comes_back_with_its_date_if_its_file_is_dated(path, head, dates):
+    held = memory()
+    content = f"{head}The freeze of the billing branch begins tomorrow.\n".encode()
+    exchange.take_in(held, "claude", {path: content}, 1_790_000_000.0)
+    (fit,) = fitting("When does the freeze of the billing branch begin?", held.entries(), "2026-11-16")
+    assert shown([fit], None).endswith(f'begins tomorrow."{dates}')
+    assert exchange.give_out(held.entries(), "claude")[path] == content
+
+
+@pytest.mark.spec("S7.8", "S5.8")
+def test_a_day_in_an_entry_written_by_hand_comes_back_with_its_date():
+    held = Memory(MemoryFolder(), ManualClock(1_794_830_400.0), lambda: "2026-11-16")
+    words = "The freeze of the billing branch begins tomorrow."
+    held.write(write_entry("freeze", "project", words, words), "user", "")
+    (fit,) = fitting("When does the freeze of the billing branch begin?", held.entries(), "2026-11-16")
+    assert shown([fit], None).endswith(" Dates: tomorrow is 2026-11-17.")

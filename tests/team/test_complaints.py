@@ -249,8 +249,8 @@ def test_mail_is_not_late_it_is_there_after_the_tool_round_in_which_it_was_sent(
         assert first <= sent[0] + 1
 
 
-@pytest.mark.spec("S7.1", "S7.2")
-def test_a_fork_at_the_responses_api_has_no_cache_key_of_its_own_and_reads_its_parents_cache(
+@pytest.mark.spec("S7.1", "S7.2", "S6.11")
+def test_a_fork_at_the_responses_api_has_its_parents_cache_key_and_reads_its_parents_cache(
     folder: Path,
 ) -> None:
     calls = [start("c1", "LEFT", subagent_type="fork"), start("c2", "RIGHT", subagent_type="fork")]
@@ -264,7 +264,7 @@ def test_a_fork_at_the_responses_api_has_no_cache_key_of_its_own_and_reads_its_p
     ):
         made.run("MAIN task")
         bodies = [one.body for one in simulator.requests.answered("/v1/responses")]
-        assert len({str(body.get("prompt_cache_key")) for body in bodies}) == 1
+        assert len({body["prompt_cache_key"] for body in bodies}) == 1
         usages = [one.usage or {} for one in simulator.requests.answered("/v1/responses")]
         forks = [
             usage for body, usage in zip(bodies, usages, strict=True) if "<agent-task>" in json.dumps(body)

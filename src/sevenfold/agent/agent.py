@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AsyncExitStack, ExitStack, aclosing, closing
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar, Unpack, get_args
@@ -25,6 +26,7 @@ from sevenfold.agent.interrupt import (
     await_end,
     in_own_thread,
 )
+from sevenfold.agent.loop import Loop
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.team.team import MapProgress, Team
 from sevenfold.agent.tools.output import ToolOutput
@@ -34,7 +36,7 @@ from sevenfold.agent.tools.skills import SkillCatalog
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, drive, drive_async
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import InputError, Refused
+from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
 from sevenfold.prompts.context import CommandOutput
@@ -147,17 +149,14 @@ class _BaseAgent:
 
     def run_command(self, command: str, *, asked: bool = False) -> ToolOutput:
         """Run a command line for the user; ``asked``: only with permission, like a command of the agent's."""
-        self._claim()
         parts, call = self.assembly, ToolCall("for-the-user", ShellTool.name, {"command": command})
-        try:
+        with self._claimed():
             parts.executor.begin()
             if asked:
                 (result,) = drive(parts.executor.run([call]), None)
                 return ToolOutput(result["content"], is_error=result.get("is_error", False))
             box = Toolbox([ShellTool(parts.state.processes)])
             return box.run(call.name, call.input, parts.executor.context.for_call(call.id))
-        finally:
-            self._running = False
 
     def note_command(self, command: str, output: ToolOutput) -> None:
         """Have the model see a command the user ran, and what it printed, with the user's next message."""
@@ -181,25 +180,19 @@ class _BaseAgent:
         self.assembly.presence.watch()
         return self.assembly.loop.run(prompt)
 
-    def _compact(self, instructions: str, wish: Wishes) -> Flow[Compacted | None]:
-        """Claim the agent for a compaction, which can be interrupted from now on."""
-        self._claim()
-        request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
-        return self.assembly.loop.compact(request)
-
-    def _map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
-        """Claim the agent for tasks that others do for it."""
-        if self.assembly.team is None:
-            raise Refused("this agent may start no others: make it with agents=True")
-        if isinstance(prompts, str):
-            raise InputError("give the tasks as a list of texts, even if there is only one")
-        self._claim()
-        return self.assembly.loop.map(prompts, kind, progress)
-
     def _claim(self) -> None:
         if self._running:
             raise Refused(BUSY)
         self._running = True
+
+    @contextmanager
+    def _claimed(self) -> Iterator[Loop]:
+        """Claim the agent for something other than a run; what its loop does can be interrupted."""
+        self._claim()
+        try:
+            yield self.assembly.loop
+        finally:
+            self._running = False
 
 
 class Agent(_BaseAgent):
@@ -263,13 +256,10 @@ class Agent(_BaseAgent):
 
         An interrupt from the keyboard stops it like `interrupt`, and is raised when the conversation is in order.
         """
-        finished: Finished | None = None
         with closing(self.stream(prompt)) as events:
-            for event in events:
-                if isinstance(event, Ended):
-                    finished = event.finished
-        assert finished is not None
-        return finished
+            (ended,) = deque(events, maxlen=1)
+        assert isinstance(ended, Ended)
+        return ended.finished
 
     def stream(self, prompt: str = "") -> Generator[AgentEvent, None, None]:
         """Work, and yield events meanwhile; closing the iterator interrupts."""
@@ -296,19 +286,14 @@ class Agent(_BaseAgent):
         their reports in the next prompt. The same tasks at the same place are done once, also after a kill.
         ``progress`` is called with the number of a task and a line for each call its agent makes.
         """
-        flow = self._map(prompts, agent, progress)
-        try:
-            return self._drive(flow)
-        finally:
-            self._running = False
+        with self._claimed() as loop:
+            return self._drive(loop.map(prompts, agent, progress))
 
     def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Session.compact`; interrupted, it raises `sevenfold.errors.Aborted` and changes nothing."""
-        flow = self._compact(instructions, wish)
-        try:
-            return self._drive(flow)
-        finally:
-            self._running = False
+        request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
+        with self._claimed() as loop:
+            return self._drive(loop.compact(request))
 
     def _drive(self, flow: Flow[R]) -> R:
         parts = self.assembly
@@ -399,19 +384,14 @@ class AsyncAgent(_BaseAgent):
         self, prompts: Sequence[str], agent: str = "fork", progress: MapProgress | None = None
     ) -> list[AgentEnd]:
         """See `Agent.map`."""
-        flow = self._map(prompts, agent, progress)
-        try:
-            return await self._drive(flow)
-        finally:
-            self._running = False
+        with self._claimed() as loop:
+            return await self._drive(loop.map(prompts, agent, progress))
 
     async def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
         """See `Agent.compact`."""
-        flow = self._compact(instructions, wish)
-        try:
-            return await self._drive(flow)
-        finally:
-            self._running = False
+        request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
+        with self._claimed() as loop:
+            return await self._drive(loop.compact(request))
 
     async def _drive(self, flow: Flow[R]) -> R:
         parts = self.assembly

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -57,7 +57,6 @@ from sevenfold.layers.remember.layer import READS, memory_commands
 from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
-from sevenfold.prompts.system import OutputStyle
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SectionSource, SystemPrompt
 from sevenfold.session import factory
@@ -203,9 +202,9 @@ class Assembly:
         recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
 
-    def descend(self, descent: Descent, client: Client | AsyncClient) -> Assembly:
+    def descend(self, descent: Descent) -> Assembly:
         """A sub-agent of this one."""
-        return Assembly(descent.entry.started.model, descent.options(), client, descent)
+        return Assembly(descent.entry.started.model, descent.options(), self.client, descent)
 
     def _connect_servers(self) -> McpServers | None:
         given = self.options.get("mcp")
@@ -238,7 +237,7 @@ class Assembly:
         self._loop: Loop | None = None
         self.prompt = self._prompt(limits)
         self.conversation: Conversation = self._conversation()
-        self.team = self._form_team()
+        self.team = Team(self, self.types.known) if self.types else None
         self.inherited_usd = self.descent.inherited_usd(self.store) if self.descent else 0.0
         """What the conversation it begins with had cost; None if a price is unknown."""
         self.checkpoints: Checkpoints | None = self._checkpoints()
@@ -298,10 +297,6 @@ class Assembly:
             return self.descent.parent._lists_types
         return self.options.get("system") is None
 
-    def _form_team(self) -> Team | None:
-        above = self.descent.parent.team if self.descent else None
-        return Team(self, self.types.known, self.client, above) if self.types else None
-
     def _toolbox(self) -> Toolbox:
         given = self.options.get("tools")
         if given is not None:
@@ -311,19 +306,13 @@ class Assembly:
         if self.options.get("memory") == "tool":
             self._own_tools.append(MemoryTool())
         if self.types is not None:
-            self._own_tools += team_tools(self._its_team, "" if self._lists_types else self.types.text())
+            self._own_tools += team_tools(
+                lambda: cast(Team, self.team), "" if self._lists_types else self.types.text()
+            )
         if (descent := self.descent) is not None and not descent.fork:
             # Only for the model to know: what it may use is decided when it is called.
             self._own_tools = [one for one in self._own_tools if descent.definition.allows(one.name)]
-        if self.servers is None:
-            return Toolbox(self._own_tools)
-        from sevenfold.agent.mcp.servers import together
-
-        return together(self._own_tools, self.servers.tools())
-
-    def _its_team(self) -> Team:
-        assert self.team is not None
-        return self.team
+        return self.servers.toolbox(self._own_tools) if self.servers else Toolbox(self._own_tools)
 
     def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
@@ -336,6 +325,8 @@ class Assembly:
 
     def _prompt(self, limits: RunLimits) -> AgentPrompt:
         settings = self.store.settings.current()
+        # A project's styles count if its folder is trusted.
+        styles = [self.user_folder, *([self.workspace / ".sevenfold"] if self.trusted else [])]
         options = PromptOptions(
             workspace=self.workspace,
             user=self.user_folder,
@@ -346,7 +337,7 @@ class Assembly:
             kept_results=min(settings.gap_keep, settings.size_keep) if settings.layers else None,
             guidance=self.options.get("guidance"),
             language=settings.language,
-            style=self._style(settings.output_style),
+            style=None if (style := settings.output_style) is None else find_style(style, styles),
         )
         return AgentPrompt(
             options,
@@ -371,14 +362,6 @@ class Assembly:
             return []
         both = [one for one in (self.store.memory, self.store.user_memory) if one is not None]
         return [index_section([factory.lasting(one, self.clock) for one in both], self.store.log)]
-
-    def _style(self, name: str | None) -> OutputStyle | None:
-        """The output style the user has chosen; a project's counts if its folder is trusted."""
-        if name is None:
-            return None
-        return find_style(
-            name, [self.user_folder, *([self.workspace / ".sevenfold"] if self.trusted else [])]
-        )
 
     def _conversation(self) -> Conversation:
         options, own, kinds = self.options, self.options.get("system"), self.box.kinds()

@@ -24,7 +24,7 @@ from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
-from sevenfold.errors import Aborted, InputError, ModelError
+from sevenfold.errors import Aborted, InputError, ModelError, Refused
 from sevenfold.events import SteppedAside
 from sevenfold.layers.breaker import pause_before_retry
 from sevenfold.layers.notes.layer import compact
@@ -180,9 +180,11 @@ class Loop:
 
     def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
         """Have tasks done by agents of a type; can be interrupted like a run."""
+        if (team := self._sources.team) is None:
+            raise Refused("this agent may start no others: make it with agents=True")
+        if isinstance(prompts, str):
+            raise InputError("give the tasks as a list of texts, even if there is only one")
         self._begin()
-        team = self._sources.team
-        assert team is not None
         return team.map(prompts, kind, progress)
 
     def compact(self, request: CompactionRequest) -> Flow[Compacted | None]:
@@ -254,7 +256,7 @@ class Loop:
             else:
                 self._turns += 1
                 self._tokens += outcome.usage.output_tokens
-                self._text = _text(outcome.reply.answer)
+                self._text = blocks.text_of(outcome.reply.answer.blocks)
                 return outcome
         raise AssertionError("unreachable")
 
@@ -374,11 +376,6 @@ def _input(raw: bytes) -> Any:
     except msgspec.DecodeError:
         # The answer was cut off in the middle; the toolbox reports that the input does not fit.
         return bytes(raw).decode(errors="replace")
-
-
-def _text(answer: Answer) -> str:
-    said = (blocks.words_of(block) for block in answer.blocks if block.kind == "text")
-    return "\n".join(filter(None, said))
 
 
 def _end_of(answer: Answer) -> End:

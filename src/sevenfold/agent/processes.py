@@ -4,51 +4,35 @@ Every command runs in bash, with no input, its two outputs as one, and nothing o
 ended in. Its output is taken as it comes and kept within bounds: both ends of a command that is waited for, in memory;
 the beginning of one in the background, in a file. When its time is up, or it is stopped, it ends with everything it
 started.
-
-A process leads a session of its own, so one signal reaches its whole group. What left the group is found, on Linux, by
-a mark that every descendant carries in its environment, and by a pipe that all of them hold open; that pipe ends when
-they are gone. Only what sheds its environment and closes everything it inherited gets away.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import secrets
-import selectors
 import shutil
-import signal
 import stat
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count, zip_longest
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sevenfold.agent.programs import TIMED_OUT, ChildProcess, ProcessMark, end_strays
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
 
 GENTLY = 0.5
 """Seconds a command gets to end by itself when it is asked to."""
 _TICK = 0.05
-_CHUNK = 64 * 1024
-_MOST_DRAINED = 256 * 1024
 _SCRIPT = 'trap \'pwd -P >&"$SEVENFOLD_CWD_FD"\' EXIT; eval "$1"'
 KEPT_AT_EACH_END = 128 * 1024
 """Bytes of output kept at the beginning and at the end."""
 MOST_IN_A_FILE = 64 * 1024 * 1024
 """Bytes of output kept of a command in the background."""
-GRACE = 2.0
-"""Seconds in which survivors are looked for after the last new one was found."""
-_LONGEST_END = 30.0
-_END_TICK = 0.01
-_MARK = re.compile("SEVENFOLD_RUN_[0-9a-f]{24}")
 
 TaskState = Literal["running", "completed", "failed", "killed", "gone"]
 """gone: how it ended is unknown, because the process that ran it ended first."""
@@ -84,125 +68,6 @@ class BackgroundTask(Struct, frozen=True, omit_defaults=True):
     """Bytes of its output that were not read yet."""
     mark: str = ""
     """The name of the mark its processes carry."""
-
-
-TIMED_OUT = "it took too long"
-STOPPED = "it was stopped"
-
-
-class _Sink(Protocol):
-    def add(self, chunk: bytes) -> None: ...
-
-
-class ChildProcess:
-    """A process that leads a session of its own, and the pipes to it, none of which makes another wait.
-
-    Raises OSError or ValueError if it cannot be started. Leaving it with an error ends everything it started.
-    """
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        environ: Mapping[str, str],
-        given: bytes | None = None,
-        errors_apart: bool = False,
-        pass_fds: Sequence[int] = (),
-    ) -> None:
-        """``given`` is its input, if it has any; with ``errors_apart``, standard error has a pipe of its own."""
-        self.mark, self._alive = ProcessMark(), LivenessPipe()
-        self._given = memoryview(given or b"")
-        try:
-            self.child = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env={**environ, **self.mark.environ},
-                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if errors_apart else subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(self._alive.held, *pass_fds),
-            )
-        except BaseException:
-            self._alive.__exit__()
-            raise
-        self._alive.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            end(self.child, self.mark, self._alive)
-        for pipe in (self.child.stdin, self.child.stdout, self.child.stderr):
-            if pipe:
-                pipe.close()
-        self._alive.__exit__()
-
-    def pump(
-        self, *sinks: _Sink, deadline: float | None, stopped: Callable[[], bool], gently: float = 0.0
-    ) -> str:
-        """Move bytes until the process ends; if it has to be ended, returns why: `TIMED_OUT` or `STOPPED`."""
-        with selectors.DefaultSelector() as selector:
-            pipes = [pipe for pipe in (self.child.stdout, self.child.stderr, self.child.stdin) if pipe]
-            for pipe, sink in zip_longest(pipes, sinks):
-                os.set_blocking(pipe.fileno(), False)
-                selector.register(
-                    pipe, selectors.EVENT_WRITE if sink is None else selectors.EVENT_READ, sink
-                )
-            problem = self._until_it_ends(selector, deadline, stopped)
-            if problem:
-                end(self.child, self.mark, self._alive, gently=gently)
-            # What is in the pipes is taken, within reason; what a process left running on purpose prints later is not.
-            for key in list(selector.get_map().values()):
-                for _ in range(_MOST_DRAINED // _CHUNK):
-                    if key.data is None or not _read(selector, key):
-                        break
-        return problem
-
-    def _until_it_ends(
-        self, selector: selectors.BaseSelector, deadline: float | None, stopped: Callable[[], bool]
-    ) -> str:
-        while self.child.poll() is None:
-            if stopped():
-                return STOPPED
-            left = _TICK if deadline is None else min(_TICK, deadline - time.monotonic())
-            if left <= 0:
-                return TIMED_OUT
-            if not selector.get_map():
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self.child.wait(left)
-            for key, _ in selector.select(left) if selector.get_map() else ():
-                if key.data is None:
-                    self._write(selector, key)
-                else:
-                    _read(selector, key)
-        return ""
-
-    def _write(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-        try:
-            self._given = self._given[os.write(key.fd, self._given[:_CHUNK]) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            self._given = self._given[:0]
-        if not self._given and self.child.stdin:
-            selector.unregister(key.fileobj)
-            self.child.stdin.close()
-
-
-def _read(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
-    """Move a piece of output; False if there is none now."""
-    try:
-        chunk = os.read(key.fd, _CHUNK)
-    except BlockingIOError:
-        return False
-    if chunk:
-        key.data.add(chunk)
-    else:
-        selector.unregister(key.fileobj)
-    return bool(chunk)
 
 
 class LocalProcesses:
@@ -472,113 +337,3 @@ def _piece(path: str, place: int, most: int) -> bytes:
         return os.pread(file, most, place) if stat.S_ISREG(os.fstat(file).st_mode) else b""
     finally:
         os.close(file)
-
-
-# -- process trees ---------------------------------------------------------------------------------
-
-
-class ProcessMark:
-    """An environment variable with a name of its own; a process in two trees carries two of them."""
-
-    def __init__(self, name: str = "") -> None:
-        # Processes that are none of ours may carry any other name.
-        self.name = name if _MARK.fullmatch(name) else f"SEVENFOLD_RUN_{secrets.token_hex(12)}"
-
-    @property
-    def environ(self) -> dict[str, str]:
-        """The variable for the environment of the process."""
-        return {self.name: "1"}
-
-    def carriers(self) -> Iterator[int]:
-        """The processes that carry it."""
-        needle = f"{self.name}=".encode()
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if needle in environ.read_bytes():
-                    yield int(environ.parent.name)
-
-
-class LivenessPipe:
-    """A pipe that is never written to; it ends when every process that holds it has ended."""
-
-    def __init__(self) -> None:
-        self._seen, self.held = os.pipe()
-        self._open = {self._seen, self.held}
-
-    def __enter__(self) -> LivenessPipe:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self._open:
-            os.close(descriptor)
-
-    def release(self) -> None:
-        """Close the own end that children inherited, so that only they hold it."""
-        os.close(self.held)
-        self._open.discard(self.held)
-
-    def holders(self) -> Iterator[int]:
-        """The other processes that hold it."""
-        pipe = f"pipe:[{os.fstat(self._seen).st_ino}]"
-        for folder in Path("/proc").glob("[0-9]*/fd"):
-            with contextlib.suppress(OSError):
-                held = any(str(one.readlink()) == pipe for one in folder.iterdir())
-                # A child of this process has our descriptors, and our command line, until it executes its program.
-                if held and _command_line(folder.parent.name) != _command_line("self"):
-                    yield int(folder.parent.name)
-
-    def all_gone(self, seconds: float) -> bool:
-        """Wait until no process holds it, or so many seconds; whether none does."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._seen, selectors.EVENT_READ)
-            return bool(selector.select(seconds))
-
-
-def end(
-    child: subprocess.Popen[bytes], mark: ProcessMark, pipe: LivenessPipe, *, gently: float = 0.0
-) -> None:
-    """Kill the child's group and everything that carries the mark, until none of it is left.
-
-    With ``gently`` they are asked to end first, and get so many seconds for it.
-    """
-    if gently and child.returncode is None:
-        _signal_group(child.pid, signal.SIGTERM)
-        pipe.all_gone(gently)
-    began, seen = time.monotonic(), set[int]()
-    deadline = began + GRACE
-    while time.monotonic() < min(deadline, began + _LONGEST_END):
-        # Until the child was waited for, its number cannot become that of another group.
-        if child.returncode is None:
-            _signal_group(child.pid, signal.SIGKILL)
-        strays = {*mark.carriers(), *pipe.holders()}
-        for pid in strays:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        # A scan can miss a process that is just being started; the pipe cannot.
-        if pipe.all_gone(_END_TICK) and not strays:
-            break
-        if strays - seen:
-            # It is still running away, and on a busy machine a single look may take as long as it is given.
-            seen |= strays
-            deadline = time.monotonic() + GRACE
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(GRACE)
-
-
-def end_strays(mark: ProcessMark) -> None:
-    """Kill everything that carries the mark of an earlier process."""
-    deadline = time.monotonic() + GRACE
-    while time.monotonic() < deadline and (strays := list(mark.carriers())):
-        for pid in strays:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(_END_TICK)
-
-
-def _command_line(process: str) -> bytes:
-    return Path("/proc", process, "cmdline").read_bytes()
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)

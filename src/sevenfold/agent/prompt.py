@@ -7,12 +7,8 @@ instruction files, its skills, its git status) counts only in a folder the user 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import platform
 import re
-import signal
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -23,6 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sevenfold.agent import instructions
+from sevenfold.agent.programs import TIMED_OUT, run_program
 from sevenfold.errors import SettingError
 from sevenfold.memory.front_matter import split
 from sevenfold.prompts import system
@@ -248,43 +245,11 @@ def describe_environment(
 
 def _git(cwd: Path, environ: Mapping[str, str], seconds: float) -> tuple[str | None, str | None]:
     """The line about the branch, and the lines about files; a slow repository or a missing git is fine."""
-    try:
-        said = _output(_GIT_STATUS, cwd, {**environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}, seconds)
-    except TimeoutError:
+    environ = {**environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    ran = run_program(_GIT_STATUS, cwd=str(cwd), environ=environ, seconds=seconds)
+    if ran.problem == TIMED_OUT:
         return f"did not answer within {seconds:g} seconds", None
-    if said is None:
+    if ran.code != 0:
         return None, None
-    branch, _, changes = said.partition("\n")
+    branch, _, changes = ran.stdout.decode(errors="replace").partition("\n")
     return branch.removeprefix("## "), changes.rstrip("\n") or None
-
-
-def _output(command: tuple[str, ...], cwd: Path, environ: Mapping[str, str], seconds: float) -> str | None:
-    """The output of a program; None if the program or the folder does not exist, or the program failed."""
-    try:
-        child = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:
-        return None
-    with child:
-        try:
-            printed, _ = child.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            _kill(child)
-            raise TimeoutError from None
-    return printed.decode(errors="replace") if child.returncode == 0 else None
-
-
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    """Kill a program and what it has started, which would keep its output open."""
-    with contextlib.suppress(ProcessLookupError):
-        if os.name == "posix":
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            child.kill()

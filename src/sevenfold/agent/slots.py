@@ -201,33 +201,28 @@ def skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
     return AnnouncedSlot(
         "skill listing",
         skills.listing,
-        lambda name, text: system.Skill(name, " ".join(text.split())).render(),
-        _skill_listing,
-        lambda news: {"content": _skill_listing(news), "skillCount": len(news), "names": list(news)},
+        lambda name, words: system.Skill(name, " ".join(words.split())).render(),
+        system.Skills.of,
+        lambda names, lines, text: {"content": text, "skillCount": len(names), "names": names},
         kind="skill_listing",
     )
 
 
-def _skill_listing(news: Mapping[str, str]) -> str:
-    made = system.Skills.of(news)
-    return made.render() if made else ""
-
-
 def agent_types_slot(types: Callable[[], Mapping[str, str]]) -> AnnouncedSlot:
     """Announces new types of agents if the prompt stays as it was; those in view are not announced again."""
-
-    def line(name: str, words: str) -> str:
-        return system.AgentType(name, " ".join(words.split())).render()
-
-    def listing(news: Mapping[str, str]) -> str:
-        made = system.AgentTypes.of(news)
-        return made.render() if made else ""
-
-    def facts(news: Mapping[str, str]) -> Mapping[str, object]:
-        added = [line(name, words) for name, words in news.items()]
-        return {"addedTypes": list(news), "addedLines": added, "removedTypes": [], "isInitial": False}
-
-    return AnnouncedSlot("agent types", types, line, listing, facts, kind="agent_listing_delta")
+    return AnnouncedSlot(
+        "agent types",
+        types,
+        lambda name, words: system.AgentType(name, " ".join(words.split())).render(),
+        system.AgentTypes.of,
+        lambda names, lines, text: {
+            "addedTypes": names,
+            "addedLines": lines,
+            "removedTypes": [],
+            "isInitial": False,
+        },
+        kind="agent_listing_delta",
+    )
 
 
 def _plan(state: AgentState) -> Iterator[State]:

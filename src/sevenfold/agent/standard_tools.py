@@ -6,9 +6,9 @@ of the three sizes an agent gets follows from the window alone, so it stays the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -49,26 +49,6 @@ TINY = 12_000
 INSTRUCTIONS = 4_000
 """Tokens of instruction files in a window of full size; smaller ones get their share."""
 BYTES_PER_TOKEN = 3
-
-SHORT_DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "Read": "Shows lines of a file with their numbers, from offset on.",
-        "Edit": "Replaces old, which must occur exactly once in the file, with new. Read the file first.",
-        "Write": "Writes a whole file. Read it first if it exists.",
-        "Shell": "Runs a bash command without input; timeout in seconds.",
-        "Grep": "Searches files for a regular expression; show: files, lines or counts.",
-        "Recall": "Finds what has left your view by words, or shows a record by its id.",
-    }
-)
-LEFT_OUT: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "Edit": ("replace_all",),
-        "Shell": ("background", "description"),
-        "Grep": ("multiline", "limit", "context", "ignore_case"),
-        "Recall": ("kind", "limit", "offset"),
-    }
-)
-"""Inputs that the descriptions for the smallest windows leave out."""
 
 
 def file_tools() -> list[Tool]:
@@ -130,13 +110,11 @@ class Fit(Struct, frozen=True):
         """The standard tools that fit, with descriptions that fit."""
         if self.size == "full":
             return list(tools)
+        path = Path(__file__).with_name("tools") / "texts" / "brief.toml"
+        brief = tomllib.loads(path.read_text(encoding="utf-8"))
         if self.size == "small":
-            return [BriefTool(tool, SHORT_DESCRIPTIONS.get(tool.name, "")) for tool in tools]
-        return [
-            BriefTool(tool, SHORT_DESCRIPTIONS[tool.name], without=LEFT_OUT.get(tool.name, ()))
-            for tool in tools
-            if tool.name in SHORT_DESCRIPTIONS
-        ]
+            return [BriefTool(tool, brief.get(tool.name, {}).get("words", "")) for tool in tools]
+        return [BriefTool(tool, **brief[tool.name]) for tool in tools if tool.name in brief]
 
     @property
     def texts(self) -> tuple[type[Static], ...]:

@@ -49,7 +49,7 @@ class Suggestion:
         answer = outcome.reply.answer.blocks
         if any(block.kind == "tool_use" for block in answer):
             return ""
-        said = "\n".join(blocks.words_of(block) for block in answer if block.kind == "text").strip()
+        said = blocks.text_of(answer).strip()
         line = said.strip("\"'“”")
         return line if line and len(line) <= LONGEST and "\n" not in line and "<" not in line else ""
 

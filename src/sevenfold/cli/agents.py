@@ -17,8 +17,8 @@ from sevenfold.stores.trust import Trust, user_folder
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("action", nargs="?", choices=("list", "check"), default="list")
-    command.add_argument("name", nargs="?", help="one agent")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
+    command.add_argument("name", nargs="?")
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,24 +12,20 @@ from sevenfold.cli import transcripts
 from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole
 from sevenfold.cli.recall import indexed
-from sevenfold.cli.text import plural, shorten
+from sevenfold.cli.text import excerpt, plural
 from sevenfold.lab.audit import Audit, AuditedCompaction, audit
 from sevenfold.lab.fidelity import Count
 
 OUT_OF_REACH = 1
 """The exit code if there are facts the model cannot reach any more."""
-LONGEST_SHOWN = 160
-"""Characters of a fact or statement that are shown; --json has all of them."""
 MOST_SHOWN = 30
 """Facts of a compaction that are named; --json has all of them."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "session", metavar="SESSION", help="a transcript, or a session's id, title, or last"
-    )
-    command.add_argument("--json", action="store_true", help="print the figures as JSON")
+    command.add_argument("session", metavar="SESSION")
+    command.add_argument("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -87,12 +83,12 @@ def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompact
     for fact in audited.missing[:MOST_SHOWN]:
         state = "lost" if audited.own else "left" if fact.found else "left, not found by recall"
         console.print(
-            f"   {state}  {fact.kind}  {fact.record}  {_short(fact.text)}", style="red", soft_wrap=True
+            f"   {state}  {fact.kind}  {fact.record}  {excerpt(fact.text)}", style="red", soft_wrap=True
         )
     if (more := len(audited.missing) - MOST_SHOWN) > 0:
         console.print(f"   {more:,} more, which --json lists", style="dim")
     for statement in audited.invented_statements:
-        console.print(f"   invented  {_short(statement)}", style="yellow", soft_wrap=True)
+        console.print(f"   invented  {excerpt(statement)}", style="yellow", soft_wrap=True)
     console.print()
 
 
@@ -106,7 +102,3 @@ def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:
         console.print(
             f"   {kind.replace('_', ' '):<14}{count.in_context:>12}{left:>10}{count.reachable:>18}"
         )
-
-
-def _short(text: str) -> str:
-    return shorten(" ".join(text.split()), LONGEST_SHOWN)

@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import structs
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.notes import bring_up_to_date
 from sevenfold.cli.options import complain, print_json
-from sevenfold.cli.output import ReportConsole, heading, plain_table, sections, spinner
+from sevenfold.cli.output import FOLDED, NAME, ReportConsole, grid, heading, number_table, sections, spinner
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
-from sevenfold.cli.text import category, count, money, plural, share, shorten
+from sevenfold.cli.text import category, count, excerpt, money, plural, share
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
+from sevenfold.lab.profile.labels import pieces_in
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.request import Compacted, EngineName, Left
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
-from sevenfold.providers.registry import client_for
-from sevenfold.record.weight import measure
+from sevenfold.providers.registry import quick_client_for
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.session import Session, Wishes
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -51,7 +49,6 @@ SHOWN_OF_ID = 8
 LONGEST_SAID = 200
 MOST_CATEGORIES = 10
 MOST_OMITTED = 6
-LONGEST_SHOWN = 160
 NONE_KEPT = "no record verbatim"
 NOT_IN_FILE = "unlogged"
 """The category of what a prompt holds besides its messages, in transcripts that do not record it."""
@@ -73,25 +70,25 @@ _TOLD = (
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("file", metavar="SESSION", help="a transcript, or a session's id, title, or last")
+    add("file", metavar="SESSION")
     part = command.add_mutually_exclusive_group()
-    part.add_argument("--from", dest="start", metavar="ID", help="summarise this record and those after it")
-    part.add_argument("--up-to", metavar="ID", help="summarise the records before this one")
-    add("--instructions", default="", metavar="TEXT", help="what the summary should pay attention to")
-    add("--engine", choices=ENGINES, help="make the summary this way only")
-    add("--model", default="", metavar="NAME", help="continue with this model (default: the last one used)")
+    part.add_argument("--from", dest="start", metavar="ID")
+    part.add_argument("--up-to", metavar="ID")
+    add("--instructions", default="", metavar="TEXT")
+    add("--engine", choices=ENGINES)
+    add("--model", default="", metavar="NAME")
     where = command.add_mutually_exclusive_group().add_argument
-    where("--output", type=Path, metavar="FILE", help="the new file (default: FILE-compacted.jsonl)")
-    where("--in-place", action="store_true", help="append to FILE, unless another program is writing it")
-    where("--dry-run", action="store_true", help="show what would happen, and change nothing")
-    add("--show", action="store_true", help="show the summary too")
-    add("--json", action="store_true", help="print everything as JSON")
+    where("--output", type=Path, metavar="FILE")
+    where("--in-place", action="store_true")
+    where("--dry-run", action="store_true")
+    add("--show", action="store_true")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
-    with closing(client_for(recorded.model, jobs=OFFLINE_JOBS)) as client:
+    with closing(quick_client_for(recorded.model, OFFLINE_JOBS)) as client:
         if options.dry_run:
             with recorded_sessions.open_draft(recorded, client, recorded.path) as (session, _):
                 report = _Run(session, recorded, client, options).plan()
@@ -191,7 +188,8 @@ class _Run:
         cuts = [Text(f"{one['id']}  {one['says']}", overflow="ellipsis", no_wrap=True) for one in places]
         where = Group(heading("Where it could be cut", "--from or --up-to"), *cuts) if cuts else None
         done = Text("Nothing was changed.", style="bold")
-        return _Report(fields, [self._title(), _grid("What would happen", rows), where, done])
+        happens = Group(heading("What would happen"), grid(NAME, FOLDED, rows=rows))
+        return _Report(fields, [self._title(), happens, where, done])
 
     def compact(self, target: Path) -> _Report:
         """Compact; ``target`` is where the result will be."""
@@ -221,7 +219,7 @@ class _Run:
         parts = [
             self._title(),
             _sizes(before, after),
-            _grid("What happened", self._happened(did, usd)),
+            Group(heading("What happened"), grid(NAME, FOLDED, rows=self._happened(did, usd))),
             Group(heading("The summary"), Text(did.summary)) if options.show else None,
             Group(Text(where, style="bold green"), Text(f"boundary {did.boundary}")),
         ]
@@ -301,15 +299,10 @@ class _Run:
     def _tokens_by_category(self) -> dict[str, int]:
         """The estimated parts of the next prompt; they add up to the session's gauge."""
         conversation = self._session.conversation
-        calls: dict[str, CallLabel] = {}
         sizes: dict[str, float] = {}
-        for item in conversation.transcript.view.items:
-            for block in item.shown:
-                if block.kind.endswith("tool_use"):
-                    calls[block.id] = label_of_block(block)
-                piece = piece_of(item.said, block, measure(block), calls.get(block.id))
-                tokens = conversation.gauge.estimator.tokens(piece.weight)
-                sizes[piece.category] = sizes.get(piece.category, 0.0) + tokens
+        for piece in pieces_in(conversation.transcript.view):
+            tokens = conversation.gauge.estimator.tokens(piece.weight)
+            sizes[piece.category] = sizes.get(piece.category, 0.0) + tokens
         found = {name: round(size) for name, size in sizes.items() if size >= 1}
         rest = conversation.size().tokens - sum(found.values())
         return found if rest <= 0 else {**found, OPENING if self._recorded.own else NOT_IN_FILE: rest}
@@ -342,11 +335,11 @@ class _Run:
         facts = f"{total.in_context} in context, {total.reachable} reachable by recall, {total.lost} lost"
         yield "facts", Text(facts, style="bold red" if total.lost else "")
         for probe in did.score.lost:
-            yield "", Text(f"lost: {probe.kind} {probe.record} {_short(probe.text)}", style="red")
+            yield "", Text(f"lost: {probe.kind} {probe.record} {excerpt(probe.text)}", style="red")
         for words in did.invented:
-            yield "marked", f"not in the record: {_short(words)}"
+            yield "marked", f"not in the record: {excerpt(words)}"
         if did.cut:
-            omitted = [_short(words) for words in did.cut[:MOST_OMITTED]]
+            omitted = [excerpt(words) for words in did.cut[:MOST_OMITTED]]
             if (more := len(did.cut) - MOST_OMITTED) > 0:
                 omitted.append(f"{more} more, which --json lists")
             yield "no room for", "\n".join(omitted)
@@ -369,7 +362,7 @@ class _Run:
         for one in self._left:
             reasons.setdefault(one.reason, []).append(one.engine)
         for reason, names in reasons.items():
-            text.append(f"\nnot {', '.join(names)}: {_short(reason)}", style="dim")
+            text.append(f"\nnot {', '.join(names)}: {excerpt(reason)}", style="dim")
         return text
 
 
@@ -411,10 +404,7 @@ def _cut_points(session: Session) -> list[dict[str, str]]:
 
 
 def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableType:
-    table = plain_table()
-    table.add_column("", no_wrap=True, overflow="ellipsis")
-    for name in ("before", "after"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = number_table("", "before", "after")
     names = sorted({*before, *after}, key=lambda name: -max(before.get(name, 0), after.get(name, 0)))
     shown = names if len(names) <= MOST_CATEGORIES + 1 else names[:MOST_CATEGORIES]
     for name in shown:
@@ -432,16 +422,3 @@ def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableTyp
     grown = [Text("It has grown: a conversation this short is better left alone.", style="yellow")]
     note = f"{share(now, was)} of the messages is left; the system prompt and tools are not counted"
     return Group(heading("Tokens", note), table, *(grown if now > was else []))
-
-
-def _grid(title: str, rows: Iterable[tuple[str, str | Text]]) -> RenderableType:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for row in rows:
-        grid.add_row(*row)
-    return Group(heading(title), grid)
-
-
-def _short(text: str) -> str:
-    return shorten(" ".join(text.split()), LONGEST_SHOWN)

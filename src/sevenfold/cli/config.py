@@ -21,15 +21,9 @@ _STAGES = {"preview": "preview: may still change", "planned": "planned: no effec
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("name", nargs="?", metavar="NAME", help="show only this setting, in full")
-    add("--json", action="store_true", help="print JSON instead of the report")
-    add(
-        "--project",
-        type=Path,
-        default=Path(),
-        metavar="FOLDER",
-        help="the project's folder (default: this one)",
-    )
+    add("name", nargs="?", metavar="NAME")
+    add("--json", action="store_true")
+    add("--project", type=Path, default=Path(), metavar="FOLDER")
 
 
 def run(options: argparse.Namespace) -> int:

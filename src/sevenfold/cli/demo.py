@@ -43,9 +43,9 @@ NARROW, WIDE = 60, 108
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("--fast", action="store_true", help="a smaller project: seconds, not a minute")
-    command.add_argument("--json", action="store_true", help="the figures as JSON; progress goes to stderr")
-    command.add_argument("--keep", action="store_true", help="keep the scratch folder")
+    command.add_argument("--fast", action="store_true")
+    command.add_argument("--json", action="store_true")
+    command.add_argument("--keep", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

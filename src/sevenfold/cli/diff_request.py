@@ -48,14 +48,10 @@ class Comparison(Struct, frozen=True):
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("a", metavar="A", help="the request whose cache is to be read")
-    command.add_argument("b", metavar="B", help="the request that is to read it")
-    command.add_argument(
-        "--frame",
-        action="store_true",
-        help="compare only what precedes the messages, as in two conversations",
-    )
-    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.add_argument("a", metavar="A")
+    command.add_argument("b", metavar="B")
+    command.add_argument("--frame", action="store_true")
+    command.add_argument("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,11 +18,9 @@ from sevenfold.session.factory import open_memory
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "--user", action="store_true", help="what holds in every project, not in this folder"
-    )
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
-    command.add_argument("--dry-run", action="store_true", help="show the difference and change nothing")
+    command.add_argument("--user", action="store_true")
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    command.add_argument("--dry-run", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,22 +14,13 @@ from sevenfold.recall import meaning
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("benchmark", choices=("locomo",), metavar="BENCHMARK", help="locomo")
-    add("--data", type=Path, required=True, metavar="FILE", help="the conversations: a file or a folder")
-    add(
-        "--key",
-        type=Path,
-        metavar="FILE",
-        help="take the evidence from here; questions it lacks are left out",
-    )
-    add("--by", metavar="WAY", help="search by words, meaning or both (default: what is installed)")
-    add(
-        "--only-hidden",
-        action="store_true",
-        help="count the last fifth as in the context, and search the rest",
-    )
-    add("--strangers", action="store_true", help="also ask what no turn answers, and count the answers")
-    add("--json", action="store_true", help="print the figures as JSON")
+    add("benchmark", choices=("locomo",), metavar="BENCHMARK")
+    add("--data", type=Path, required=True, metavar="FILE")
+    add("--key", type=Path, metavar="FILE")
+    add("--by", metavar="WAY")
+    add("--only-hidden", action="store_true")
+    add("--strangers", action="store_true")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

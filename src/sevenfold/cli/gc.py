@@ -16,14 +16,9 @@ from sevenfold.stores.settings_files import load
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add, limit = command.add_argument, number(float, 0, "a number from 0 upwards")
-    add("--days", type=limit, metavar="N", help="keep results this long (setting keep_results_days)")
-    add(
-        "--megabytes",
-        type=limit,
-        metavar="N",
-        help="keep at most this much (setting keep_results_megabytes)",
-    )
-    add("--dry-run", action="store_true", help="only show what would be removed")
+    add("--days", type=limit, metavar="N")
+    add("--megabytes", type=limit, metavar="N")
+    add("--dry-run", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,8 +1,9 @@
 """The command line.
 
 Each command is a module with two functions: `arguments` declares what it takes, and `run` carries it out and returns
-the exit code. Its help is in ``help/<command>.txt``: what it does, a line of dashes, examples. Only the module of the
-command that is called is imported, so `sevenfold --help` is quick and a command may import what it needs.
+the exit code. Its help is in ``help/<command>.txt``, in three parts: what it does, examples, a line for each argument.
+Only the module of the command that is called is imported, so `sevenfold --help` is quick and a command may import what
+it needs.
 
 An error the user can fix, a file that cannot be used among them, is one line on the error stream and exit code 2; any
 other error is not hidden.
@@ -126,6 +127,10 @@ def parser(called: str) -> argparse.ArgumentParser:
         )
         if name == called:
             text = Path(__file__).with_name("help").joinpath(f"{name}.txt").read_text(encoding="utf-8")
-            command.description, _, command.epilog = text.rstrip("\n").partition("\n---\n")
+            command.description, command.epilog, listed = text.split("\n---\n")
             _module(name).arguments(command)
+            says = dict(line.split(maxsplit=1) for line in listed.splitlines())
+            for argument in command._actions:
+                names = (*argument.option_strings, argument.dest)
+                argument.help = next((says[one] for one in names if one in says), argument.help)
     return top

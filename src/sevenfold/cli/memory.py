@@ -29,11 +29,9 @@ ALL_WELL = "nothing to look at"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "--user", action="store_true", help="what holds in every project, not in this folder"
-    )
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
-    command.add_argument("--json", action="store_true", help="for scripts")
+    command.add_argument("--user", action="store_true")
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    command.add_argument("--json", action="store_true")
     actions = command.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="what is remembered (default)")
     for name, does in (
@@ -201,14 +199,15 @@ def _undo(memory: Memory, options: argparse.Namespace) -> str:
 
 def _import(memory: Memory, options: argparse.Namespace) -> str:
     path: Path = options.path.expanduser()
+    extras: dict[str, str] = {}
     if options.tool == exchange.JSON:
-        files = exchange.read_stores(_read(path))
+        files, extras = exchange.read_stores(_read(path))
     elif path.is_dir():
         found = (one for one in sorted(path.rglob("*.md")) if one.is_file() and not one.is_symlink())
         files = {one.relative_to(path).as_posix(): _read(one) for one in found}
     else:
         raise InputError(f"{path} is not a folder; {exchange.TOOLS[options.tool]}")
-    done = exchange.take_in(memory, options.tool, files, SystemClock().now())
+    done = exchange.take_in(memory, options.tool, files, SystemClock().now(), extras)
     counts = f"{len(done.taken)} imported as unconfirmed, {len(done.known)} already here, {len(done.left)} left out"
     return "\n".join([counts, *(f"  {name}: {why}" for name, why in done.left.items())])
 
@@ -225,7 +224,7 @@ def _export(memory: Memory, options: argparse.Namespace) -> str:
         raise InputError(f"a path among the entries would lead out of {path}")
     try:
         if options.tool == exchange.JSON:
-            path.write_bytes(exchange.write_stores(files))
+            path.write_bytes(exchange.write_stores(memory.entries()))
         else:
             for name, content in files.items():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from sevenfold.layers.compact.summary.draft import Failure
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.layers.notes.policy import read
 from sevenfold.ports import Client
-from sevenfold.providers.registry import client_for
+from sevenfold.providers.registry import quick_client_for
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.session import Session
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -35,12 +35,10 @@ NO_NOTES = 1
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("file", metavar="SESSION", help="a transcript, or a session's id, title, or last")
-    add("--update", action="store_true", help="bring the notes up to date first")
-    add(
-        "--model", default="", metavar="NAME", help="the model to ask (default: the one that answered last)"
-    )
-    add("--json", action="store_true", help="print the notes as JSON")
+    add("file", metavar="SESSION")
+    add("--update", action="store_true")
+    add("--model", default="", metavar="NAME")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,7 +77,7 @@ def bring_up_to_date(session: Session, client: Client) -> None:
 
 def _update(recorded: RecordedSession) -> str:
     """Bring the notes up to date; returns a sentence about what was done."""
-    client = client_for(recorded.model, jobs=OFFLINE_JOBS)
+    client = quick_client_for(recorded.model, OFFLINE_JOBS)
     try:
         with (
             closing(JsonlLog.open(recorded.path)) if recorded.own else nullcontext() as log,

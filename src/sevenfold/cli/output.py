@@ -51,11 +51,6 @@ def sections(parts: Sequence[RenderableType | None]) -> Group:
     return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part is not None))
 
 
-def plain_table() -> Table:
-    """A table without lines."""
-    return Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-
-
 Column = Mapping[str, Any]
 """The arguments of `Table.add_column`."""
 FOLDED: Column = {"overflow": "fold"}
@@ -65,9 +60,29 @@ NUMBER: Column = {"justify": "right", "no_wrap": True}
 CUT: Column = {"no_wrap": True, "overflow": "ellipsis"}
 
 
-def grid(*columns: Column, rows: Iterable[Iterable[RenderableType]] = ()) -> Table:
+Rows = Iterable[Iterable[RenderableType]]
+
+
+def plain_table(*columns: tuple[str, Column], rows: Rows = ()) -> Table:
+    """Rows in columns with headings, without lines."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for heading, column in columns:
+        table.add_column(heading, **column)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def number_table(*columns: str) -> Table:
+    """A table whose first column is text and whose others are numbers."""
+    first, *others = columns
+    # A long name in the first column must not cut the headings of the others.
+    return plain_table((first, CUT), *((name, {**NUMBER, "min_width": len(name)}) for name in others))
+
+
+def grid(*columns: Column, rows: Rows = (), gap: int = 2) -> Table:
     """Rows in columns without lines or headings."""
-    table = Table.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, gap))
     for column in columns:
         table.add_column(**column)
     for row in rows:

@@ -34,33 +34,17 @@ FAILED = 2
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "paths",
-        nargs="*",
-        metavar="SESSION",
-        help="a transcript, a session's id or title, or a folder with all below it (default: every session here)",
-    )
-    command.add_argument(
-        "--by", choices=tuple(sums.GROUPS), help="show sums by day, week, month, model or project"
-    )
-    command.add_argument(
-        "--since",
-        type=_since,
-        metavar="WHEN",
-        help="count only calls since a date (2026-11-01) or a number of days (7d)",
-    )
-    command.add_argument(
-        "--example", action="store_true", help="profile the session that comes with Sevenfold"
-    )
+    command.add_argument("paths", nargs="*", metavar="SESSION")
+    command.add_argument("--by", choices=tuple(sums.GROUPS))
+    command.add_argument("--since", type=_since, metavar="WHEN")
+    command.add_argument("--example", action="store_true")
     add = command.add_argument_group("output").add_argument
-    add("--json", action="store_true", help="print the figures as JSON instead of the report")
-    add("--html", type=Path, metavar="FILE", help="also write one self-contained page with charts")
-    add("--top", type=positive, default=10, metavar="N", help="number of largest items (default: 10)")
-    add("--limit", type=positive, default=20, metavar="N", help="sessions in the table (default: 20)")
-    add("--each", action="store_true", help="with several sessions, show each in full")
-    command.add_argument(
-        "--jobs", type=positive, metavar="N", help="number of processes (default: one per processor)"
-    )
+    add("--json", action="store_true")
+    add("--html", type=Path, metavar="FILE")
+    add("--top", type=positive, default=10, metavar="N")
+    add("--limit", type=positive, default=20, metavar="N")
+    add("--each", action="store_true")
+    command.add_argument("--jobs", type=positive, metavar="N")
 
 
 def run(options: argparse.Namespace) -> int:

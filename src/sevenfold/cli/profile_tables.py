@@ -6,29 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from sevenfold.cli.output import area_chart, bar, heading, plain_table
+from sevenfold.cli.output import CUT, NAME, NUMBER, area_chart, bar, heading, number_table, plain_table
 from sevenfold.cli.profile import main_sizes
 from sevenfold.cli.text import count, money, parse_time, share, shorten
 from sevenfold.cli.transcripts import project_name
 from sevenfold.lab.profile.figures import ProfileReport, SessionProfile
-
-
-def number_table(*columns: str) -> Table:
-    """A table whose first column is text and whose others are numbers."""
-    table = plain_table()
-    for number, name in enumerate(columns):
-        table.add_column(
-            name,
-            no_wrap=True,
-            overflow="ellipsis",
-            justify="right" if number or name else "left",
-            # A long name in the first column must not cut the headings of the others.
-            min_width=len(name),
-        )
-    return table
 
 
 def group_table(profile: ProfileReport, width: int, limit: int) -> RenderableType:
@@ -65,21 +49,16 @@ def session_table(sessions: Sequence[SessionProfile], width: int, limit: int) ->
     """One row for each session, the most expensive first; the files of its sub-agents are part of it."""
     rows = [_Row(family) for family in families(sessions)]
     rows.sort(key=lambda row: (-(row.cost or 0.0), -row.prompt))
-    table = plain_table()
-    table.add_column("session", no_wrap=True, overflow="ellipsis", ratio=1)
+    figures = (*(("calls", "peak") if width >= 76 else ()), "cost", *(("shrunk",) if width >= 110 else ()))
+    table = plain_table(
+        ("session", {**CUT, "ratio": 1}),
+        ("project", {**CUT, "max_width": 12 if width < 76 else 20}),
+        ("date", {**NAME, "min_width": 10}),
+        *((name, {**NUMBER, "min_width": len(name)}) for name in figures),
+        *([("context", {"no_wrap": True, "style": "cyan", "width": 20})] if width >= 96 else []),
+        rows=(row.cells(width) for row in rows[:limit]),
+    )
     table.expand = True
-    table.add_column("project", no_wrap=True, overflow="ellipsis", max_width=12 if width < 76 else 20)
-    table.add_column("date", no_wrap=True, style="dim", min_width=10)
-    for name in (
-        *(("calls", "peak") if width >= 76 else ()),
-        "cost",
-        *(("shrunk",) if width >= 110 else ()),
-    ):
-        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
-    if width >= 96:
-        table.add_column("context", no_wrap=True, style="cyan", width=20)
-    for row in rows[:limit]:
-        table.add_row(*row.cells(width))
     note = "most expensive first"
     if len(rows) > limit:
         note = f"the {limit} most expensive of {len(rows)}; --limit N shows more"

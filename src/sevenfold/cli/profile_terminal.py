@@ -10,10 +10,21 @@ from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from sevenfold.cli.output import area_chart, bar, column_of, heading, plain_table, sections
+from sevenfold.cli.output import (
+    CUT,
+    NAME,
+    NUMBER,
+    area_chart,
+    bar,
+    column_of,
+    grid,
+    heading,
+    number_table,
+    plain_table,
+    sections,
+)
 from sevenfold.cli.profile import (
     CLEARING,
     COMPACTION,
@@ -25,7 +36,7 @@ from sevenfold.cli.profile import (
     remarks,
     span,
 )
-from sevenfold.cli.profile_tables import families, group_table, number_table, session_table
+from sevenfold.cli.profile_tables import families, group_table, session_table
 from sevenfold.cli.text import category, cause, count, fit, money, plural, share, shorten, times, tool_name
 from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
@@ -108,26 +119,25 @@ def _origin(session: SessionProfile) -> str:
 
 def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
     """What it cost, and what the prompts consisted of."""
-    usage, grid = of.usage, Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(no_wrap=True, justify="right")
-    grid.add_column(style="dim")
+    usage, table = of.usage, grid(NAME, NUMBER, {"style": "dim"})
     paid = "" if of.cost_usd is not None else "the price of this model is unknown"
     if of.cost_usd is not None and of.unpriced_calls:
         paid = f"plus {plural(of.unpriced_calls, 'call')} of unknown price"
-    grid.add_row("paid", Text(money(of.cost_usd), style="bold green"), paid)
+    table.add_row("paid", Text(money(of.cost_usd), style="bold green"), paid)
     if of.cost_usd is not None:
-        grid.add_row("without cache", money(of.uncached_cost_usd), times(of.uncached_cost_usd, of.cost_usd))
+        table.add_row(
+            "without cache", money(of.uncached_cost_usd), times(of.uncached_cost_usd, of.cost_usd)
+        )
         if of.cache_breaks:
             lost = cache_loss(of)
-            grid.add_row("cache lost", money(lost), f"{share(lost or 0.0, of.cost_usd)} of what was paid")
+            table.add_row("cache lost", money(lost), f"{share(lost or 0.0, of.cost_usd)} of what was paid")
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     mix = f"{share(read, usage.prompt)} read from cache, {share(written, usage.prompt)} written"
     uncached = f"{share(usage.input_tokens, usage.prompt)} uncached"
-    grid.add_row("prompt tokens", count(usage.prompt), f"{mix}, {uncached}")
+    table.add_row("prompt tokens", count(usage.prompt), f"{mix}, {uncached}")
     low = "too low, see below" if of.partial_outputs else ""
-    grid.add_row("output tokens", count(usage.output_tokens), low)
-    return grid
+    table.add_row("output tokens", count(usage.output_tokens), low)
+    return table
 
 
 def _context(session: SessionProfile, width: int) -> RenderableType | None:
@@ -136,22 +146,20 @@ def _context(session: SessionProfile, width: int) -> RenderableType | None:
     if not sizes:
         return None
     room = max(10, min(len(sizes), width - 14))
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(justify="right", style="dim", no_wrap=True, width=9)
-    grid.add_column(no_wrap=True)
+    table = grid({**NUMBER, "style": "dim", "width": 9}, {"no_wrap": True}, gap=1)
     for number, row in enumerate(area_chart(sizes, room, HEIGHT)):
-        grid.add_row(count(max(sizes)) if number == 0 else "", Text(row, style="cyan"))
+        table.add_row(count(max(sizes)) if number == 0 else "", Text(row, style="cyan"))
     signs = {column_of(mark.place, len(sizes), room): mark.kind for mark in chart_marks(session)}
     if signs:
         row = "".join(_SIGNS[signs[place]] if place in signs else " " for place in range(room)).rstrip()
         legend = "   ".join(f"{sign} {kind}" for kind, sign in _SIGNS.items() if kind in signs.values())
-        grid.add_row("", Text.assemble((f"{row}\n", "yellow"), (legend, "dim")))
+        table.add_row("", Text.assemble((f"{row}\n", "yellow"), (legend, "dim")))
     peak = session.peak_context_tokens
     filled = f"peak {count(peak)}"
     if session.window_tokens:
         filled += f", {share(peak, session.window_tokens)} of {count(session.window_tokens)}"
         filled += _WINDOWS.get(session.window_source or "", "")
-    return Group(heading("Context, call by call", filled), grid)
+    return Group(heading("Context, call by call", filled), table)
 
 
 def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType | None:
@@ -190,11 +198,7 @@ def _shrinkings(session: SessionProfile) -> RenderableType | None:
     if not events:
         return None
     events.sort(key=lambda event: event[1].call)
-    table = plain_table()
-    table.add_column("after call", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("tokens before", justify="right", no_wrap=True)
-    table.add_column("after", justify="right", no_wrap=True)
+    table = plain_table(("after call", NUMBER), ("", CUT), ("tokens before", NUMBER), ("after", NUMBER))
     for detail, event in events[:MOST_EVENTS]:
         sizes = (
             "–" if tokens is None else count(tokens) for tokens in (event.tokens_before, event.tokens_after)
@@ -225,16 +229,19 @@ def _largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
         return None
     names = [_kind(item) for item in items]
     most = min(max(map(len, names)), max(10, width // 4))
-    table = plain_table()
-    table.add_column("tokens", justify="right", no_wrap=True)
-    table.add_column("in calls", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=most)
-    table.add_column("", no_wrap=True, overflow="ellipsis", style="dim")
     # Two numbers, the space between columns, and the margin.
     room = max(10, width - most - 24)
-    for item, name in zip(items, names, strict=True):
-        table.add_row(count(item.tokens), count(item.calls), name, Text(shorten(item.what, room)))
-    return Group(heading("Largest items in context"), table)
+    columns = (
+        ("tokens", NUMBER),
+        ("in calls", NUMBER),
+        ("", {**CUT, "max_width": most}),
+        ("", {**CUT, **NAME}),
+    )
+    rows = (
+        (count(item.tokens), count(item.calls), name, Text(shorten(item.what, room)))
+        for item, name in zip(items, names, strict=True)
+    )
+    return Group(heading("Largest items in context"), plain_table(*columns, rows=rows))
 
 
 def _kind(item: LargeItem) -> str:
@@ -249,10 +256,7 @@ def _remarks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
 
 
 def _bullets(lines: Sequence[str]) -> RenderableType:
-    grid = Table.grid(padding=(0, 1))
-    for line in lines:
-        grid.add_row("•", Text(line))
-    return grid
+    return grid(rows=(("•", Text(line)) for line in lines), gap=1)
 
 
 def _errors(profile: ProfileReport) -> RenderableType:

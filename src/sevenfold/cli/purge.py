@@ -29,20 +29,13 @@ DECLINED = 1
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     what = command.add_mutually_exclusive_group(required=True)
-    what.add_argument("--session", metavar="SESSION", help="remove this session")
-    what.add_argument(
-        "--secret-digest", metavar="DIGEST", help="the digest of the secret, from sevenfold scan"
-    )
-    what.add_argument("--secret-stdin", action="store_true", help="mask the secret on standard input")
+    what.add_argument("--session", metavar="SESSION")
+    what.add_argument("--secret-digest", metavar="DIGEST")
+    what.add_argument("--secret-stdin", action="store_true")
     add = command.add_argument
-    add(
-        "--project",
-        type=Path,
-        metavar="FOLDER",
-        help="the folder of the session, if several have this name",
-    )
-    add("--yes", action="store_true", help="do not ask")
-    add("--dry-run", action="store_true", help="only show what would be done")
+    add("--project", type=Path, metavar="FOLDER")
+    add("--yes", action="store_true")
+    add("--dry-run", action="store_true")
 
 
 @contextmanager

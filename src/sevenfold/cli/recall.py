@@ -38,19 +38,15 @@ NO_MATCHES = 1
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("session", metavar="SESSION", help="a transcript, or a session's id, title, or last")
-    add("query", metavar="QUERY", nargs="*", help="what to look for")
-    add("--kind", metavar="K", help="only this kind: user, assistant, tool_use, edit…")
-    add(
-        "--by",
-        metavar="WAY",
-        help="search by words, meaning or both (default: both, if the setting recall_meaning and the extra allow it)",
-    )
-    add("-k", type=int, default=10, metavar="N", help="show at most this many matches (default: 10)")
-    add("--around", type=int, default=1, metavar="N", help="neighbours to show (default: 1)")
-    add("--all", action="store_true", help="include records that are still in the context")
-    add("--status", action="store_true", help="show how much can be searched, by words and by meaning")
-    add("--json", action="store_true", help="print the matches as JSON")
+    add("session", metavar="SESSION")
+    add("query", metavar="QUERY", nargs="*")
+    add("--kind", metavar="K")
+    add("--by", metavar="WAY")
+    add("-k", type=int, default=10, metavar="N")
+    add("--around", type=int, default=1, metavar="N")
+    add("--all", action="store_true")
+    add("--status", action="store_true")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

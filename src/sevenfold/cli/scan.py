@@ -28,14 +28,8 @@ _KINDS = frozenset({".jsonl", ".json", ".txt", ".md"})
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument(
-        "paths",
-        nargs="*",
-        type=Path,
-        metavar="PATH",
-        help="a file or a folder (default: everything under $SEVENFOLD_HOME or ~/.sevenfold)",
-    )
-    command.add_argument("--json", action="store_true", help="print JSON instead of the report")
+    command.add_argument("paths", nargs="*", type=Path, metavar="PATH")
+    command.add_argument("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

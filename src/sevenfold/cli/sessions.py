@@ -13,7 +13,7 @@ from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.options import confirm, print_json, write
-from sevenfold.cli.output import ReportConsole, plain_table
+from sevenfold.cli.output import CUT, FOLDED, ReportConsole, plain_table
 from sevenfold.cli.text import duration, plural, size
 from sevenfold.cli.transcripts import project_name
 from sevenfold.clock import RandomIds, SystemClock
@@ -30,18 +30,13 @@ DECLINED = 1
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("action", nargs="?", choices=("list", "delete", "import"), default="list", help="default: list")
-    add(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="the session to delete or import: its name, the beginning of it, or its title",
-    )
-    add("--all", action="store_true", help="list every session on this machine, of other tools too")
-    add("--folder", type=Path, default=Path(), metavar="FOLDER", help="the folder (default: this one)")
-    add("--yes", action="store_true", help="do not ask before deleting")
-    add("--dry-run", action="store_true", help="only show what would be deleted")
-    add("--json", action="store_true", help="print JSON instead of the list")
+    add("action", nargs="?", choices=("list", "delete", "import"), default="list")
+    add("name", nargs="?", metavar="NAME")
+    add("--all", action="store_true")
+    add("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add("--yes", action="store_true")
+    add("--dry-run", action="store_true")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -139,7 +134,7 @@ def _list_all(options: argparse.Namespace) -> int:
         write("No sessions on this machine yet; 'sevenfold chat' starts one.\n")
         return 0
     console, now = ReportConsole(), time.time()
-    table = _table("session", *(("tool",) if console.width >= 90 else ()), "last used")
+    table = _table(*(("tool",) if console.width >= 90 else ()), "last used")
     table.add_column("project", overflow="ellipsis", no_wrap=True, max_width=16)
     for one, about in listed:
         tool = (one.tool,) if console.width >= 90 else ()
@@ -152,21 +147,18 @@ def _list_all(options: argparse.Namespace) -> int:
 
 def _table(*names: str) -> Table:
     """A table that shows the names of sessions whole, because one needs them, and cuts their titles."""
-    table = plain_table()
-    for number, name in enumerate(names):
-        if number == 0:
-            table.add_column(name, overflow="fold", min_width=24)
-        else:
-            table.add_column(name, no_wrap=True)
-    table.add_column("title", overflow="ellipsis", no_wrap=True, ratio=1, min_width=10)
-    return table
+    return plain_table(
+        ("session", {**FOLDED, "min_width": 24}),
+        *((name, CUT) for name in names),
+        ("title", {**CUT, "ratio": 1, "min_width": 10}),
+    )
 
 
 def _print(kept: list[KeptSession]) -> None:
     if not kept:
         write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
         return
-    table, now = _table("session", "last used", "size"), time.time()
+    table, now = _table("last used", "size"), time.time()
     for one in kept:
         table.add_row(Text(one.name), one.age(now), size(one.size), Text(one.title))
     ReportConsole().print(table)

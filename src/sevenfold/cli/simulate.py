@@ -20,22 +20,13 @@ from sevenfold.profiles import find
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     port = number(int, 1, "a whole number from 1 to 65535", high=65_536)
-    command.add_argument("--port", type=port, help="the port to listen on (default: a free one)")
-    command.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
-    )
-    command.add_argument("--key", default="", help="the only key to accept (default: any)")
-    command.add_argument(
-        "--model",
-        action="append",
-        default=[],
-        type=_model,
-        metavar="NAME=TOKENS",
-        help="give a model a window, and list it; other names are served too",
-    )
+    command.add_argument("--port", type=port)
+    command.add_argument("--host", default="127.0.0.1")
+    command.add_argument("--key", default="")
+    command.add_argument("--model", action="append", default=[], type=_model, metavar="NAME=TOKENS")
     answers = command.add_mutually_exclusive_group()
-    answers.add_argument("--script", type=Path, metavar="FILE", help="answer from a TOML or JSON file")
-    answers.add_argument("--use-tools", action="store_true", help="call the tools that requests offer")
+    answers.add_argument("--script", type=Path, metavar="FILE")
+    answers.add_argument("--use-tools", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

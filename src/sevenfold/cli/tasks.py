@@ -25,8 +25,8 @@ PATIENCE = 10.0
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("action", nargs="?", choices=("list", "kill"), default="list")
-    command.add_argument("task", nargs="?", metavar="ID", help="the task to stop")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
+    command.add_argument("task", nargs="?", metavar="ID")
+    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ from sevenfold.cli.text import clean, money, one_line, plural
 from sevenfold.errors import InputError, Refused, UserError
 from sevenfold.memory.front_matter import split
 from sevenfold.providers.registry import OFFLINE, provider_for
-from sevenfold.record.blocks import words_of
+from sevenfold.record.blocks import text_of
 from sevenfold.record.decisions import AgentEnd
 
 JOIN = "Join these reports into one answer: what was found or done, without repetition, and what is open."
@@ -55,14 +55,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("action", choices=("run",))
     command.add_argument("file", type=Path, metavar="FILE.md")
-    command.add_argument("--model", default="", metavar="NAME", help="in place of the file's")
-    command.add_argument("--mode", choices=get_args(Mode), help="what the agents may do without asking")
-    command.add_argument(
-        "--max-usd", type=float, metavar="USD", help="limit the dollars of all agents together"
-    )
-    command.add_argument(
-        "--folder", type=Path, default=Path(), help="the folder to work in (default: this one)"
-    )
+    command.add_argument("--model", default="", metavar="NAME")
+    command.add_argument("--mode", choices=get_args(Mode))
+    command.add_argument("--max-usd", type=float, metavar="USD")
+    command.add_argument("--folder", type=Path, default=Path())
 
 
 def run(options: argparse.Namespace) -> int:
@@ -124,7 +120,7 @@ def _go_on(agent: Agent) -> str:
     if newest is not None and newest.said.role != "assistant":
         return agent.run().text
     said = newest.said.blocks if newest is not None else ()
-    return "\n".join(filter(None, (words_of(one) for one in said if one.kind == "text")))
+    return text_of(said)
 
 
 def _reports(team: TeamFile, ended: Sequence[AgentEnd]) -> str:

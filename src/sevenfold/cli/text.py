@@ -13,6 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+LONGEST_EXCERPT = 160
+"""Characters of a fact or statement in a report."""
+
 # -- numbers ---------------------------------------------------------------------------------
 
 
@@ -190,6 +193,11 @@ def fit(line: str, room: int, cut: str = "…") -> str:
     if room <= cell_len(cut):
         return set_cell_size(line, max(0, room)).rstrip()
     return set_cell_size(line, room - cell_len(cut)).rstrip() + cut
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text on one line, for a report; ``--json`` has all of it."""
+    return shorten(" ".join(text.split()), LONGEST_EXCERPT)
 
 
 def shorten(text: str, room: int) -> str:

@@ -14,10 +14,10 @@ from sevenfold.stores.trust import Trust, user_folder
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: this one")
+    add("folder", nargs="?", type=Path, default=Path(), metavar="FOLDER")
     what = command.add_mutually_exclusive_group()
-    what.add_argument("--revoke", action="store_true", help="stop trusting the folder")
-    what.add_argument("--list", action="store_true", help="show all trusted folders")
+    what.add_argument("--revoke", action="store_true")
+    what.add_argument("--list", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from hashlib import sha256
 from math import inf
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -124,9 +125,10 @@ class Conversation:
         self.limits = Limits.of(profile, self.settings)
         """The most bytes and pictures a request may have."""
         self.window = window_for(profile, self._current, options.betas)
-        self.events = Events(
-            transcript.place.session, self.clock, services.listeners, source=options.source
-        )
+        session = transcript.place.session
+        self.cache_key = sha256(session.encode()).hexdigest()[:32]
+        """Names the session to a provider that has many caches, without giving its name away."""
+        self.events = Events(session, self.clock, services.listeners, source=options.source)
         self.gate = transcript.gate = Gate.of(self._current, self.events.tell, services.secrets)
         self.services = self.gate.services(services) if self.gate else services
         self.asked_at: dict[str, float] = {}

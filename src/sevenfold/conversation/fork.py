@@ -118,7 +118,7 @@ class Fork:
         sending = Sent(self._frame, messages, self._lifetimes, parent.clock.now(), markers)
         self._watched = self._watched.look(sending, parent.profile)
         record = self._record(body)
-        call = Call(body.raw, self._frame.betas, self._source.name)
+        call = Call(body.raw, self._frame.betas, self._source.name, parent.cache_key)
         size = _moved(self._size, parent.tokens(opening(*(own.raw for own in self._own))))
         self._prepared = Prepared(body, call, messages, size, self._watched.forecast, record)
         events.sending(parent, self._prepared, self._source.name)

@@ -132,10 +132,7 @@ def completed(outcome: Outcome) -> Completion:
         for block in answer.blocks
         if isinstance(body := block.body(), ToolUse)
     )
-    text = "\n".join(
-        filter(None, (blocks.words_of(block) for block in answer.blocks if block.kind == "text"))
-    )
-    return Completion(text, calls, answer.stop_reason or "", outcome.cost, outcome)
+    return Completion(blocks.text_of(answer.blocks), calls, answer.stop_reason or "", outcome.cost, outcome)
 
 
 def write_request(c: Conversation, pending: Pending) -> Prepared:
@@ -161,7 +158,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     newest = view.layout.items[-1] if view.layout.items else None
     return Prepared(
         body,
-        Call(body.raw, frame.betas, c.source.name),
+        Call(body.raw, frame.betas, c.source.name, c.cache_key),
         messages,
         size,
         forecast,

@@ -17,7 +17,7 @@ from sevenfold.conversation.reads import shown_whole
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import SevenfoldError
 from sevenfold.prompts.context import HookContext, PinnedRecord, RestoredFile, RestoredState
-from sevenfold.prompts.text import cut
+from sevenfold.prompts.text import Text, cut
 from sevenfold.record import blocks
 from sevenfold.record.layout import Item
 
@@ -250,7 +250,8 @@ class StateSlot:
 class AnnouncedSlot:
     """What the model was told of by name, as far as it is not in view afterwards: servers, skills, kinds of agents.
 
-    ``piece`` is how one of them looks wherever it is announced, ``whole`` an announcement of several.
+    ``piece`` is how one of them looks wherever it is announced, ``whole`` an announcement of several; ``facts`` gets
+    the names, the pieces and the whole text.
     """
 
     needed = False
@@ -260,8 +261,8 @@ class AnnouncedSlot:
         name: str,
         announced: Callable[[], Mapping[str, str]],
         piece: Callable[[str, str], str],
-        whole: Callable[[Mapping[str, str]], str],
-        facts: Callable[[Mapping[str, str]], Mapping[str, object]],
+        whole: Callable[[Mapping[str, str]], Text | None],
+        facts: Callable[[list[str], list[str], str], dict[str, object]],
         *,
         kind: str,
     ) -> None:
@@ -279,13 +280,17 @@ class AnnouncedSlot:
             if not moment.says(self._piece(name, words))
         }
         left: list[str] = []
-        while missing and moment.count(self._whole(missing)) > room:
+        while missing and moment.count(self._text(missing)) > room:
             left.insert(0, f"{missing.popitem()[0]}: no room")
         if not missing:
             return Restored(left=tuple(left))
-        text = self._whole(missing)
-        attachment = Attachment(self._kind, (blocks.text(text),), dict(self._facts(missing)))
+        text, pieces = self._text(missing), [self._piece(*one) for one in missing.items()]
+        attachment = Attachment(self._kind, (blocks.text(text),), self._facts(list(missing), pieces, text))
         return Restored((attachment,), moment.count(text), tuple(left))
+
+    def _text(self, news: Mapping[str, str]) -> str:
+        made = self._whole(news)
+        return made.render() if made else ""
 
 
 def _rendered(state: State, most: int, moment: Moment) -> str:

@@ -8,7 +8,7 @@ confirms it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
@@ -34,6 +34,7 @@ TOOLS: Mapping[str, str] = MappingProxyType(
 """The tools, and where they keep their memory."""
 
 JSON = "stores"
+_OWN_KEYS = ("path", "content", "content_sha256")
 IMPORT_ONLY = frozenset({"codex"})
 
 
@@ -47,8 +48,13 @@ class Imported(Struct, frozen=True):
     """Files that were not taken, and why."""
 
 
-def take_in(memory: Memory, tool: str, files: Mapping[str, bytes], now: float) -> Imported:
-    """Import files of another tool, by their path below its folder, in one change."""
+def take_in(
+    memory: Memory, tool: str, files: Mapping[str, bytes], now: float, extras: Mapping[str, str] = {}
+) -> Imported:
+    """Import files of another tool, by their path below its folder, in one change.
+
+    ``extras`` is what that tool keeps with some of them, as JSON.
+    """
     there = {one.entry.file: one.stamp for one in memory.entries()}
     by_source = {stamp.source: file for file, stamp in there.items()}
     edits: dict[str, EntryEdit] = {}
@@ -62,9 +68,9 @@ def take_in(memory: Memory, tool: str, files: Mapping[str, bytes], now: float) -
         elif file in there and there[file].sha256 == digest(content):
             known.append(path)
         else:
-            edits[file] = EntryEdit(
-                content, Provenance(digest(content), "import", source=source, created=now)
-            )
+            extra = extras.get(path, "")
+            stamp = Provenance(digest(content), "import", source=source, extra=extra, created=now)
+            edits[file] = EntryEdit(content, stamp)
     if edits:
         memory.commit(edits, "import", f"imported from {tool}: {len(edits)} files")
     return Imported(tuple(edits), tuple(known), left)
@@ -86,13 +92,13 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
     return files
 
 
-def read_stores(content: bytes) -> dict[str, bytes]:
-    """The files in a JSON list of Memory Stores; raises `InputError`."""
+def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The files in a JSON list of Memory Stores, and what else it says of each; raises `InputError`."""
     try:
         found = msgspec.json.decode(content, type=list[dict[str, Any]])
     except msgspec.DecodeError as error:
         raise InputError(f"this is not a JSON list of memories: {error}") from error
-    files = {}
+    files, extras = dict[str, bytes](), dict[str, str]()
     for place, one in enumerate(found):
         path, text = one.get("path"), one.get("content")
         if not isinstance(path, str) or not isinstance(text, str):
@@ -102,18 +108,27 @@ def read_stores(content: bytes) -> dict[str, bytes]:
         if isinstance(given, str) and given != hashlib.sha256(held).hexdigest():
             raise InputError(f"{path}: its content does not match its content_sha256; the file is damaged")
         files[path] = held
-    return files
+        if extra := {key: value for key, value in one.items() if key not in _OWN_KEYS}:
+            extras[path] = msgspec.json.encode(extra).decode()
+    return files, extras
 
 
-def write_stores(files: Mapping[str, bytes]) -> bytes:
-    """Files as a JSON list of Memory Stores."""
-    listed: Sequence[dict[str, str]] = [
+def write_stores(entries: Iterable[KnownEntry]) -> bytes:
+    """Entries as a JSON list of Memory Stores, with what such a list said of them when it was imported."""
+    found = list(entries)
+    extras = {
+        one.stamp.source.removeprefix(f"{JSON}:"): msgspec.json.decode(one.stamp.extra, type=dict[str, Any])
+        for one in found
+        if one.stamp.extra and one.stamp.source.startswith(f"{JSON}:")
+    }
+    listed = [
         {
+            **extras.get(path, {}),
             "path": path,
             "content": content.decode(errors="replace"),
             "content_sha256": hashlib.sha256(content.decode(errors="replace").encode()).hexdigest(),
         }
-        for path, content in sorted(files.items())
+        for path, content in sorted(give_out(found, JSON).items())
     ]
     return msgspec.json.format(msgspec.json.encode(listed), indent=2) + b"\n"
 

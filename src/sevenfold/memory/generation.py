@@ -37,6 +37,8 @@ class Provenance(Struct, frozen=True, omit_defaults=True):
     """The records it rests on, as ``session/record``."""
     source: str = ""
     """Where it was found, for people: a tool and its target, an address, the tool it was imported from."""
+    extra: str = ""
+    """What else the tool it was imported from keeps with it, as JSON."""
     created: float = 0.0
     """Seconds since 1970."""
     verified: float = 0.0

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from sevenfold.ports import Call, Piece, Reply
 from sevenfold.profiles import Profile
 from sevenfold.providers.failures import MalformedAnswer
+from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.provider import Put
 from sevenfold.providers.reader import (
     NULL,
@@ -32,7 +33,15 @@ from sevenfold.providers.reader import (
     pieces_of,
     words_in,
 )
-from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
+from sevenfold.providers.sdk import (
+    AsyncSdkClient,
+    SdkBase,
+    SdkClient,
+    SdkOptions,
+    SdkProvider,
+    Vendor,
+    headers_in,
+)
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
@@ -40,6 +49,8 @@ from sevenfold.record.log import Answer
 ANTHROPIC = Vendor(
     "Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "anthropic"
 )
+CUSTOM_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
+VERSION = "2026-10-21"
 PATH = "/v1/messages"
 BETAS = "anthropic-beta"
 """The header that names the beta features a request uses."""
@@ -97,9 +108,12 @@ class Messages(SdkProvider):
         """Reads an answer of the Messages API."""
         return MessagesReader()
 
-    def key_headers(self, key: str) -> dict[str, str]:
-        """The key and the version that every request names."""
-        return {"x-api-key": key, "anthropic-version": "2026-10-21"}
+    def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
+        """Anthropic over HTTP, if there is a key: profiles and signed requests are the SDK's business."""
+        if not (key := env.get(self.vendor.key_variable)):
+            return None
+        headers = {"authorization": f"Bearer {key}", "anthropic-version": VERSION}
+        return HttpClient(self.address(env), headers | headers_in(env.get(CUSTOM_HEADERS, "")), **options)
 
     def models(self, model: str) -> str:
         """The path at which Anthropic describes a model."""
@@ -108,7 +122,7 @@ class Messages(SdkProvider):
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
         """Arguments for the SDK's `post`; clients for other platforms get the request decoded."""
         post = super().post(put, client)
-        if _first_party(client.sdk):
+        if isinstance(client.sdk, HttpClient) or _first_party(client.sdk):
             return post
         del post["content"]
         post["body"] = msgspec.json.decode(put.body)
@@ -303,7 +317,7 @@ def _made(name: str, options: SdkOptions) -> Any:
 
 def _with_key(sdk: Any) -> Any:
     """The SDK's client; raises if it needs a key and has none. Other platforms sign requests in their own ways."""
-    if not _first_party(sdk):
+    if isinstance(sdk, HttpClient) or not _first_party(sdk):
         return sdk
     headers = {name.lower() for name in sdk.default_headers}
     if sdk.api_key or sdk.auth_token or sdk.credentials or headers & {"authorization", "x-api-key"}:

@@ -8,7 +8,7 @@ change. What remains unclear is a refusal if the provider blames the request, an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ from sevenfold.errors import (
 if TYPE_CHECKING:
     from sevenfold.providers.sdk import Vendor
 
+TRANSPORTS = ("httpx", "httpx2")
+"""The HTTP libraries below the SDKs; programs that send bytes themselves may use them directly."""
 WITHOUT_A_KEY = "`sevenfold simulate` serves a simulated provider on this machine"
 
 
@@ -147,7 +149,7 @@ def report_of(
         code=code if isinstance(code, str) else "",
         # An error inside a stream comes with the 200 that the stream began with.
         status=status if status is not None and status >= 400 else None,
-        retry_after=_seconds(headers),
+        retry_after=retry_after(headers),
         request_id=str(
             headers.get("request-id") or headers.get("x-request-id") or outer.get("request_id") or ""
         ),
@@ -172,25 +174,43 @@ def explain(report: ErrorReport, at: Endpoint) -> ModelError:
     return error
 
 
-def error_of(error: Exception, sdk: Any, at: Endpoint) -> ModelError | None:
+def error_of(error: Exception, at: Endpoint) -> ModelError | None:
     """The error that an exception of an SDK or of its transport means; None for any other exception."""
     if isinstance(error, ErrorAnswer):
         return explain(error.report, at)
     if isinstance(error, MalformedAnswer | JSONDecodeError):
         return ProviderFailed(f"{at.url} answered in a way that cannot be read: {error}. Ask again")
+    if is_of(error, TRANSPORTS):
+        return _unanswered(error, at) if "RequestError" in _names(error) else None
+    return _sdk_error(error, at) if is_of(error, (at.vendor.sdk,)) else None
+
+
+def is_of(value: object, packages: Collection[str]) -> bool:
+    """Whether a value's class, or one it is derived from, is of one of these packages."""
+    return any(base.__module__.partition(".")[0] in packages for base in type(value).__mro__)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds a server asks its client to wait; None if it does not say."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            return float(headers[name]) / unit
+        except (KeyError, ValueError):
+            continue
+    return None
+
+
+def _sdk_error(error: Any, at: Endpoint) -> ModelError | None:
+    sdk = import_module(at.vendor.sdk)
     if isinstance(error, sdk.APIStatusError):
         # Classes derived from the SDK's may have no body, and then say in their text what the provider said.
         headers = getattr(getattr(error, "response", None), "headers", None)
         return explain(report_of(error.body or str(error), error.status_code, headers), at)
     if isinstance(error, sdk.APIConnectionError):
-        return _unanswered(error.__cause__ or error, transport_of(sdk), at)
-    if isinstance(error, transport_of(sdk).RequestError):
-        return _unanswered(error, transport_of(sdk), at)
-    if isinstance(error, getattr(sdk, "CredentialsError", ())):
+        return _unanswered(error.__cause__ or error, at)
+    if hasattr(sdk, "CredentialsError") and isinstance(error, sdk.CredentialsError):
         return at.vendor.bad_credentials(error)
-    if isinstance(error, sdk.APIError):
-        return explain(report_of(error.body), at)
-    return None
+    return explain(report_of(error.body), at) if isinstance(error, sdk.APIError) else None
 
 
 def transport_of(sdk: Any) -> Any:
@@ -253,32 +273,27 @@ def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
     return f"{at.url}: {said}"
 
 
-def _unanswered(cause: BaseException, http: Any, at: Endpoint) -> ModelError:
+def _unanswered(cause: BaseException, at: Endpoint) -> ModelError:
     """The error for a connection that failed: no server there, or gone before the answer was whole."""
-    unreachable = (http.ConnectError, http.ConnectTimeout, http.UnsupportedProtocol, http.ProxyError)
     reason = str(cause) or type(cause).__name__
-    if isinstance(cause, unreachable):
+    if _names(cause) & {"ConnectError", "ConnectTimeout", "UnsupportedProtocol", "ProxyError"}:
         return Unreachable(
-            f"Nobody answers at {at.url} ({reason}). Check the network and the address: base_url=… or "
+            f"No server answers at {at.url} ({reason}). Check the network and the address: base_url=… or "
             f"{at.vendor.url_variable}; {WITHOUT_A_KEY}"
         )
-    late = isinstance(cause, http.TimeoutException)
+    late = "TimeoutException" in _names(cause)
     return ProviderFailed(f"{at.url} {'took too long' if late else 'broke off'} ({reason}). Ask again")
+
+
+def _names(error: BaseException) -> set[str]:
+    """The names of an error's class and of those it is derived from: both transports use the same."""
+    return {base.__name__ for base in type(error).__mro__}
 
 
 def _plain(body: object, status: int | None) -> str:
     """The first words of a body that is no JSON, such as a proxy's page."""
     words = " ".join(re.sub(r"<[^>]*>", " ", body).split())[:200] if isinstance(body, str) else ""
     return words or (f"status {status}" if status else "no reason given")
-
-
-def _seconds(headers: Mapping[str, str]) -> float | None:
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            return float(headers[name]) / unit
-        except (KeyError, ValueError):
-            continue
-    return None
 
 
 def _count(value: object) -> int | None:

@@ -65,6 +65,11 @@ def client_for(
     return _answering(model, wire, jobs).client(wire=wire) if given is None else client_of(given, wire)
 
 
+def quick_client_for(model: str, jobs: Mapping[str, Job] = {}) -> Client:
+    """A client for this model that loads no SDK where it can do without: commands start often."""
+    return _answering(model, None, jobs).quick_client(os.environ)
+
+
 def async_client_for(
     model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
 ) -> AsyncClient:

@@ -1,14 +1,14 @@
-"""Providers that are asked through an official SDK: send, read, explain what went wrong.
+"""Providers that are asked through an official SDK, or in its stead over HTTP alone: send, read, explain failures.
 
 An SDK is handed finished bytes and returns the response unread, so requests are what was hashed and logged, and
 answers are kept as they were written. It retries until an answer begins and never after: an answer that has begun is
 not asked for again behind the caller's back. SDKs are imported when a client is made, because that takes longer than
-everything else here.
+everything else here; `sevenfold.providers.http_client` does the same for programs that start often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from importlib import import_module
 from typing import Any, Self, TypedDict, cast
@@ -17,15 +17,19 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
-from sevenfold.ports import Call, HeadWatcher, Piece, Reply, Watcher
+from sevenfold.ports import Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.providers import failures
-from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, transport_of
+from sevenfold.providers.failures import (
+    TRANSPORTS,
+    WITHOUT_A_KEY,
+    Endpoint,
+    MalformedAnswer,
+    is_of,
+    transport_of,
+)
+from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.provider import Provider, Put, choose
 from sevenfold.providers.reader import EventLines
-
-TRANSPORTS = ("httpx", "httpx2")
-"""The HTTP libraries below the SDKs; programs that send bytes themselves may use them directly."""
-
 
 MOST_BYTES = 64_000_000
 """Bytes of one answer. The longest that models can write take about half of that as a stream."""
@@ -89,7 +93,7 @@ class SdkProvider(Provider):
         """Whether it is a client of the SDK, or one of ours that speaks this API."""
         if isinstance(client, SdkBase):
             return any(one.name == self.name for one in client.speaks)
-        return _is_of(client, (self.vendor.sdk,))
+        return is_of(client, (self.vendor.sdk,))
 
     def behind(self, client: object) -> Self:
         """This API as one of our clients speaks it."""
@@ -112,8 +116,8 @@ class SdkProvider(Provider):
     def error(self, error: Exception, model: str = "") -> ModelError | None:
         """The error that an exception of the SDK or of its transport means."""
         at = Endpoint(self.vendor, self.vendor.url, model)
-        found = next((one for one in _causes(error) if _is_of(one, (self.vendor.sdk, *TRANSPORTS))), None)
-        return None if found is None else failures.error_of(found, self.vendor.load(), at)
+        found = next((one for one in _causes(error) if is_of(one, (self.vendor.sdk, *TRANSPORTS))), None)
+        return None if found is None else failures.error_of(found, at)
 
     def models(self, model: str) -> str:
         """The path at which the server describes a model."""
@@ -123,40 +127,23 @@ class SdkProvider(Provider):
         """What the server at an address says about a model, undecoded."""
         return fetch(self.models(model), None)
 
-    def key_headers(self, key: str) -> dict[str, str]:
-        """The headers of a request with this key."""
-        raise NotImplementedError
+    def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
+        """The SDK's client without the SDK, for this environment; None if only the SDK can sign its requests."""
+        return None
 
-    def look_up(self, model: str, env: Mapping[str, str], seconds: float) -> bytes:
-        """What the server in the environment says about a model, undecoded, without loading the SDK."""
-        address, key = self.address(env), env.get(self.vendor.key_variable) or ""
-        return self.describe(model, address, plain_fetch(address, self.key_headers(key), seconds))
+    def quick_client(self, env: Mapping[str, str]) -> Client:
+        """A client that loads no SDK, if there can be one."""
+        return self.client(self.http(env))
 
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
         """Arguments for the SDK's `post` that send these bytes and return the response as it comes in."""
         return {
             "path": put.path,
-            "cast_to": transport_of(client.module).Response,
+            "cast_to": client.response,
             "content": put.body,
             "options": {"headers": dict(put.headers)},
             "stream": True,
         }
-
-
-def plain_fetch(address: str, headers: Mapping[str, str], seconds: float) -> Fetch:
-    """Asks a server with what Python brings, which loads in a fraction of an SDK's time."""
-
-    def fetch(path: str, body: object = None) -> bytes:
-        from urllib.request import Request, urlopen
-
-        sent = None if body is None else msgspec.json.encode(body)
-        url = path if "://" in path else f"{address}{path}"
-        given = {**headers, "content-type": "application/json"}
-        with urlopen(Request(url, sent, given), timeout=seconds) as answer:
-            content: bytes = answer.read(MOST_BYTES)
-            return content
-
-    return fetch
 
 
 class SdkBase:
@@ -168,27 +155,37 @@ class SdkBase:
     def __init__(self, sdk: Any, speaks: Sequence[SdkProvider], *, stream: bool, owned: bool) -> None:
         self.speaks = tuple(speaks)
         """The APIs it speaks; the model of each call decides which."""
-        self.module = self.speaks[0].vendor.load()
         self.sdk = sdk
         self.stream = stream
-        self._owned = owned
+        self._owned = owned or isinstance(sdk, HttpClient)
 
     @property
     def address(self) -> str:
         """Where the server is."""
         return str(self.sdk.base_url).rstrip("/")
 
+    @property
+    def module(self) -> Any:
+        """The SDK."""
+        return self.speaks[0].vendor.load()
+
+    @property
+    def response(self) -> type:
+        """The type that makes the SDK return responses unread."""
+        kind: type = object if isinstance(self.sdk, HttpClient) else transport_of(self.module).Response
+        return kind
+
     def provider(self, call: Call) -> SdkProvider:
         """The API that a call goes through."""
         return choose(self.speaks, model_of(call)) if len(self.speaks) > 1 else self.speaks[0]
 
     def _describe(self, sdk: Any, model: str, seconds: float) -> bytes:
-        response, options = transport_of(self.module).Response, {"timeout": seconds, "max_retries": 0}
+        options = {"timeout": seconds, "max_retries": 0}
 
         def fetch(path: str, body: object = None) -> bytes:
             ask = sdk.get if body is None else sdk.post
             sent = {} if body is None else {"body": body}
-            content: bytes = ask(path, cast_to=response, options=options, **sent).content
+            content: bytes = ask(path, cast_to=self.response, options=options, **sent).content
             return content
 
         return choose(self.speaks, model).describe(model, self.address, fetch)
@@ -301,7 +298,7 @@ class Incoming:
             raise
         except Exception as error:
             at = Endpoint(self._provider.vendor, self._client.address, model_of(self._call))
-            found = failures.error_of(error, self._client.module, at)
+            found = failures.error_of(error, at)
             if found is None:
                 raise
             # A connection that breaks after the last word has broken nothing.
@@ -343,9 +340,10 @@ def model_of(call: Call) -> str:
     return _named.decode(call.body).model
 
 
-def _is_of(value: object, packages: Collection[str]) -> bool:
-    """Whether a value's class, or one it is derived from, is of one of these packages."""
-    return any(base.__module__.partition(".")[0] in packages for base in type(value).__mro__)
+def headers_in(lines: str) -> dict[str, str]:
+    """The headers in an environment variable, one a line, as the SDKs read them."""
+    pairs = (line.partition(":") for line in lines.split("\n"))
+    return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
 
 def _causes(error: BaseException | None) -> Iterator[Exception]:

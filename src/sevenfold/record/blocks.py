@@ -223,6 +223,11 @@ def words_of(block: Block) -> str:
             return ""
 
 
+def text_of(several: Iterable[Block]) -> str:
+    """The text blocks among several, one after another."""
+    return "\n".join(filter(None, (words_of(block) for block in several if block.kind == "text")))
+
+
 # -- JSON ----------------------------------------------------------------------------------------
 
 

@@ -264,7 +264,10 @@ class Session(SessionBase):
         return explained(self.conversation.past(number))
 
     def at(self, number: int = -1) -> bytes:
-        """The exact bytes of a request that was sent, put as this session's requests are."""
+        """The exact bytes of a request that was sent, put as this session's requests are.
+
+        Without `prompt_cache_key`, which is no part of the prompt.
+        """
         return self._provider.put(Call(self.conversation.past(number).body)).body
 
     def fetch(self, reference: str) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from sevenfold.agent.programs import CommandResult
 from sevenfold.conversation.hooks import HookFailure, HookInput, HookOutcome, HookPermission, HookVerdict
 
 MOST_CHARACTERS = 10_000
@@ -26,19 +27,6 @@ BLOCK = 2
 """The exit code that blocks."""
 
 _STRICTEST_FIRST: tuple[HookVerdict, ...] = ("deny", "ask", "allow")
-
-
-class CommandResult(Struct, frozen=True):
-    """How a command ended, or what a function returned, as if a command had printed it."""
-
-    code: int | None = 0
-    """The exit code, negative for a signal; None if it did not end by itself."""
-    stdout: bytes = b""
-    stderr: bytes = b""
-    cut: bool = False
-    """Whether standard output was longer than what was kept."""
-    problem: str = ""
-    """Why it did not end by itself; empty if it did."""
 
 
 class HookAnswer(Struct, frozen=True, kw_only=True):

@@ -12,26 +12,22 @@ import inspect
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from sevenfold.agent.hooks.answers import CommandResult, HookAnswer, combine, read_answer, unread_answer
+from sevenfold.agent.hooks.answers import HookAnswer, combine, read_answer, unread_answer
 from sevenfold.agent.hooks.settings import Hook, HookCommand, HookSettings, Matcher
 from sevenfold.agent.interrupt import in_own_thread
-from sevenfold.agent.processes import TIMED_OUT, ChildProcess
+from sevenfold.agent.programs import TIMED_OUT, CommandResult, run_program
 from sevenfold.conversation.hooks import EVENTS, HookFailure, HookInput, HookOutcome, encoded
 from sevenfold.errors import Aborted, SettingError
 
 PROJECT_VARIABLES = ("SEVENFOLD_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 """Variables with the project's folder; in a command without a shell, ``${NAME}`` is replaced by it."""
-
-
-MOST_BYTES = 1024 * 1024
-"""How much of an output is kept."""
 
 
 def _never() -> bool:
@@ -48,41 +44,17 @@ def run_command(
     seconds: float,
     stopped: Callable[[], bool],
 ) -> CommandResult:
-    """Run a shell command line, or a program with ``args``, until it ends, its time is up or ``stopped()``.
-
-    When its time is up or it is stopped, everything it started is killed. A command that ends by itself leaves running
-    what it put into the background on purpose.
-    """
+    """Run a shell command line, or a program with ``args``; see `run_program`."""
     if os.name != "posix":
         return CommandResult(
             None, problem="commands need a POSIX system; use a Python function as hook here"
         )
     shell = shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"
     argv = [shell, "-c", command] if args is None else [command, *args]
-    try:
-        child = ChildProcess(argv, cwd=cwd, environ=environ, given=stdin, errors_apart=True)
-    except (OSError, ValueError) as error:
-        return CommandResult(None, problem=f"it could not be started in {cwd} ({error})")
-    out, err = _Beginning(), _Beginning()
-    with child:
-        problem = child.pump(out, err, deadline=time.monotonic() + seconds, stopped=stopped)
-    if problem == TIMED_OUT:
-        problem = f"it took longer than {seconds:g} s and was ended"
-    code = None if problem else child.child.returncode
-    return CommandResult(code, bytes(out.kept), bytes(err.kept), out.cut, problem)
-
-
-class _Beginning:
-    """Keeps the beginning of an output; the rest is read and dropped."""
-
-    def __init__(self) -> None:
-        self.kept = bytearray()
-        self.cut = False
-
-    def add(self, chunk: bytes) -> None:
-        room = MOST_BYTES - len(self.kept)
-        self.kept += chunk[:room]
-        self.cut = self.cut or len(chunk) > room
+    ran = run_program(argv, cwd=cwd, environ=environ, seconds=seconds, given=stdin, stopped=stopped)
+    if ran.problem == TIMED_OUT:
+        ran = replace(ran, problem=f"it took longer than {seconds:g} s and was ended")
+    return ran
 
 
 class _Registry:

@@ -139,6 +139,10 @@ class McpServers:
         with self._changed:
             return not self._connections or self._changed.wait_for(lambda: done(self.states()), seconds)
 
+    def toolbox(self, own: Sequence[Tool]) -> Toolbox:
+        """An agent's own tools and those of a new snapshot."""
+        return together(own, self.tools())
+
     def take(self) -> Snapshot:
         """Take a snapshot of what servers offer now."""
         states = self.states()
@@ -291,16 +295,7 @@ class McpUpdater:
             "servers",
             lambda: self.announced,
             lambda name, words: McpServer(name, words).render(),
-            _announcement,
-            lambda news: {
-                "addedNames": list(news),
-                "addedBlocks": [McpServer(name, words).render() for name, words in news.items()],
-                "removedNames": [],
-            },
+            McpInstructions.of,
+            lambda names, blocks, text: {"addedNames": names, "addedBlocks": blocks, "removedNames": []},
             kind="mcp_instructions_delta",
         )
-
-
-def _announcement(news: Mapping[str, str]) -> str:
-    made = McpInstructions.of(news)
-    return made.render() if made else ""

@@ -10,14 +10,13 @@ memory.
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING
 
 from sevenfold.agent.interrupt import await_end, in_own_thread
 from sevenfold.agent.mcp.config import Server
-from sevenfold.agent.processes import LivenessPipe, ProcessMark, end
+from sevenfold.agent.programs import ChildProcess, end
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
@@ -92,43 +91,31 @@ async def stdio_streams(
                     tasks.cancel_scope.cancel()
 
 
-class _Child:
-    """The process, the pipes to it, and what it takes to end it."""
+class _Child(ChildProcess):
+    """The process, and the pipes to it as streams of the event loop."""
 
     input: asyncio.StreamWriter
     output: asyncio.StreamReader
     errors: asyncio.StreamReader
 
     def __init__(self, server: Server, environ: Mapping[str, str]) -> None:
-        self._mark, self._pipe = ProcessMark(), LivenessPipe()
         self._reading: list[asyncio.ReadTransport] = []
         self._writing: list[asyncio.WriteTransport] = []
         kept = {name: environ[name] for name in PASSED_ON if name in environ}
+        argv, given = [server.command, *server.args], {**kept, **server.env}
         try:
-            self._process = subprocess.Popen(
-                [server.command, *server.args],
-                cwd=server.cwd,
-                env={**kept, **server.env, **self._mark.environ},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-                pass_fds=(self._pipe.held,),
-            )
+            super().__init__(argv, cwd=server.cwd or ".", environ=given, given=b"", errors_apart=True)
         except (OSError, ValueError) as error:
-            self._pipe.__exit__()
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise Refused(f"{server.command} cannot be started: {why}") from error
-        self._pipe.release()
 
     async def connect(self) -> None:
         """Take its pipes into the event loop."""
         loop = asyncio.get_running_loop()
-        self.output = await self._reader(self._process.stdout, MOST_BYTES)
-        self.errors = await self._reader(self._process.stderr, LogTail.MOST)
+        self.output = await self._reader(self.child.stdout, MOST_BYTES)
+        self.errors = await self._reader(self.child.stderr, LogTail.MOST)
         transport, flow = await loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._process.stdin
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self.child.stdin
         )
         self._writing.append(transport)
         self.input = asyncio.StreamWriter(transport, flow, None, loop)
@@ -149,14 +136,11 @@ class _Child:
         await asyncio.wrap_future(in_own_thread(self._end))
         for reading in self._reading:
             reading.close()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
-        self._pipe.__exit__()
+        self.__exit__(None)
 
     def _end(self) -> None:
-        self._pipe.all_gone(LEAVING)
-        end(self._process, self._mark, self._pipe, gently=GENTLY)
+        self._alive.all_gone(LEAVING)
+        end(self.child, self.mark, self._alive, gently=GENTLY)
 
 
 async def _listen(

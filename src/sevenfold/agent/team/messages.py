@@ -319,9 +319,6 @@ class SendMessageInput(Struct, forbid_unknown_fields=True):
 class SendMessageTool(StandardTool[SendMessageInput]):
     """Sends messages to other agents."""
 
-    name = "SendMessage"
-    input = SendMessageInput
-
     def __init__(self, post: Callable[[], Post | None]) -> None:
         super().__init__()
         self._post = post

@@ -9,9 +9,10 @@ said last, to the model for summaries.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import PurePath
-from types import MappingProxyType
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -44,23 +45,6 @@ _LINE = re.compile(r"[A-Z]\w*ing(?: [^\s<>]{1,60}){1,7}")
 LONGEST_NAME = 40
 LOOKED_AT = 40
 """Records among which the newest call is looked for."""
-_DOING: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "Read": ("Reading the file", "path"),
-        "Edit": ("Editing the file", "path"),
-        "Write": ("Writing the file", "path"),
-        "Grep": ("Searching files for", "pattern"),
-        "Glob": ("Listing files like", "pattern"),
-        "Shell": ("Running the command", "command"),
-        "ShellOutput": ("Watching the command", "task"),
-        "WebFetch": ("Fetching the page", "url"),
-        "Recall": ("Searching earlier records for", "query"),
-        "Agent": ("Directing an agent:", "description"),
-        "SendMessage": ("Writing a message to", "to"),
-        "Todo": ("Updating the to-do list", ""),
-    }
-)
-"""How each tool is put into words, and the input that names what it is used on."""
 
 
 class _Written(Struct):
@@ -136,8 +120,7 @@ def write_line(c: Conversation) -> Flow[str]:
         message = Message("user", question, encoded_message("user", question))
         reply, _, _ = yield from billed(c, plain_call(model, [message], SOURCE, ANSWER_TOKENS), model)
         answer = reply.answer
-    said = "\n".join(words_of(block) for block in answer.blocks if block.kind == "text").strip()
-    line = said.strip("\"'“”.")
+    line = blocks.text_of(answer.blocks).strip().strip("\"'“”.")
     return line if _LINE.fullmatch(line) else ""
 
 
@@ -167,8 +150,14 @@ def _calls(items: Sequence[Item]) -> Iterator[ToolUse]:
                 yield body
 
 
+@cache
+def _doing() -> dict[str, tuple[str, str]]:
+    """How each tool is put into words, and the input that names what it is used on."""
+    return tomllib.loads(Path(__file__).with_name("progress.toml").read_text(encoding="utf-8"))
+
+
 def _in_words(call: ToolUse) -> str:
-    doing, field = _DOING.get(call.name, (f"Using the tool {call.name}", ""))
+    doing, field = _doing().get(call.name, (f"Using the tool {call.name}", ""))
     given = str(read_fields(call.input).get(field, "")) if field else ""
     return f"{doing} {_named(field, given)}".strip()
 

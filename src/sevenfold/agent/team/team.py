@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -66,16 +66,15 @@ LONGEST_REPORT = 16_000
 class Team:
     """The agents one agent has started. Thread-safe."""
 
-    def __init__(
-        self, parent: Assembly, definitions: Mapping[str, AgentDefinition], client: Any, above: Team | None
-    ) -> None:
-        """``above`` is the team the agent itself belongs to, if it is a sub-agent."""
+    def __init__(self, parent: Assembly, definitions: Mapping[str, AgentDefinition]) -> None:
         self.definitions = definitions
+        """The types of agents that can be started, by name."""
+        self.above: Team | None = parent.descent.parent.team if parent.descent else None
+        """The team that the agent itself belongs to."""
         self.owner = parent.descent.entry.id if parent.descent else ""
         self.roster = Roster(parent.conversation, self.owner)
-        self.root: Team = above.root if above else self
+        self.root: Team = self.above.root if self.above else self
         self._parent = parent
-        self._client = client
         self._live: dict[str, Assembly] = {}
         self._over: dict[str, Signal] = {}
         """What is running, and a signal for the end of each."""
@@ -166,11 +165,6 @@ class Team:
         doing = self.progress(entry)
         now = f" ({doing})" if doing and entry.ended is None else ""
         return f"{entry.id} {entry.label}, {self.status(entry)}{cost}{unread}: {started.description}{now}"
-
-    @property
-    def above(self) -> Team | None:
-        """The team that the agent itself belongs to."""
-        return self._parent.descent.parent.team if self._parent.descent else None
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -341,7 +335,7 @@ class Team:
         definition = self.definitions.get(started.agent_type)
         if definition is None:
             raise Refused(f"there is no type of agent {started.agent_type!r} any more")
-        child = parent.descend(Descent(parent, definition, entry), self._client)
+        child = parent.descend(Descent(parent, definition, entry))
         if progress is not None:
             child.reporter.sink = ProgressSink(progress)
         with self._lock:
@@ -553,6 +547,4 @@ def _last_words(child: Assembly) -> str | None:
     newest = view.newest
     if newest is None or newest.said.role != "assistant" or view.pending_calls:
         return None
-    return "\n".join(
-        filter(None, (blocks.words_of(one) for one in newest.said.blocks if one.kind == "text"))
-    )
+    return blocks.text_of(newest.said.blocks)

@@ -53,9 +53,7 @@ class AgentInput(Struct, forbid_unknown_fields=True):
 class AgentTool(StandardTool[AgentInput]):
     """Starts an agent."""
 
-    name = "Agent"
     concurrent = True
-    input = AgentInput
 
     def __init__(self, team: TeamSource, types: str) -> None:
         """``types`` lists the types of agents where the system prompt does not."""
@@ -92,9 +90,6 @@ class ListAgentsInput(Struct, forbid_unknown_fields=True):
 class ListAgentsTool(StandardTool[ListAgentsInput]):
     """Lists agents."""
 
-    name = "ListAgents"
-    input = ListAgentsInput
-
     def __init__(self, team: TeamSource) -> None:
         super().__init__()
         self._team = team
@@ -116,9 +111,6 @@ class TaskStopInput(Struct, forbid_unknown_fields=True):
 
 class TaskStopTool(StandardTool[TaskStopInput]):
     """Stops an agent."""
-
-    name = "TaskStop"
-    input = TaskStopInput
 
     def __init__(self, team: TeamSource) -> None:
         super().__init__()

@@ -7,9 +7,9 @@ and kept and named otherwise: what an agent did is never thrown away.
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
+from sevenfold.agent.programs import run_program
 from sevenfold.errors import Refused
 
 SECONDS = 60.0
@@ -43,18 +43,10 @@ def leave(folder: str) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            [*_GIT, "-C", str(folder), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            env={**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refused(f"git could not be run: {error}") from error
-    if done.returncode != 0:
-        raise Refused(f"git {arguments[0]} failed: {done.stderr.strip()[:500]}")
-    return done.stdout.strip()
+    environ = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    ran = run_program([*_GIT, "-C", str(folder), *arguments], cwd=".", environ=environ, seconds=SECONDS)
+    if ran.problem:
+        raise Refused(f"git could not be run: {ran.problem}")
+    if ran.code != 0:
+        raise Refused(f"git {arguments[0]} failed: {ran.stderr.decode(errors='replace').strip()[:500]}")
+    return ran.stdout.decode(errors="replace").strip()

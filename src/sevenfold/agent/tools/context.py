@@ -120,12 +120,8 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
     several: bool = False
 
 
-class AskUser(Protocol):
-    """Asks the user."""
-
-    def __call__(self, questions: Sequence[Question], abort: Abort) -> Sequence[str] | None:
-        """One answer for each, in the user's words or the labels chosen; None if the user does not answer."""
-        ...
+AskUser = Callable[[Sequence[Question], Abort], Sequence[str] | None]
+"""Asks the user; returns an answer for each question, in words or labels, or None if the user gives none."""
 
 
 class RecallService(Protocol):

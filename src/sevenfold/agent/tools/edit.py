@@ -62,9 +62,7 @@ class WriteInput(Struct, forbid_unknown_fields=True):
 class EditTool(StandardTool[EditInput]):
     """Replaces text in a file."""
 
-    name = "Edit"
     kind = "edit"
-    input = EditInput
     action = "write"
 
     def check(self, given: Input, context: Context) -> None:
@@ -93,9 +91,7 @@ class EditTool(StandardTool[EditInput]):
 class WriteTool(StandardTool[WriteInput]):
     """Makes a file, or replaces one."""
 
-    name = "Write"
     kind = "write"
-    input = WriteInput
     action = "write"
 
     def check(self, given: Input, context: Context) -> None:

@@ -17,7 +17,6 @@ class MemoryTool(StandardTool[MemoryCommand]):
     """Views and writes memory."""
 
     name = "memory"
-    input = MemoryCommand
 
     def act(self, given: MemoryCommand, context: Context) -> ToolOutput:
         """Carry out a command."""

@@ -57,10 +57,8 @@ class ReadInput(Struct, forbid_unknown_fields=True):
 class ReadTool(StandardTool[ReadInput]):
     """Shows a file."""
 
-    name = "Read"
     kind = "read"
     concurrent = True
-    input = ReadInput
     action = "read"
 
     def act(self, given: ReadInput, context: Context) -> ToolOutput:

@@ -100,9 +100,6 @@ class GrepInput(Struct, forbid_unknown_fields=True):
 class GrepTool(_SearchTool[GrepInput]):
     """Finds text in files."""
 
-    name = "Grep"
-    input = GrepInput
-
     def act(self, given: GrepInput, context: Context) -> ToolOutput:
         """Search, and show as much as asked for."""
         root = _root(given.path, context)
@@ -140,9 +137,6 @@ class GlobInput(Struct, forbid_unknown_fields=True):
 
 class GlobTool(_SearchTool[GlobInput]):
     """Finds files by name."""
-
-    name = "Glob"
-    input = GlobInput
 
     def act(self, given: GlobInput, context: Context) -> ToolOutput:
         """The files that match, those changed last first."""

@@ -45,9 +45,6 @@ class AskInput(Struct, forbid_unknown_fields=True):
 class AskUserTool(StandardTool[AskInput]):
     """Asks the user."""
 
-    name = "AskUser"
-    input = AskInput
-
     def act(self, given: AskInput, context: Context) -> ToolOutput:
         """Ask, and wait for the answers."""
         if context.ask is None:
@@ -78,9 +75,6 @@ class TodoInput(Struct, forbid_unknown_fields=True):
 
 class TodoTool(StandardTool[TodoInput]):
     """Keeps the to-do list."""
-
-    name = "Todo"
-    input = TodoInput
 
     def act(self, given: TodoInput, context: Context) -> ToolOutput:
         """Replace the list, and show it."""
@@ -134,9 +128,6 @@ class ReadyInput(Struct, forbid_unknown_fields=True):
 class PlanStartTool(StandardTool[StartInput]):
     """Starts planning."""
 
-    name = "PlanStart"
-    input = StartInput
-
     def act(self, given: StartInput, context: Context) -> ToolOutput:
         """Start planning: from now on nothing may be changed."""
         plans = _plans(context)
@@ -150,9 +141,6 @@ class PlanStartTool(StandardTool[StartInput]):
 
 class PlanReadyTool(StandardTool[ReadyInput]):
     """Hands the plan to the user."""
-
-    name = "PlanReady"
-    input = ReadyInput
 
     def act(self, given: ReadyInput, context: Context) -> ToolOutput:
         """Ask for approval."""
@@ -247,9 +235,7 @@ class RecallInput(Struct, forbid_unknown_fields=True):
 class RecallTool(StandardTool[RecallInput]):
     """Searches what has left the context."""
 
-    name = "Recall"
     concurrent = True
-    input = RecallInput
 
     def act(self, given: RecallInput, context: Context) -> ToolOutput:
         """Search, or fetch."""

@@ -87,9 +87,7 @@ class ShellInput(Struct, forbid_unknown_fields=True):
 class ShellTool(_ProcessTool[ShellInput]):
     """Runs a command line."""
 
-    name = "Shell"
     kind = "shell"
-    input = ShellInput
 
     def requires(self, given: ShellInput, context: Context) -> PermissionRequest:
         """Permission to run the line."""
@@ -144,9 +142,7 @@ class OutputInput(Struct, forbid_unknown_fields=True):
 class ShellOutputTool(_ProcessTool[OutputInput]):
     """Shows what a task has printed since the last look."""
 
-    name = "ShellOutput"
     concurrent = True
-    input = OutputInput
 
     def act(self, given: OutputInput, context: Context) -> ToolOutput:
         """Wait if asked to, and show what is new."""
@@ -170,9 +166,6 @@ class StopInput(Struct, forbid_unknown_fields=True):
 
 class ShellStopTool(_ProcessTool[StopInput]):
     """Ends a task."""
-
-    name = "ShellStop"
-    input = StopInput
 
     def act(self, given: StopInput, context: Context) -> ToolOutput:
         """End it, with everything it started."""

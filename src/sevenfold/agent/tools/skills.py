@@ -88,9 +88,7 @@ class SkillInput(Struct, forbid_unknown_fields=True):
 class SkillTool(StandardTool[SkillInput]):
     """Loads a skill."""
 
-    name = "Skill"
     concurrent = True
-    input = SkillInput
 
     def __init__(self, skills: SkillCatalog) -> None:
         super().__init__()

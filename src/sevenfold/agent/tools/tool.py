@@ -15,7 +15,7 @@ from copy import deepcopy
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -105,7 +105,8 @@ Given = TypeVar("Given", bound=Struct)
 
 
 class StandardTool(ABC, Generic[Given]):
-    """A tool whose input has a type, described by ``texts/<name>.md``."""
+    """A tool whose input has a type, described by ``texts/<name>.md``; ``GrepTool(StandardTool[GrepInput])``
+    is ``Grep``."""
 
     name: ClassVar[str]
     kind: ClassVar[Kind] = ""
@@ -114,6 +115,11 @@ class StandardTool(ABC, Generic[Given]):
     """The class of its input; its fields are the properties the model fills."""
     action: ClassVar[Literal["", "read", "write"]] = ""
     """What it does to the file that the field ``path`` of its input names, if it has one."""
+
+    def __init_subclass__(cls) -> None:
+        if "__orig_bases__" in vars(cls):
+            (cls.input,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]  # of a generic class
+            cls.name = vars(cls).get("name") or cls.__name__.removesuffix("Tool")
 
     def __init__(self) -> None:
         from importlib import resources  # slow to load, and needed only where tools are made
@@ -240,14 +246,11 @@ class Toolbox:
 
     def permission_request(self, name: str, given: Any, context: Context) -> PermissionRequest | ToolOutput:
         """What a call is about to do; an error result if it cannot be done at all."""
-        checked = self._checked(name, given)
-        if isinstance(checked, ToolOutput):
-            return checked
-        tool, clean = checked
         try:
+            tool, clean = self._checked(name, given)
             request: Any = tool.permission_request(clean, context)
         except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
-            return _failure(tool, error)
+            return _failure(name, error)
         if isinstance(request, PermissionRequest):
             return request
         return failed(f"{name} does not say what it will do, so it cannot be permitted.")
@@ -259,82 +262,77 @@ class Toolbox:
             try:
                 tool.check(given, context)
             except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
-                return _failure(tool, error)
+                return _failure(name, error)
         return None
 
     def flow(self, name: str, given: Any, context: Context) -> Flow[ToolOutput] | None:
-        """Carry out a call as a flow; None if the tool is no `FlowTool`."""
+        """Carry out a call as a flow; None if the tool is no `FlowTool`, or the input does not fit."""
         tool = self.get(name)
         if not isinstance(tool, FlowTool):
             return None
-        checked = self._checked(name, given)
-        return None if isinstance(checked, ToolOutput) else tool.flow(checked[1], context)
+        try:
+            return tool.flow(self._checked(name, given)[1], context)
+        except _BadCall:
+            return None
 
     def run(self, name: str, given: Any, context: Context) -> ToolOutput:
-        """Carry out a call; ``context.permitted`` is what was permitted."""
-        checked = self._checked(name, given)
-        if isinstance(checked, ToolOutput):
-            return checked
-        tool, clean = checked
-        return sendable(_run(tool, clean, context), name)
+        """Carry out a call, in the thread it is made in; ``context.permitted`` is what was permitted."""
+        try:
+            tool, clean = self._checked(name, given)
+            return sendable(tool.run(clean, context), name)
+        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
+            return _failure(name, error)
 
     async def run_async(self, name: str, given: Any, context: Context) -> ToolOutput:
         """The same, awaited: in a thread of its own unless the tool can be awaited. Cancelling it stops the tool."""
-        checked = self._checked(name, given)
-        if isinstance(checked, ToolOutput):
-            return checked
-        tool, clean = checked
         context = replace(context, abort=Abort(context.abort))
+        tool = self.get(name)
         try:
             if isinstance(tool, AsyncTool):
-                return sendable(await tool.run_async(clean, context), name)
-            return sendable(
-                await asyncio.wrap_future(in_own_thread(partial(_run, tool, clean, context))), name
-            )
+                return sendable(await tool.run_async(self._checked(name, given)[1], context), name)
+            return await asyncio.wrap_future(in_own_thread(partial(self.run, name, given, context)))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
                 # Not this call was cancelled, but something the tool waited for.
-                return _failure(tool, error)
+                return _failure(name, error)
             context.abort.set()
             raise
         except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
-            return _failure(tool, error)
+            return _failure(name, error)
 
-    def _checked(self, name: str, given: Any) -> tuple[Tool, Input] | ToolOutput:
+    def _checked(self, name: str, given: Any) -> tuple[Tool, Input]:
+        """The tool, and its input as it takes it; raises `_BadCall`."""
         tool = self._tools.get(name)
         if tool is None:
             near = get_close_matches(str(name), self._tools, 1, 0.5)
             hint = (
                 f" Did you mean {near[0]}?" if near else f" There are: {', '.join(self._tools) or 'none'}."
             )
-            return failed(f"There is no tool called {name!r}.{hint}")
+            raise _BadCall(f"There is no tool called {name!r}.{hint}")
         if isinstance(given, Mapping):
             given = without_nulls(given, tool.schema)
         wrong = list(islice(problems(given, tool.schema), MOST_PROBLEMS))
         if wrong:
-            return failed(f"Invalid input for {name}: {'; '.join(wrong)}. Correct it and call again.")
+            raise _BadCall(f"Invalid input for {name}: {'; '.join(wrong)}. Correct it and call again.")
         return tool, given
 
 
-def _run(tool: Tool, given: Input, context: Context) -> ToolOutput:
-    """What came of a call, in the thread it is made in: no interrupt from the keyboard is ever raised there."""
-    try:
-        return tool.run(given, context)
-    except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the loop goes on)
-        return _failure(tool, error)
+class _BadCall(Exception):
+    """A call of a tool that does not exist, or with an input that does not fit."""
 
 
-def _failure(tool: Tool, error: BaseException) -> ToolOutput:
-    if isinstance(error, SevenfoldError):
-        return failed(str(error))
-    if isinstance(error, OSError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
-        return failed(f"{tool.name}: the system says: {error.strerror}{where}.")
-    if isinstance(error, msgspec.ValidationError):
-        return failed(f"Invalid input for {tool.name}: {error}. Correct it and call again.")
+def _failure(tool: str, error: BaseException) -> ToolOutput:
     try:
-        words = f": {error}" if str(error) else ""
+        says = str(error)
     except Exception:  # noqa: BLE001 (an error of any class may fail even at saying what it is)
-        words = ""
-    return sendable(failed(f"{tool.name} failed: {type(error).__name__}{words}"), tool.name)
+        says = ""
+    words = f"{tool} failed: {type(error).__name__}{f': {says}' if says else ''}"
+    if isinstance(error, SevenfoldError | _BadCall):
+        words = says
+    elif isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        words = f"{tool}: the system says: {error.strerror}{where}."
+    elif isinstance(error, msgspec.ValidationError):
+        words = f"Invalid input for {tool}: {error}. Correct it and call again."
+    return sendable(failed(words), tool)

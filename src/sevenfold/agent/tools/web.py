@@ -74,10 +74,8 @@ class _Page(Struct, frozen=True):
 class WebFetchTool(StandardTool[FetchInput]):
     """Fetches a page."""
 
-    name = "WebFetch"
     kind = "web"
     concurrent = True
-    input = FetchInput
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from rich.console import RenderableType
@@ -27,6 +27,7 @@ from sevenfold.agent.events import (
     ToolEnded,
     ToolProgress,
 )
+from sevenfold.agent.executor import Consented
 from sevenfold.agent.suggestion import Suggestion
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.kept_rules import keep_rules
@@ -45,7 +46,7 @@ from sevenfold.ports import Piece
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
-    from sevenfold.agent.executor import Asked, Consented
+    from sevenfold.agent.executor import Asked
     from sevenfold.agent.tools import context
     from sevenfold.agent.tools.context import Abort
     from sevenfold.agent.tools.output import ToolOutput
@@ -307,21 +308,24 @@ class Chat:
         if asked.call.name == consent.PLAN_READY:
             plan, grants = str(asked.call.input.get("plan", "")), self.agent.grants
             self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
-            approval = self._ask(consent.plan_menu(grants.after_planning))
-            consented, grants.after_planning = consent.read_plan_answer(grants.after_planning, approval)
-            return consented
+            menu = consent.plan_menu(grants.after_planning)
+            answer = self._ask(menu)
+            grants.after_planning = menu.chosen(answer) or grants.after_planning
+            return Consented(bool(menu.chosen(answer)), remark=answer.words if answer else "")
         folder = self.options.folder
         self.screen.show(*consent.preview(asked, str(folder), self.screen.signs))
         began = time.monotonic()
-        answer = self._ask(consent.permission_menu(asked, str(folder)))
+        menu = consent.permission_menu(asked, str(folder))
+        answer = self._ask(menu)
         self._waited[asked.call.id] = time.monotonic() - began
-        consented, for_good = consent.read_permission(asked, answer)
-        if for_good:
+        grant = menu.chosen(answer)
+        if grant == "for good":
             try:
                 keep_rules(folder, *asked.decision.would_allow)
             except SevenfoldError as error:
                 self.say("warning", f"this holds for the session only: {error}")
-        return consented
+        remark = answer.words if answer else ""
+        return Consented(grant is not None, always=grant in ("always", "for good"), remark=remark)
 
     def answer(self, questions: Sequence[context.Question], abort: Abort) -> Sequence[str] | None:
         """The user's answers to the model's questions; None if the user gives up."""
@@ -359,10 +363,9 @@ class Chat:
         """Seconds, not counting those in which the agent waits for the user."""
         return (self._asked_at or time.monotonic()) - self._paused
 
-    def ask(self, menu: Menu) -> int:
-        """Which item the user chooses; -1 for none."""
-        answer = self.screen.ask(menu)
-        return -1 if answer is None else answer.place
+    def ask(self, menu: Menu) -> Any:
+        """The value of the item the user chooses; None for none."""
+        return menu.chosen(self.screen.ask(menu))
 
     # -- inside ----------------------------------------------------------------------------------
 

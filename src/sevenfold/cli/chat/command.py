@@ -29,52 +29,21 @@ MODES = ("ask", "accept_edits", "plan", "autonomous")
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = command.add_argument
-    add("prompt", nargs="?", default="", metavar="PROMPT", help="the first message")
+    add("prompt", nargs="?", default="", metavar="PROMPT")
     which = command.add_mutually_exclusive_group()
-    which.add_argument(
-        "--resume",
-        nargs="?",
-        const="",
-        metavar="NAME",
-        help="continue a session; without a name, choose one",
-    )
-    which.add_argument(
-        "--continue", dest="newest", action="store_true", help="continue the newest session of this folder"
-    )
-    add(
-        "-p",
-        "--print",
-        dest="printed",
-        metavar="PROMPT",
-        nargs="?",
-        const="",
-        help="run once and print the answer; standard input goes with the prompt, and - is the prompt",
-    )
-    add("--output-format", choices=("text", "json", "stream-json"), default="text", help="for -p")
-    add(
-        "--input-format",
-        choices=("text", "stream-json"),
-        default="text",
-        help="for -p; stream-json reads a message a line from standard input, and answers each",
-    )
-    add("--model", default="", metavar="NAME", help="the model to use; 'offline' repeats what you say")
-    add("--mode", choices=MODES, help="what the agent may do without asking (default: ask)")
-    add("--allow", action="append", default=[], metavar="RULE", help="allow, as in 'Shell(git *)'")
-    add("--deny", action="append", default=[], metavar="RULE", help="forbid, in every mode")
-    add("--max-turns", type=positive, metavar="N", help="limit the requests of one run")
-    add(
-        "--max-usd",
-        type=number(float, sys.float_info.min, "an amount above 0"),
-        metavar="USD",
-        help="limit the dollars of the whole session",
-    )
-    add(
-        "--agents",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="whether the agent may start others (default: yes; see: sevenfold agents)",
-    )
-    add("--folder", type=Path, default=Path(), help="the folder to work in (default: this one)")
+    which.add_argument("--resume", nargs="?", const="", metavar="NAME")
+    which.add_argument("--continue", dest="newest", action="store_true")
+    add("-p", "--print", dest="printed", metavar="PROMPT", nargs="?", const="")
+    add("--output-format", choices=("text", "json", "stream-json"), default="text")
+    add("--input-format", choices=("text", "stream-json"), default="text")
+    add("--model", default="", metavar="NAME")
+    add("--mode", choices=MODES)
+    add("--allow", action="append", default=[], metavar="RULE")
+    add("--deny", action="append", default=[], metavar="RULE")
+    add("--max-turns", type=positive, metavar="N")
+    add("--max-usd", type=number(float, sys.float_info.min, "an amount above 0"), metavar="USD")
+    add("--agents", action=argparse.BooleanOptionalAction, default=True)
+    add("--folder", type=Path, default=Path())
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.agent.executor import Asked, Consented
+from sevenfold.agent.executor import Asked
 from sevenfold.agent.tools.edit import diff, replaced
 from sevenfold.cli.chat.kept_rules import rules_file
 from sevenfold.cli.chat.lines import diff_lines, heading
@@ -29,41 +29,29 @@ _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "ca
 
 
 def permission_menu(asked: Asked, folder: str = "") -> Menu:
-    """Ask for permission; paths are shown relative to the folder."""
+    """Ask for permission, given once, always in this session, or for good; paths are relative to the folder."""
     request, rules = asked.request, ", ".join(asked.decision.would_allow)
     what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
-    items = [MenuItem("Yes, this once", "y")]
+    items = [MenuItem("Yes, this once", "y", value="once")]
     if rules:
         items += [
             MenuItem(
                 "Yes, and don't ask again in this session",
                 "a",
                 f"{rules}; also after a resume, but in no other session",
+                value="always",
             ),
             MenuItem(
                 "Yes, and never ask again in this folder",
                 "f",
                 f"{rules}; kept in {rules_file()} until /permissions revoke",
+                value="for good",
             ),
         ]
     items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
     asker = f"Agent {asked.agent}: " if asked.agent else ""
     title = f"{asker}{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
     return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))
-
-
-def read_permission(asked: Asked, answer: MenuAnswer | None) -> tuple[Consented, bool]:
-    """What an answer to `permission_menu` means, and whether its rules are to be kept for good."""
-    lasting = bool(asked.decision.would_allow)
-    match answer:
-        case MenuAnswer(places=(0,)):
-            return Consented(True), False
-        case MenuAnswer(places=(1 | 2 as place,)) if lasting:
-            return Consented(True, always=True), place == 2
-        case MenuAnswer(words=words):
-            return Consented(False, remark=words), False
-        case _:
-            return Consented(False), False
 
 
 def preview(asked: Asked, folder: str, signs: Signs) -> Iterator[RenderableType]:
@@ -129,29 +117,18 @@ def read_model_answer(asked: context.Question, answer: MenuAnswer) -> str:
 
 PLAN_READY = "PlanReady"
 """The tool that hands over a plan."""
-_APPROVALS: dict[Mode, MenuItem] = {
-    "ask": MenuItem("Yes, and ask before each change", "y"),
-    "accept_edits": MenuItem("Yes, and change files here without asking", "a"),
-    "autonomous": MenuItem("Yes, and work autonomously as before", "b"),
-}
+_APPROVALS = (
+    MenuItem("Yes, and ask before each change", "y", value="ask"),
+    MenuItem("Yes, and change files here without asking", "a", value="accept_edits"),
+    MenuItem("Yes, and work autonomously as before", "b", value="autonomous"),
+)
 
 
 def plan_menu(before: Mode) -> Menu:
-    """Ask whether to carry out a plan, and in which mode; ``before`` is the mode in which planning began."""
-    modes = _modes_after(before)
+    """Ask whether to carry out a plan, and in which mode; ``before`` is the mode in which planning began.
+
+    Autonomy is offered only if it was on before.
+    """
+    free = before == "autonomous"
     no = MenuItem("No, keep planning", "n", words="what should be different (may be empty)")
-    items = (*(_APPROVALS[mode] for mode in modes), no)
-    return Menu("Carry out this plan?", items, start=modes.index(before) if len(modes) > 2 else 0)
-
-
-def read_plan_answer(before: Mode, answer: MenuAnswer | None) -> tuple[Consented, Mode]:
-    """What an answer to `plan_menu` means, and the mode that follows."""
-    modes = _modes_after(before)
-    if answer is not None and 0 <= answer.place < len(modes):
-        return Consented(True), modes[answer.place]
-    return Consented(False, remark=answer.words if answer else ""), before
-
-
-def _modes_after(before: Mode) -> tuple[Mode, ...]:
-    """Autonomy is offered only if it was on before."""
-    return ("ask", "accept_edits", "autonomous") if before == "autonomous" else ("ask", "accept_edits")
+    return Menu("Carry out this plan?", (*_APPROVALS[: 3 if free else 2], no), start=2 if free else 0)

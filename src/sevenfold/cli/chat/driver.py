@@ -20,6 +20,7 @@ from rich.text import Text
 from sevenfold.cli.chat import slash_commands
 from sevenfold.cli.chat.history import talks
 from sevenfold.cli.chat.lines import draw_activity
+from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.model_list import ALIASES
 from sevenfold.cli.chat.screen import Worker
 from sevenfold.cli.chat.slash_commands import MODES
@@ -114,7 +115,8 @@ class Driver:
         """What is going on."""
         chat = self.chat
         shown = replace(chat.live, queued=(*chat.live.queued, *self._later))
-        return draw_activity(shown, chat.screen.signs, width, chat.clock(), str(chat.options.folder))
+        drawn = [render_markdown(shown.pending)] if shown.pending.strip() else []
+        return draw_activity(shown, drawn, chat.screen.signs, width, chat.clock(), str(chat.options.folder))
 
     def status(self, width: int) -> RenderableType:
         """The status line."""

@@ -27,7 +27,6 @@ from sevenfold.agent.tools.output import (
     TodosChanged,
     ToolOutput,
 )
-from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
 from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
@@ -421,10 +420,10 @@ class Activity(Struct, frozen=True):
 
 
 def draw_activity(
-    live: Activity, signs: Signs, width: int, now: float, folder: str = ""
+    live: Activity, drawn: Sequence[RenderableType], signs: Signs, width: int, now: float, folder: str = ""
 ) -> RenderableType | None:
-    """What is going on, for the place above the input; None if nothing is."""
-    parts: list[RenderableType] = [render_markdown(live.pending)] if live.pending.strip() else []
+    """What is going on, for the place above the input, below what is drawn of the answer; None if nothing is."""
+    parts = [*drawn]
     parts += [
         running_line(one.call, now - one.began, one.last, signs=signs, width=width, folder=folder)
         for one in live.running.values()

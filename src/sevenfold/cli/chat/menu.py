@@ -7,7 +7,7 @@ the app with the keyboard moves from one state to the next.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +37,8 @@ class MenuItem(Struct, frozen=True):
     """If the user adds words of their own: what they are."""
     before: str = ""
     """What precedes the label, such as a time."""
+    value: Any = None
+    """What is chosen with it."""
 
 
 class Menu(Struct, frozen=True):
@@ -51,6 +53,10 @@ class Menu(Struct, frozen=True):
     """Whether what is typed narrows the list, rather than choosing by a letter or number."""
     escape: str = "Esc cancels"
     """What giving no answer does."""
+
+    def chosen(self, answer: MenuAnswer | None) -> Any:
+        """The value of the first item that an answer chooses; None if it chooses none."""
+        return self.items[answer.place].value if answer is not None and answer.places else None
 
 
 class MenuAnswer(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import Any
 
 from sevenfold.cli.chat import history
 from sevenfold.cli.chat.chat import Chat
@@ -54,14 +55,13 @@ def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPo
         raise InputError(
             f"there is no message {number}: 1 is your last message, {len(points)} the first in view"
         )
-    place = int(number) - 1 if number else _choose_point(chat, f"Summarise {span} which message?", points)
-    return None if place < 0 else points[place]
+    return points[int(number) - 1] if number else _choose(chat, f"Summarise {span} which message?", points)
 
 
 def _agrees(chat: Chat, preview: Preview) -> bool:
     """Ask whether to summarise a part, with what that would cost."""
     title = f"Summarise {plural(preview.summarised, 'record')}? {_price(preview)}."
-    return chat.ask(Menu(title, (MenuItem("Yes", "y"), MenuItem("No", "n")))) == 0
+    return chat.ask(Menu(title, (MenuItem("Yes", "y", value=True), MenuItem("No", "n")))) is True
 
 
 def _price(preview: Preview) -> str:
@@ -78,29 +78,29 @@ def rewind(chat: Chat, rest: str) -> None:
     points = _points(chat)
     if not points:
         raise Refused("there is nothing to rewind: no message was sent yet")
-    place = _choose_point(chat, "Go back to before which message?", points)
-    if place < 0:
+    point = _choose(chat, "Go back to before which message?", points)
+    if point is None:
         return
-    point, parts = points[place], _parts(chat, points[place])
-    items = [MenuItem("Go back to before it", "b"), *(item for item, _ in parts)]
-    chosen = chat.ask(Menu(f"{one_line(point.words, 60)}: do what?", tuple(items))) if parts else 0
-    if chosen == 0:
+    back, parts = MenuItem("Go back to before it", "b", value="back"), _parts(chat, point)
+    chosen: Any = (
+        chat.ask(Menu(f"{one_line(point.words, 60)}: do what?", (back, *parts))) if parts else "back"
+    )
+    if chosen == "back":
         rewind_to(chat, point)
-    elif chosen > 0:
-        _summarise(chat, "", parts[chosen - 1][1])
+    elif chosen is not None:
+        _summarise(chat, "", chosen)
 
 
-def _parts(chat: Chat, point: history.RewindPoint) -> list[tuple[MenuItem, Wishes]]:
+def _parts(chat: Chat, point: history.RewindPoint) -> list[MenuItem]:
     """The parts of the conversation, from a message or up to it, that can be summarised, each with its price."""
     found = []
     for span, label, key in SPANS if not point.compacted else ():
         wish = Wishes(span=span, record=point.record)
         try:
-            found.append(
-                (MenuItem(label, key, _price(chat.agent.session.compact_preview("", **wish))), wish)
-            )
+            price = _price(chat.agent.session.compact_preview("", **wish))
         except SevenfoldError:
             continue  # nothing lies there
+        found.append(MenuItem(label, key, price, value=wish))
     return found
 
 
@@ -110,10 +110,11 @@ def _points(chat: Chat) -> list[history.RewindPoint]:
     return history.rewind_points(transcript.log, transcript.view)
 
 
-def _choose_point(chat: Chat, title: str, points: list[history.RewindPoint]) -> int:
+def _choose(chat: Chat, title: str, points: list[history.RewindPoint]) -> history.RewindPoint | None:
     now = datetime.now()
-    items = tuple(MenuItem(_first_line(one.words), before=_when(one, now)) for one in points)
-    return chat.ask(Menu(title, items))
+    items = (MenuItem(_first_line(one.words), before=_when(one, now), value=one) for one in points)
+    chosen: history.RewindPoint | None = chat.ask(Menu(title, tuple(items)))
+    return chosen
 
 
 def _first_line(words: str) -> str:

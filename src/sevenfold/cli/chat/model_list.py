@@ -39,16 +39,15 @@ def served_models(client: Any, model: str) -> tuple[str, ...]:
         return ()
 
 
-def model_menu(current: str, served: tuple[str, ...]) -> tuple[Menu, list[str]]:
-    """Ask which model to use; returns the names in the order of the menu too."""
-    listed = list(
-        dict.fromkeys((current, *served, *(one for one in names() if not is_offline(one)), *names()))
-    )
+def model_menu(current: str, served: tuple[str, ...]) -> Menu:
+    """Ask which model to use."""
+    listed = dict.fromkeys((current, *served, *(one for one in names() if not is_offline(one)), *names()))
     aliases = {full_name(one): one for one in ALIASES}
     items = tuple(
-        MenuItem(name, "", _about(name, aliases.get(name, ""), name in served)) for name in listed
+        MenuItem(name, "", _about(name, aliases.get(name, ""), name in served), value=name)
+        for name in listed
     )
-    return Menu(f"Which model? It is {current} now.", items, filtered=True), listed
+    return Menu(f"Which model? It is {current} now.", items, filtered=True)
 
 
 def _about(name: str, alias: str, served: bool) -> str:

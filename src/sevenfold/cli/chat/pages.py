@@ -29,7 +29,7 @@ from sevenfold.cli.text import (
     wording,
 )
 from sevenfold.conversation.status import Reading
-from sevenfold.lab.profile.labels import CallLabel, label_of_block, piece_of
+from sevenfold.lab.profile.labels import pieces_in
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name
 
@@ -249,13 +249,10 @@ class WindowBreakdown(Struct, frozen=True):
             estimate = conversation.gauge.estimator.tokens
             found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
             found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
-            calls: dict[str, CallLabel] = {}
-            for item in conversation.transcript.view.items:
-                for block in item.shown:
-                    if block.kind == "tool_use":
-                        calls[block.id] = label_of_block(block)
-                    piece = piece_of(item.said, block, weight.total([block]), calls.get(block.id))
-                    found.append((piece.category, piece.what or piece.tool, estimate(piece.weight)))
+            found += [
+                (piece.category, piece.what or piece.tool, estimate(piece.weight))
+                for piece in pieces_in(conversation.transcript.view)
+            ]
         whole = sum(size for _, _, size in found)
         scale = gauge.seen / whole if whole > 0 else 1.0
         items = tuple(WindowItem(kind, round(max(0.0, size) * scale), what) for kind, what, size in found)

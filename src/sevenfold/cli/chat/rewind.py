@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from rich.console import Group
 from rich.text import Text
@@ -19,12 +18,10 @@ from sevenfold.errors import Refused
 MOST_LINES = 200
 """Lines of the difference that are shown."""
 MOST_NAMES = 5
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "Both: conversation and files": ("conversation", "files"),
-        "Conversation only": ("conversation",),
-        "Files only": ("files",),
-    }
+CHOICES = (
+    MenuItem("Both: conversation and files", "b", value=("conversation", "files")),
+    MenuItem("Conversation only", "c", value=("conversation",)),
+    MenuItem("Files only", "f", value=("files",)),
 )
 RESTORED = (
     "[The user restored these files to what they were before an earlier message: {names}. Read them again.]"
@@ -37,11 +34,7 @@ def rewind_to(chat: Chat, point: RewindPoint) -> None:
     parts: tuple[str, ...] = ("conversation",)
     if plan is not None and (plan.files or plan.lost):
         _show(chat, plan)
-        choices = CHOICES if plan.files else {"Conversation only": ("conversation",)}
-        place = chat.ask(Menu(_title(plan), tuple(MenuItem(label, label[0].lower()) for label in choices)))
-        if place < 0:
-            return
-        parts = tuple(choices.values())[place]
+        parts = chat.ask(Menu(_title(plan), CHOICES if plan.files else CHOICES[1:2])) or ()
     if plan is not None and "files" in parts:
         _restore(chat, plan, _kept_back(chat, plan), told="conversation" in parts)
     if "conversation" in parts:
@@ -86,10 +79,8 @@ def _kept_back(chat: Chat, plan: RestorePlan) -> Sequence[str]:
     for path, why in plan.ask.items():
         chat.say("warning", f"{path}: {why}")
     title = f"Restore {_names(list(plan.ask))} too?"
-    yes = (
-        chat.ask(Menu(title, (MenuItem("No, leave as they are", "n"), MenuItem("Yes, restore", "y")))) == 1
-    )
-    return () if yes else tuple(plan.ask)
+    no, yes = MenuItem("No, leave as they are", "n"), MenuItem("Yes, restore", "y", value=True)
+    return () if chat.ask(Menu(title, (no, yes))) else tuple(plan.ask)
 
 
 def _restore(chat: Chat, plan: RestorePlan, but: Sequence[str], *, told: bool) -> None:

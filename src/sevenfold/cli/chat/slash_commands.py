@@ -1,7 +1,7 @@
 """The commands of a chat: what is typed after a slash.
 
-Each is a function of the chat and the rest of the line. `COMMANDS` is the only place that names them: help, completion
-and dispatch all read it, so everything that is listed works.
+Each is a function of the chat and the rest of the line; what it does is described in ``words.toml``. Help, completion
+and dispatch all read `commands`, so everything that is listed works.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import shlex
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from sevenfold.cli.chat.start import assumed_window, session_menu
 from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
-from sevenfold.cli.text import clean, fit, one_line, plural, short_count
+from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
@@ -110,10 +110,9 @@ def _resume(chat: Chat, rest: str) -> None:
         kept = history.talks(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
-        place = chat.ask(session_menu(kept))
-        if place < 0:
+        chosen = chat.ask(session_menu(kept))
+        if chosen is None:
             return
-        chosen = kept[place]
     chat.switch(replace(chat.options, name=chosen.name, resumed=True))
     show_resumed(chat)
 
@@ -131,24 +130,19 @@ def _rename(chat: Chat, rest: str) -> None:
 def _model(chat: Chat, rest: str) -> None:
     now = chat.options.model
     if not rest:
-        menu, listed = model_menu(now, served_models(chat.agent.assembly.options.get("client"), now))
-        place = chat.ask(menu)
-        if place < 0 or listed[place] == now:
+        rest = chat.ask(model_menu(now, served_models(chat.agent.assembly.options.get("client"), now)))
+        if rest in (None, now):
             return
-        rest = listed[place]
     name = full_name(rest)
     if not find_profile(name).known and name not in served_models(
         chat.agent.assembly.options.get("client"), now
     ):
         near = similar(name)
-        as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed")
-        items = (MenuItem(near), as_typed) if near else (as_typed,)
-        place = chat.ask(
-            Menu(f"There is no known model {name}{f'; did you mean {near}?' if near else '.'}", items)
-        )
-        if place < 0:
+        as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed", value=name)
+        items = (MenuItem(near, value=near), as_typed) if near else (as_typed,)
+        title = f"There is no known model {name}{f'; did you mean {near}?' if near else '.'}"
+        if (name := chat.ask(Menu(title, items))) is None:
             return
-        name = near if near and place == 0 else name
     chat.switch(replace(chat.options, model=name, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
     if warning := chat.options.no_key() or assumed_window(chat.agent):
@@ -216,7 +210,9 @@ def _mcp(chat: Chat, rest: str) -> None:
 
 def _help(chat: Chat, rest: str) -> None:
     known = commands(chat.options.folder)
-    chat.screen.show(pages.help_page([(one.usage, one_line(one.says, 100)) for one in known], KEYS))
+    chat.screen.show(
+        pages.help_page([(one.usage, one_line(one.says, 100)) for one in known], wording("keys").items())
+    )
 
 
 def _context(chat: Chat, rest: str) -> None:
@@ -369,76 +365,44 @@ class SlashCommand(Struct, frozen=True):
         return f"/{self.name} {self.takes}".rstrip()
 
 
-KEYS = (
-    ("Enter", "send; while the agent works, queue"),
-    ("Alt-Enter, \\ Enter", "a new line"),
-    ("@path", "attach a file, or the listing of a folder"),
-    ("# words", "remember them across sessions"),
-    ("! command", "run it yourself; the agent sees what it printed"),
-    ("Esc, Ctrl-C", "interrupt"),
-    ("Esc Esc", "rewind (if the input is empty)"),
-    ("Ctrl-O", "show the last [number] in full"),
-    ("Ctrl-T", "the whole transcript, in your pager"),
-    ("Shift-Tab", "next mode: ask, accept edits, plan"),
-    ("Tab, Right", "take the suggested prompt (setting prompt_suggestion)"),
-    ("Ctrl-R", "search your earlier input"),
-    ("Ctrl-C twice, Ctrl-D", "leave"),
-)
-COMMANDS = (
-    SlashCommand("help", "this list", _help, anytime=True),
-    SlashCommand("context", "what fills the window, drawn to scale", _context, anytime=True),
-    SlashCommand(
-        "compact",
-        "summarise the conversation, or from or up to a message (1 is your last), and go on",
-        message_list.compact,
-        "[from [N] | up to [N]] [INSTRUCTIONS]",
-    ),
-    SlashCommand("clear", "start a new session; this one can be resumed", _clear),
-    SlashCommand("cost", "what this session and this run of it have cost", _cost, anytime=True),
-    SlashCommand("cache", "how much the cache saved, and why it was lost", _cache, anytime=True),
-    SlashCommand("why", "why a request was made the way it was", _why, "[NUMBER]", anytime=True),
-    SlashCommand("undo", "undo the last thing a layer did", _undo, "[DECISION]"),
-    SlashCommand("redo", "redo what was undone", _redo, "[DECISION]"),
-    SlashCommand("recall", "search everything that was said", _recall, "QUERY", anytime=True),
-    SlashCommand("notes", "the running notes of this session", _notes, anytime=True),
-    SlashCommand(
-        "memory",
-        "what is remembered across sessions",
-        _memory,
-        "[show | add | forget | confirm | pin | log | diff | undo]",
-        anytime=True,
-    ),
-    SlashCommand("dream", "how memory is being tidied", _dream, "[stop]", anytime=True),
-    SlashCommand("tasks", "what runs in the background, or stop it", _tasks, "[kill ID]", anytime=True),
-    SlashCommand("model", "switch to another model", _model, "[NAME]"),
-    SlashCommand("mode", "what the agent may do without asking", _mode, "[MODE]", anytime=True),
-    SlashCommand(
-        "permissions", "which rules allow, ask and deny", _permissions, "[allow RULE]", anytime=True
-    ),
-    SlashCommand("hooks", "which hooks run, and when", _hooks, anytime=True),
-    SlashCommand("mcp", "the state of the MCP servers", _mcp, "[NAME to restart]", anytime=True),
-    SlashCommand("resume", "continue another session", _resume, "[NAME]"),
-    SlashCommand("rename", "give this session a name", _rename, "NAME"),
-    SlashCommand(
-        "rewind", "go back to an earlier message: the conversation, files or both", message_list.rewind
-    ),
-    SlashCommand("export", "write the conversation to a file", _export, "FILE", anytime=True),
-    SlashCommand("config", "settings and where they come from", _config, "[NAME]", anytime=True),
-    SlashCommand("show", "open a line with a [number], or the last", _show, "[NUMBER]", anytime=True),
-    SlashCommand("transcript", "everything that was said, in your pager", _transcript, anytime=True),
-    SlashCommand(
-        "agents", "which agents there are and which are at work", _agents, "[kill ID]", anytime=True
-    ),
-    SlashCommand("quit", "leave; the session is kept", _quit, anytime=True),
-)
+COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
+    "help": _help,
+    "context": _context,
+    "compact": message_list.compact,
+    "clear": _clear,
+    "cost": _cost,
+    "cache": _cache,
+    "why": _why,
+    "undo": _undo,
+    "redo": _redo,
+    "recall": _recall,
+    "notes": _notes,
+    "memory": _memory,
+    "dream": _dream,
+    "tasks": _tasks,
+    "model": _model,
+    "mode": _mode,
+    "permissions": _permissions,
+    "hooks": _hooks,
+    "mcp": _mcp,
+    "resume": _resume,
+    "rename": _rename,
+    "rewind": message_list.rewind,
+    "export": _export,
+    "config": _config,
+    "show": _show,
+    "transcript": _transcript,
+    "agents": _agents,
+    "quit": _quit,
+}
 
 
 def commands(folder: Path) -> tuple[SlashCommand, ...]:
     """All commands in a folder: ours, and the user's own, which cannot replace them."""
-    ours = {one.name for one in COMMANDS}
-    own = [one for name, one in sorted(custom_commands(folder).items()) if name.lower() not in ours]
+    ours = [SlashCommand(name, run=COMMANDS[name], **about) for name, about in wording("commands").items()]
+    own = [one for name, one in sorted(custom_commands(folder).items()) if name.lower() not in COMMANDS]
     return (
-        *COMMANDS,
+        *ours,
         *(SlashCommand(one.name, one.description, partial(_custom, one), one.takes) for one in own),
     )
 

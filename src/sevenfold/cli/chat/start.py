@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,8 +25,13 @@ from sevenfold.cli.text import one_line, size
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.providers.listing import is_local
-from sevenfold.providers.registry import OFFLINE, address_for, client_for, is_offline, provider_for
-from sevenfold.providers.sdk import SdkProvider
+from sevenfold.providers.registry import (
+    OFFLINE,
+    address_for,
+    is_offline,
+    provider_for,
+    quick_client_for,
+)
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.lock import FileLock
@@ -41,7 +45,6 @@ if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.screen import Screen
-    from sevenfold.ports import Call, Client, Reply, Watcher
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 """The model of a new chat if none is named."""
@@ -128,7 +131,8 @@ def session_menu(kept: list[KeptSession]) -> Menu:
     """Ask which session to continue."""
     now = time.time()
     items = tuple(
-        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}") for one in kept
+        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}", value=one)
+        for one in kept
     )
     return Menu("Continue which session?", items, filtered=True)
 
@@ -140,42 +144,6 @@ def _last_model(transcript: Path) -> str:
 
 
 # -- the agent -------------------------------------------------------------------------------
-
-
-class LazyClient:
-    """A client made for the first request, because loading an SDK takes longer than everything else."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._client: Client | None = None
-        self._lock = threading.Lock()
-
-    def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
-        """Send the request and wait for the whole answer."""
-        return self._made().ask(call, watch)
-
-    @property
-    def address(self) -> str:
-        """The address of the server."""
-        return address_for(self._model)
-
-    def listing(self, model: str, seconds: float) -> bytes:
-        """What the server says about a model, if anything."""
-        chosen = provider_for(self._model)
-        if is_offline(self._model) or not isinstance(chosen, SdkProvider):
-            return b"[]"
-        return chosen.look_up(model, os.environ, seconds)
-
-    def _made(self) -> Client:
-        with self._lock:
-            if self._client is None:
-                self._client = client_for(self._model, jobs=OFFLINE_JOBS)
-            return self._client
-
-    def close(self) -> None:
-        """Close connections."""
-        if self._client is not None:
-            self._client.close()
 
 
 def open_agent(options: ChatOptions, chat: Chat) -> Agent:
@@ -208,7 +176,7 @@ def agent_options(options: ChatOptions) -> AgentOptions:
         "hooks": hooks_of(options.folder),
         "max_turns": options.max_turns,
         "max_usd": options.max_usd,
-        "client": LazyClient(options.model),
+        "client": quick_client_for(options.model, OFFLINE_JOBS),
         "mentions": True,
         "checkpoints": True,
         "agents": options.agents,

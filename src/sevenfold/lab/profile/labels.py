@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ from msgspec import Raw, Struct
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import THINKING, Block, ToolUse
 from sevenfold.record.entries import Said
-from sevenfold.record.weight import Weight
+from sevenfold.record.view import View
+from sevenfold.record.weight import Weight, measure
 
 SYSTEM = "system_and_tools"
 UNLOGGED = "unlogged"
@@ -107,3 +109,13 @@ def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -
     if authorship.from_user(said) and (kind != "text" or authorship.typed(said, block)):
         return ContextPiece(USER_TEXT, weight, what=words)
     return ContextPiece(ATTACHMENTS, weight, said.attachment, words)
+
+
+def pieces_in(view: View) -> Iterator[ContextPiece]:
+    """Every block the model sees, named."""
+    calls: dict[str, CallLabel] = {}
+    for item in view.items:
+        for block in item.shown:
+            if block.kind.endswith("tool_use"):
+                calls[block.id] = label_of_block(block)
+            yield piece_of(item.said, block, measure(block), calls.get(block.id))

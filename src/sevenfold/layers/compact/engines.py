@@ -148,7 +148,8 @@ def by_provider(task: SummaryTask) -> Flow[Got]:
         wish["instructions"] = task.instruction()[:16_000]
     markers = plan(c.frame, task.prefix, profile.cache, part_sizes(c), c.lifetimes, shared=len(task.prefix))
     body = assemble(frame, task.prefix, markers, {"compaction": msgspec.json.encode(wish)})
-    return (yield from _asked(c, Call(body.raw, frame.betas, SOURCE), profile, _by_provider))
+    call = Call(body.raw, frame.betas, SOURCE, c.cache_key)
+    return (yield from _asked(c, call, profile, _by_provider))
 
 
 def by_fork(task: SummaryTask) -> Flow[Got]:

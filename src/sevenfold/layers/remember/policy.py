@@ -9,7 +9,8 @@ from datetime import UTC, date, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.memory.admission import Admission, LastingFact
+from sevenfold.memory.admission import DATES, Admission, LastingFact
+from sevenfold.memory.dates import absolute_dates
 from sevenfold.memory.entry import KINDS, Kind, shortened
 from sevenfold.memory.generation import Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
@@ -46,6 +47,9 @@ _PATH = re.compile(
     r"(?<![\w/:.])(?:[\w.-]+/)+[\w.-]*\w|(?<![\w/])[\w-]+\.(?:py|js|ts|toml|json|ya?ml|md|sh|cfg|ini)\b"
 )
 _FLAG = re.compile(r"(?<=\s)--?[a-zA-Z][\w-]*")
+_DAY = re.compile(r"\b\d{4}-\d\d-\d\d(?!\d)")
+_DATED = ("modified", "updated", "date", "created")
+"""Keys with which other tools say when a file was written."""
 _COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
 ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", "search": "tool"}
@@ -190,6 +194,7 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
     day = _day(known)
     gone = stale(entry.body, there) if there is not None else []
     doubt = f" Not there any more: {', '.join(gone)}." if gone else ""
+    doubt = f"{doubt}{_dates(known)}"
     if not stamp.trusted:
         whose = f"unconfirmed, from {stamp.source or stamp.origin}, {day}"
         yield f"- {entry.name} ({whose}): {_quotation(entry.body, 600)}{doubt}"
@@ -203,6 +208,24 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
 def _day(known: KnownEntry) -> str:
     """When the user last said so, or when it was first kept."""
     return datetime.fromtimestamp(known.stamp.verified or known.stamp.created, UTC).date().isoformat()
+
+
+def _dates(known: KnownEntry) -> str:
+    """What an entry calls tomorrow and the like, as dates, unless it has them; of an imported one, if it is dated."""
+    entry, stamp = known.entry, known.stamp
+    if DATES in entry.note:
+        return ""
+    if stamp.origin == "import":
+        head = entry.page.values
+        dated = _DAY.search(" ".join((*(head.get(key, "") for key in _DATED), stamp.source)))
+        try:
+            day = date.fromisoformat(dated[0]) if dated else None
+        except ValueError:
+            day = None
+    else:
+        day = datetime.fromtimestamp(stamp.created).date() if stamp.created else None
+    found = absolute_dates(entry.body, day) if day else {}
+    return f" {DATES}{', '.join(f'{named} is {when}' for named, when in found.items())}." if found else ""
 
 
 def _quotation(words: str, most: int) -> str:

@@ -59,7 +59,9 @@ SURELY_UNIQUE = 16
 """Ids of so many characters are taken to be unique; small servers just count, or use short random ones."""
 
 
-def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None) -> bytes:
+def chat_request(
+    body: bytes, *, stream: bool, room: str, reasoning: str | None, cache_key: str = ""
+) -> bytes:
     """The body of the Chat Completions request that asks the same.
 
     ``room`` is the server's name for the most tokens it may say; ``reasoning`` its field for what a model
@@ -93,6 +95,8 @@ def chat_request(body: bytes, *, stream: bool, room: str, reasoning: str | None)
         schema = {"name": "answer", "schema": wanted["format"]["schema"], "strict": True}
         request["response_format"] = {"type": "json_schema", "json_schema": schema}
     request[room] = asked["max_tokens"]
+    if cache_key:
+        request["prompt_cache_key"] = cache_key
     if stream:
         request |= {"stream": True, "stream_options": {"include_usage": True}}
     return msgspec.json.encode(request)

@@ -7,7 +7,7 @@ the shape of the Messages API.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Call
 from sevenfold.profiles import Betas, Profile, ThinkingRules
+from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.listing import is_local, read
 from sevenfold.providers.openai.chat import ChatReader, chat_request
 from sevenfold.providers.openai.local_servers import running_window
@@ -28,10 +29,22 @@ from sevenfold.providers.openai.responses import (
 )
 from sevenfold.providers.provider import Put
 from sevenfold.providers.reader import NULL, Fields, Reader, seeded, words_in
-from sevenfold.providers.sdk import AsyncSdkClient, Fetch, SdkClient, SdkOptions, SdkProvider, Vendor
+from sevenfold.providers.sdk import (
+    AsyncSdkClient,
+    Fetch,
+    SdkClient,
+    SdkOptions,
+    SdkProvider,
+    Vendor,
+    headers_in,
+)
 
 OPENAI = Vendor("OpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "openai")
+ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
+"""Variables that say who pays, and the headers they go into."""
+CUSTOM_HEADERS = "OPENAI_CUSTOM_HEADERS"
 OFFICIAL = "api.openai.com"
+OFFICIAL_ROOM = "max_completion_tokens"
 UNUSED_KEY = "unused"
 """The key sent to a server that has none: the SDK insists on one."""
 
@@ -79,9 +92,11 @@ class OpenAIProvider(SdkProvider):
         """The path of the list of all models: some servers tell less about a single one."""
         return "/models"
 
-    def key_headers(self, key: str) -> dict[str, str]:
-        """The key."""
-        return {"authorization": f"Bearer {key or UNUSED_KEY}"}
+    def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
+        """OpenAI, or a server like it, over HTTP; a server of one's own often has no key."""
+        headers = {"authorization": f"Bearer {env.get(self.vendor.key_variable) or UNUSED_KEY}"}
+        headers |= {name: env[variable] for variable, name in ACCOUNT.items() if variable in env}
+        return HttpClient(self.address(env), headers | headers_in(env.get(CUSTOM_HEADERS, "")), **options)
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """The server's listing; where it leaves out the window, what a local server says about the running model."""
@@ -114,14 +129,16 @@ class ChatCompletions(OpenAIProvider):
         url = str(getattr(client, "base_url", "")) if self.recognises(client) else self.address(os.environ)
         # Local servers know the older name only, and OpenAI's newer models refuse it.
         official = urlsplit(url).hostname == OFFICIAL
-        return type(self)("max_completion_tokens" if official else "max_tokens", self.reasoning)
+        return type(self)(OFFICIAL_ROOM if official else "max_tokens", self.reasoning)
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
         """The same request as Chat Completions."""
-        return Put(
-            "/chat/completions",
-            chat_request(call.body, stream=stream, room=self.room, reasoning=self.reasoning),
+        # A server of one's own has one cache, and may refuse a field it does not know.
+        key = call.cache_key if self.room == OFFICIAL_ROOM else ""
+        made = chat_request(
+            call.body, stream=stream, room=self.room, reasoning=self.reasoning, cache_key=key
         )
+        return Put("/chat/completions", made)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a chat completion, named so or not, or a chunk of one."""
@@ -142,11 +159,11 @@ class Responses(OpenAIProvider):
         """The same request as one of the Responses API, or as one for its own summary."""
         if bytes(_asking.decode(call.body).compaction) != b"null":
             return self.summarise(call)
-        return Put("/responses", responses_request(call.body, stream=stream))
+        return Put("/responses", responses_request(call.body, stream=stream, cache_key=call.cache_key))
 
     def summarise(self, call: Call) -> Put:
         """The request that has the provider summarise the conversation; its answer never comes as a stream."""
-        return Put("/responses/compact", compact_request(call.body), summary=True)
+        return Put("/responses/compact", compact_request(call.body, call.cache_key), summary=True)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response, or an event of one."""

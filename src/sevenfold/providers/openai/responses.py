@@ -49,12 +49,12 @@ WATCHED = {
 }
 
 
-def responses_request(body: bytes, *, stream: bool) -> bytes:
+def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> bytes:
     """The body of the Responses request that asks the same."""
     asked = expressible(body, "The Responses API")
     if asked.get("stop_sequences"):
         raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
-    request: dict[str, Any] = {"model": asked["model"], "store": False}
+    request: dict[str, Any] = {"model": asked["model"], "store": False, **_routed(cache_key)}
     request["include"] = ["reasoning.encrypted_content"]
     if system := text_of(asked.get("system") or "", "system"):
         request["instructions"] = system
@@ -79,7 +79,7 @@ def responses_request(body: bytes, *, stream: bool) -> bytes:
     return msgspec.json.encode(request | ({"stream": True} if stream else {}))
 
 
-def compact_request(body: bytes) -> bytes:
+def compact_request(body: bytes, cache_key: str = "") -> bytes:
     """The body of the request that has the provider summarise the same conversation.
 
     It takes neither tools nor instructions: the provider decides what the summary holds.
@@ -87,10 +87,14 @@ def compact_request(body: bytes) -> bytes:
     asked = expressible(body, "The Responses API", frozenset({"compaction"}))
     if asked["compaction"].get("instructions"):
         raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
-    request: dict[str, Any] = {"model": asked["model"]}
+    request: dict[str, Any] = {"model": asked["model"], **_routed(cache_key)}
     if system := text_of(asked.get("system") or "", "system"):
         request["instructions"] = system
     return msgspec.json.encode(request | {"input": _input(asked)})
+
+
+def _routed(cache_key: str) -> Json:
+    return {"prompt_cache_key": cache_key} if cache_key else {}
 
 
 def _input(asked: Json) -> list[Json]:

@@ -1,0 +1,144 @@
+"""A provider's server asked over HTTP alone, for programs that cannot wait for an SDK to load.
+
+`HttpClient` does as much of an SDK client's work as `sevenfold.providers.sdk` asks of one: it sends the same bytes with
+the same keys, retries in the same cases and gives up after the same times. Its own library is loaded with the first
+request.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sevenfold import __version__
+from sevenfold.providers.failures import ErrorAnswer, report_of, retry_after
+
+if TYPE_CHECKING:
+    from httpx2 import Client, Response
+
+NAME = f"sevenfold/{__version__}"
+RETRIES = 2
+"""How often a request is repeated before its answer begins."""
+TIMEOUT, CONNECT_TIMEOUT = 600.0, 5.0
+"""Seconds without a byte, and without a connection, after which a request fails."""
+FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0
+"""Seconds before the first retry, and before any, if the server does not say how long to wait."""
+LONGEST_RETRY_AFTER = 120.0
+"""A server that wants a longer wait is not asked again here: its error says how long."""
+MOST_ERROR_BYTES = 1_000_000
+_RETRIED = (408, 409, 429)
+
+
+class HttpClient:
+    """Asks the server at ``base_url``, always with these headers; ``options`` are those of `httpx2.Client`."""
+
+    def __init__(
+        self, base_url: str, headers: Mapping[str, str], *, max_retries: int = RETRIES, **options: Any
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        common = {"accept": "application/json", "content-type": "application/json", "user-agent": NAME}
+        self._headers = common | dict(headers)
+        self._max_retries = max_retries
+        self._options = options
+        self._http: Client | None = None
+        self._lock = threading.Lock()
+
+    def get(self, path: str, **given: Any) -> Response:
+        """Ask for a path or a whole address; returns the whole answer."""
+        return self.post(path, method="GET", **given)
+
+    def post(
+        self,
+        path: str,
+        *,
+        content: bytes | None = None,
+        body: object = None,
+        options: Mapping[str, Any] = {},
+        stream: bool = False,
+        method: str = "POST",
+        **_: object,
+    ) -> Response:
+        """Send these bytes, or a body as JSON, to a path or a whole address; with ``stream`` the answer comes unread.
+
+        Raises `ErrorAnswer` for a status that reports an error, and httpx2's errors for a connection that fails.
+        """
+        asked: dict[str, Any] = {"headers": {**self._headers, **options.get("headers", {})}}
+        asked["content"] = msgspec.json.encode(body) if content is None and body is not None else content
+        if "timeout" in options:
+            asked["timeout"] = options["timeout"]
+        retries: int = options.get("max_retries", self._max_retries)
+        response = self._send(method, path if "://" in path else f"{self.base_url}{path}", asked, retries)
+        if not stream:
+            response.read()
+        return response
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            if self._http is not None:
+                self._http.close()
+
+    def _send(self, method: str, url: str, asked: Mapping[str, Any], retries: int) -> Response:
+        from httpx2 import TransportError  # a tenth of a second: longer than all other imports here
+
+        http = self._opened()
+        for taken in range(retries + 1):
+            told: float | None = None
+            try:
+                response = http.send(http.build_request(method, url, **asked), stream=True)
+            except TransportError:
+                if taken == retries:
+                    raise
+            else:
+                if response.is_success:
+                    return response
+                told = retry_after(response.headers)
+                if taken == retries or not _may_repeat(response, told):
+                    raise _refusal(response)
+                response.close()
+            # Not all clients that were refused at once come back at once.
+            wait = min(FIRST_WAIT * 2**taken, LONGEST_WAIT) * random.uniform(0.75, 1)
+            time.sleep(told if told and told > 0 else wait)
+        raise AssertionError("unreachable")
+
+    def _opened(self) -> Client:
+        from httpx2 import Client, Limits, Timeout
+
+        with self._lock:
+            if self._http is None:
+                timeout = Timeout(TIMEOUT, connect=CONNECT_TIMEOUT)
+                limits = Limits(max_connections=1_000, max_keepalive_connections=100)
+                given: dict[str, Any] = {"timeout": timeout, "limits": limits, "follow_redirects": True}
+                self._http = Client(**given | self._options)
+            return self._http
+
+
+def _may_repeat(response: Response, told: float | None) -> bool:
+    """Whether the server wants, or at least allows, that a refused request is sent again soon."""
+    if told is not None and told > LONGEST_RETRY_AFTER:
+        return False
+    wish = response.headers.get("x-should-retry")
+    if wish in ("true", "false"):
+        return bool(wish == "true")
+    return response.status_code in _RETRIED or response.status_code >= 500
+
+
+def _refusal(response: Response) -> ErrorAnswer:
+    """The error for a refused request; reads its body, up to a limit, and closes it."""
+    raw = b""
+    with closing(response):
+        for chunk in response.iter_bytes():
+            raw += chunk
+            if len(raw) > MOST_ERROR_BYTES:
+                break
+    text = raw.decode(errors="replace").strip()
+    body: object = text or f"Error code: {response.status_code}"
+    with suppress(msgspec.DecodeError):
+        body = msgspec.json.decode(text)
+    return ErrorAnswer(report_of(body, response.status_code, response.headers))
