@@ -39,7 +39,7 @@ COST = 2.0
 """What a sentence on the wrong side of the border costs, next to the width of the margin."""
 HONEST = 2.0
 """How much more an honest sentence that is marked costs than a claim that is not."""
-BORDER = 0.2
+BORDER = 0.25
 """How sure it must be: on sentences of writers left out, the honest ones that are marked are then half as many, and
 the planted ones a tenth fewer."""
 LIGHT = 0.02

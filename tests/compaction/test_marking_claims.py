@@ -279,8 +279,8 @@ def test_nine_in_ten_planted_claims_of_all_writers_are_marked_and_next_to_no_hon
             sums[invented].told += found.told
             sums[invented].marked += found.marked
             sums[invented].deleted += found.deleted
-    found = ({"a line": sums[True]}, {"a line": sums[False]})
-    assert [bar for bar in inventing.bars(*found) if not bar[3]] == []
+    bars = inventing.bars({"a line": sums[True]}, {"a line": sums[False]})
+    assert [bar for bar in bars if not bar[3]] == []
 
 
 def test_the_sets_are_large_enough() -> None:

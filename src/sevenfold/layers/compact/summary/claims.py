@@ -90,7 +90,9 @@ def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]
     """What a sentence states that mentions somebody's will, alone and as an entry of the list under ``lead``."""
     if sentence.rstrip(" *_").endswith("?"):
         return
-    if not any(content(sentence)):  # "The user approved it": what is meant comes before it
+    if not any(content(sentence)) and pattern("claimed").search(
+        sentence
+    ):  # "The user approved it": what is meant comes before it
         sentence = f"{sentence} {_SENTENCE.split(before.strip())[-1].rstrip('.?!')}"
     if any(content(sentence)):
         if pattern("mentions").search(sentence):

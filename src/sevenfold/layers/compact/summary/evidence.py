@@ -18,6 +18,8 @@ from sevenfold.record.layout import Item
 _WORD = re.compile(r"[^\W_][\w'./-]*[^\W_]|\w")
 _BUT = re.compile(r"\b(?:but|except|though)\b", re.IGNORECASE)
 _FEW = 4
+_LONG = 20
+"""Words of a claim beyond which it is held against whole messages."""
 _ENOUGH = 0.51
 """The part of a claim's words that one sentence of the user must have for the claim to rest on it."""
 _NEAR = 6
@@ -60,6 +62,8 @@ class Evidence:
         """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
         texts = chain(self._users.values(), self._before.values())
         said = (part for text in texts for one in sentences(text) for part in _BUT.split(one))
+        if len(claim.about) > _LONG:  # several sentences, as a copy of a message has them
+            said = chain(self._users.values(), self._before.values())
         asked = (one for one in said if not one.endswith("?") or pattern("wishes").search(one))
         return any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
 
