@@ -285,6 +285,10 @@ def test_no_fault_is_one_that_could_change_nothing() -> None:
     }
 
 
+def test_an_assertion_is_no_place_for_a_fault() -> None:
+    assert faults.faults(b"assert a > 1\nb = list(zip(c, d, strict=True))\n") == []
+
+
 def test_a_comparison_with_a_limit_is_turned_round_and_one_with_a_count_is_off_by_one() -> None:
     source = (
         b"MOST, SHARE, FEW = 4096, 0.5, 3\nTWICE = 2 * MOST\ndef f(a):\n    return (a > MOST, a < SHARE, "

@@ -1,6 +1,7 @@
 """Small faults put into Python source: a comparison turned round, a condition negated, a call left out.
 
-Only what a run can notice is changed: no docstrings, annotations, texts, assertions, class options or decorators.
+Only what a run can notice is changed: no docstrings, annotations, texts, assertions (the ``strict`` of `zip` is one),
+class options or decorators.
 Nor is a fault one that changes nothing: a limit of thousands that is off by one, or None where False was meant. Such a
 figure becomes ten times as large, a comparison with it is turned round as a whole, and so is what a function that
 answers yes or no returns. A fault replaces one expression or statement and leaves every other byte as it is.
@@ -158,6 +159,8 @@ def _run_parts(node: ast.AST) -> Iterator[ast.AST]:
             yield from () if name in _FOR_READERS else node.body
         case ast.ClassDef():
             yield from node.body
+        case ast.keyword(arg="strict"):
+            return
         case ast.AnnAssign(value=value):
             yield from () if value is None else (value,)
         case ast.Assert() | ast.Raise() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():

@@ -36,7 +36,7 @@ KEPT = ROOT / ".dev" / "mutation"
 CORE = tuple(f"src/sevenfold/{name}" for name in ("record", "request", "conversation", "layers"))
 TESTS = (
     *(f"tests/{name}" for name in ("record", "request", "layers", "compaction", "engine", "session")),
-    *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios")),
+    *(f"tests/{name}" for name in ("fidelity", "memory", "redaction", "scenarios", "hooks", "team")),
     *(f"tests/{name}/test_rollouts.py" for name in ("commands", "profile")),
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
     *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
@@ -52,10 +52,10 @@ QUICK_TESTS = (
 """A part of the core and its tests, which can be mapped in a minute."""
 SEED, NUMBER, FEW = 7, 40, 10
 BAR = 0.8
-MOST_TESTS = 80
-CPU_SECONDS = 60
+MOST_TESTS = 200
+CPU_SECONDS = 180
 """What no selection of tests needs: a run that takes longer goes round in circles."""
-PATIENCE = 240
+PATIENCE = 400
 """Seconds until a run that does nothing counts as one that hangs."""
 COPIES = 2
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sevenfold.conversation.room import Limits
 from sevenfold.layers.clear import policy as clear
 from sevenfold.layers.clear.ledger import SHARE, CostLedger
 from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan
@@ -81,9 +82,10 @@ def moments(draw: st.DrawFn) -> ClearingMoment:
         reasoning=draw(st.integers(0, 9_000)),
         price=draw(st.sampled_from([PRICE, None])),
         wire=sum(one.wire for one in results),
-        wire_limit=draw(st.none() | st.integers(1_000, 20_000_000)),
+        limits=Limits(
+            draw(st.none() | st.integers(1_000, 20_000_000)), draw(st.none() | st.integers(0, 20))
+        ),
         images=sum(one.images for one in results),
-        images_limit=draw(st.none() | st.integers(0, 20)),
     )
 
 
@@ -270,7 +272,7 @@ def test_too_many_bytes_and_too_many_pictures_are_mended_in_one_batch_pictures_f
     results = [OldResult("text", 900, wire=400_000)]
     results += [OldResult(f"p{n}", 2_000, images=1, wire=1_000_000) for n in range(8)]
     results += [OldResult("new", 100, wire=500)]
-    now = moment(results=results, wire=8_500_000, wire_limit=6_000_000, images=8, images_limit=4)
+    now = moment(results=results, wire=8_500_000, images=8, limits=Limits(6_000_000, 4))
     made = clear.plan(now)
     assert made.cause == "room"
     assert "bytes" in made.rule
@@ -278,7 +280,7 @@ def test_too_many_bytes_and_too_many_pictures_are_mended_in_one_batch_pictures_f
     assert made.targets == ("p0", "p1", "p2", "p3", "p4"), (
         "pictures to 80% of 4, which is enough bytes as well"
     )
-    only_bytes = clear.plan(replace(now, images_limit=None))
+    only_bytes = clear.plan(replace(now, limits=Limits(now.limits.wire, None)))
     assert only_bytes.targets == ("p0", "p1", "p2", "p3")
     nobody = clear.plan(replace(now, results=[OldResult("new", 100, images=9)], images=9))
     assert nobody.chosen == "nothing"

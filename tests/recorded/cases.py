@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -48,10 +49,11 @@ def prose(chance: Random, most: int) -> str:
     return " ".join(chance.choices(WORDS, k=chance.randint(1, most)))
 
 
-def conversation(seed: int, rounds: int = 8) -> Story:
-    """A conversation of a coding agent: requests, calls of its usual tools, failures, answers."""
+def conversation(seed: int, rounds: int = 8, models: Sequence[str] = ("claude-sonnet-5-5",)) -> Story:
+    """A conversation of a coding agent: requests, calls of its usual tools, failures, answers of models in turn."""
     chance, story, prompt = Random(seed), Story(), 5_000
     for number in range(rounds):
+        model = models[number % len(models)]
         story.user(chance.choice(REQUESTS) if number % 2 else prose(chance, 40))
         for place in range(chance.randint(0, 4)):
             name = f"t{number}_{place}"
@@ -77,12 +79,20 @@ def conversation(seed: int, rounds: int = 8) -> Story:
                             for state in ("completed", "in_progress", "pending")
                         ],
                     ),
+                    call(
+                        name, "TodoWrite", todos=["plain", {"content": "no state"}, {"status": "pending"}]
+                    ),
+                    call(name, "TaskCreate", subject=prose(chance, 90), status="in_progress"),
+                    call(name, "Bash", command="echo " + prose(chance, 200)),
                     call(name, "WebFetch", url="https://example.org/page", prompt=prose(chance, 5)),
                 ]
             )
             prompt += 700
             story.assistant(
-                asked, id=f"m{number}_{place}", used=usage(prompt, 60, read=prompt - 900, written=800)
+                asked,
+                id=f"m{number}_{place}",
+                used=usage(prompt, 60, read=prompt - 900, written=800),
+                model=model,
             )
             failed = chance.random() < 0.3
             content: Any = chance.choice(FAILURES) if failed else prose(chance, 300)
@@ -90,7 +100,13 @@ def conversation(seed: int, rounds: int = 8) -> Story:
                 content = [{"type": "text", "text": prose(chance, 5)}, picture()]
             story.user([result(name, content, is_error=failed)])
         prompt += 500
-        story.assistant(chance.choice(ANSWERS), id=f"m{number}", used=usage(prompt, 90))
+        used = usage(prompt, 90)
+        if len(models) > 1 and number % 2:
+            used["iterations"] = [
+                {"type": "compaction", **used},
+                {"type": "message", **usage(prompt // 2, 40)},
+            ]
+        story.assistant(chance.choice(ANSWERS), id=f"m{number}", used=used, model=model)
     return story
 
 

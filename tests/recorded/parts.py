@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from sevenfold import profiles
 from sevenfold.conversation import intake as entering
+from sevenfold.conversation.room import Limits
 from sevenfold.errors import InputError, Refused
 from sevenfold.layers import idle
 from sevenfold.layers.clear import policy as clear
@@ -119,11 +120,23 @@ def clearings() -> Iterator[str]:
             spared=chance.random() < 0.2,
             compacts=chance.random() < 0.6,
             wire=sum(one.wire for one in held),
-            wire_limit=chance.choice((None, None, 200_000)),
             images=sum(one.images for one in held),
-            images_limit=chance.choice((None, None, 4)),
+            limits=Limits(chance.choice((None, None, 200_000)), chance.choice((None, None, 4))),
         )
         yield f"{seed}: {short(clear.plan(now))}"
+    for seed in range(60):
+        chance = Random(seed)
+        now = moment(
+            *(chance.randrange(4_000, 8_000) for _ in range(chance.randint(12, 24))),
+            idle=chance.choice((10.0, 400.0)),
+            spent=chance.choice((0.5, 5.0, 2_000.0)),
+            ledger=CostLedger(owed=chance.choice((0.0, 0.05, 0.3))),
+            expected=chance.randrange(2, 80),
+            growth=chance.choice((0, 600, 4_000)),
+            compacts=chance.random() < 0.5,
+            spared=chance.random() < 0.5,
+        )
+        yield f"large {seed}: {short(clear.plan(now))}"
 
 
 @part
@@ -172,7 +185,7 @@ def sizes() -> Iterator[str]:
             Gauge.of(profile, b"system" * 300, b"tools" * 500),
         )
         view = View()
-        for line in conversation(seed, 5).lines:
+        for line in conversation(seed, 5, (model, BOUND, OLD)).lines:
             if measured := view.add(entries.read(line)):
                 gauge = gauge.observe(measured)
             size = gauge.size(view)
@@ -208,6 +221,23 @@ def bills() -> Iterator[str]:
             calls.append(BilledCall(used.prompt, used.output_tokens, chance.choice((300, 3_600))))
             costs = used.cost(profile), used.uncached_cost(profile), ideal_cost(calls, profile)
             yield f"{name}: {short(used)} {used.total} {short(costs)}"
+    plain = usage(9_000, 80, read=5_000, written=1_000)
+    rounds: list[dict[str, Any]] = [
+        {"type": kind, **plain} for kind in ("message", "compaction", "message")
+    ]
+    for reported in (
+        plain,
+        {**plain, "iterations": rounds[:1]},
+        {**plain, "iterations": rounds[1:2]},
+        {**plain, "iterations": [{**rounds[0], "model": BOUND}]},
+        {**plain, "iterations": rounds},
+        {**plain, "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 700}},
+        {**plain, "cache_creation": {"ephemeral_1h_input_tokens": 2_000}},
+        {"input_tokens": 10**15, "output_tokens": -4, "cache_read_input_tokens": "many"},
+    ):
+        used = Usage.read(msgspec.json.encode(reported))
+        both = short(used + used), short(used.first_round), short(used.last_round), short(used.billed)
+        yield f"{short(used)} {used.prompt} {used.total} {both} {short(used.cost(find(OLD)))}"
 
 
 @part
@@ -254,10 +284,10 @@ def shortened() -> Iterator[str]:
         yield f"--- {seed}: {len(whole)} records"
         for message in shorten.messages(whole[:6], "Summarise this.", dropped=seed):
             yield message.decode()
-        for gap in (None, 50, 900, 90_000):
-            left = shorten.drop_oldest(whole, tokens, gap=gap)
-            yield f"{gap}: {left and (left.dropped, len(left.items))}"
-        for budget in (200, 800, 4_000):
+        for gap, rounds in product((None, 50, 900, 90_000), (1, 2, 5)):
+            left = shorten.drop_oldest(items(seed, rounds), tokens, gap=gap)
+            yield f"{gap} of {rounds}: {left and (left.dropped, len(left.items))}"
+        for budget in (1, 40, 200, 800, 4_000):
             parts = shorten.chunks(whole, budget, tokens)
             yield f"{budget}: {[[len(block.raw) for item in one for block in item.shown] for one in parts]}"
 

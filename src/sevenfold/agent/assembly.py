@@ -18,11 +18,11 @@ from sevenfold.agent.checkpoints import Checkpoints
 from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
-from sevenfold.agent.loop import Loop, LoopSources, RunLimits
+from sevenfold.agent.loop import Loop, RunLimits
 from sevenfold.agent.mentions import Mentions
 from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
-from sevenfold.agent.prompt import AgentPrompt, PromptOptions, find_style, index_section
+from sevenfold.agent.prompt import AgentPrompt
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
 from sevenfold.agent.team.permissions import one_at_a_time
@@ -39,18 +39,15 @@ from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.hooks import (
     HookInput,
     HookOutcome,
     InstructionsLoaded,
     SessionEnd,
     SessionStart,
-    Stop,
 )
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
-from sevenfold.conversation.restore import FilesSlot, Slot
 from sevenfold.errors import InputError
 from sevenfold.events import Listener, SteppedAside
 from sevenfold.layers.remember.layer import READS, memory_commands
@@ -58,9 +55,9 @@ from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
 from sevenfold.prompts.context import TasksGone
 from sevenfold.recall.index import SessionRecall
-from sevenfold.request.sections import SectionSource, SystemPrompt
+from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
-from sevenfold.session.factory import Options, SessionParts, known_secrets
+from sevenfold.session.factory import Options, SessionParts
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
@@ -219,13 +216,7 @@ class Assembly:
         options = self.options
         private_folder(self.home.scratch)
         new = self.home.saved is None or self.home.saved.read() is None
-        self.state = AgentState(
-            self.workspace,
-            self.home,
-            grants=self._grants,
-            consent=self.consent,
-            gate=Gate.of(self.store.settings.current(), known=known_secrets(self.store)),
-        )
+        self.state = AgentState(self)
         if self.descent is not None and self.descent.fork and new:
             self.state.inherit(self.descent.parent.state)
         limits = RunLimits(
@@ -235,29 +226,21 @@ class Assembly:
         self.skills = find_skills(self.workspace, self.user_folder, trusted=self.trusted)
         self.box = self._toolbox()
         self._loop: Loop | None = None
-        self.prompt = self._prompt(limits)
+        self.prompt = AgentPrompt(self, lambda: (limits, self._loop.left if self._loop else limits))
         self.conversation: Conversation = self._conversation()
         self.team = Team(self, self.types.known) if self.types else None
         self.inherited_usd = self.descent.inherited_usd(self.store) if self.descent else 0.0
         """What the conversation it begins with had cost; None if a price is unknown."""
         self.checkpoints: Checkpoints | None = self._checkpoints()
         """The files as they were before the agent changed them; None if they are not kept."""
-        hooks = self._hooks = AgentHooks(self.common, self._report_hooks)
-        self.executor = self._executor(hooks)
-        self._follow = self._server_follower()
+        self.hooks = AgentHooks(self.common, self._report_hooks)
+        self.executor = self._executor()
+        self.follow = self._server_follower()
         models = (self.model, self.store.settings.current().summary_model or self.model)
         limits.check_usd(models, self.conversation.account.usd)
-        sources = LoopSources(
-            news=self._news,
-            background_tasks=self._background_tasks,
-            mentions=self._mentions(),
-            stop=self.descent.stop if self.descent else Stop,
-            team=self.team,
-            spent=self.team.root.spent if self.team else None,
-        )
-        self.loop = self._loop = Loop(
-            self.conversation, self.executor, hooks, limits=limits, sources=sources
-        )
+        self.mentions = self._mentions()
+        """Reads the files that a message mentions; None: mentions are words like any other."""
+        self.loop = self._loop = Loop(self, limits)
         self.presence = Presence(self)
         self._resumed = len(self.conversation.transcript.view) > 0
         self.started = False
@@ -266,10 +249,13 @@ class Assembly:
         for file in self.state.recent.files.values():
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
-        self._fill_slots()
+        slots.fill(self)
+        self.conversation.autonomous = lambda: self.state.grants.mode == "autonomous"
+        self.conversation.read_only = self._reader
         self.conversation.events.listen(self.reporter.listen)
 
-    def _grants(self, permissions: Permissions, saved: Mode | None) -> Grants:
+    def grants_within(self, permissions: Permissions, saved: Mode | None) -> Grants:
+        """Its permissions, from those without rules and the mode that was saved."""
         if self.descent is not None:
             return self.descent.grants(permissions)
         mode, rules = self.options.get("mode") or saved or "ask", self.options.get("rules") or {}
@@ -300,19 +286,19 @@ class Assembly:
     def _toolbox(self) -> Toolbox:
         given = self.options.get("tools")
         if given is not None:
-            self._own_tools = as_tools(given)
+            self.own_tools = as_tools(given)
         else:
-            self._own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
+            self.own_tools = self.fit.tools(standard_tools(self.state.processes, skills=self.skills))
         if self.options.get("memory") == "tool":
-            self._own_tools.append(MemoryTool())
+            self.own_tools.append(MemoryTool())
         if self.types is not None:
-            self._own_tools += team_tools(
+            self.own_tools += team_tools(
                 lambda: cast(Team, self.team), "" if self._lists_types else self.types.text()
             )
         if (descent := self.descent) is not None and not descent.fork:
             # Only for the model to know: what it may use is decided when it is called.
-            self._own_tools = [one for one in self._own_tools if descent.definition.allows(one.name)]
-        return self.servers.toolbox(self._own_tools) if self.servers else Toolbox(self._own_tools)
+            self.own_tools = [one for one in self.own_tools if descent.definition.allows(one.name)]
+        return self.servers.toolbox(self.own_tools) if self.servers else Toolbox(self.own_tools)
 
     def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
@@ -320,48 +306,18 @@ class Assembly:
             return None
         from sevenfold.agent.mcp.servers import McpUpdater
 
-        prompt = self.prompt.compute if self.options.get("system") is None else None
-        return McpUpdater(self.servers, self._own_tools, self.conversation, self.executor, prompt)
-
-    def _prompt(self, limits: RunLimits) -> AgentPrompt:
-        settings = self.store.settings.current()
-        # A project's styles count if its folder is trusted.
-        styles = [self.user_folder, *([self.workspace / ".sevenfold"] if self.trusted else [])]
-        options = PromptOptions(
-            workspace=self.workspace,
-            user=self.user_folder,
-            scratch=self.home.scratch,
-            trusted=self.trusted,
-            model=self.model,
-            environ=os.environ,
-            kept_results=min(settings.gap_keep, settings.size_keep) if settings.layers else None,
-            guidance=self.options.get("guidance"),
-            language=settings.language,
-            style=None if (style := settings.output_style) is None else find_style(style, styles),
-        )
-        return AgentPrompt(
-            options,
-            fit=self.fit,
-            skills=self.skills,
-            clock=self.clock,
-            limits=lambda: (limits, self._loop.left if self._loop else limits),
-            others=[
-                *self._memory_index(),
-                *([self.servers.section()] if self.servers else []),
-                *([self.types.section()] if self.types else []),
-            ],
-        )
+        prompt = self.prompt.compute if self.has_standard_prompt else None
+        return McpUpdater(self.servers, self.own_tools, self.conversation, self.executor, prompt)
 
     @property
-    def _remembers(self) -> bool:
-        return bool(self.options.get("memory", self.options.get("name") is not None))
+    def has_standard_prompt(self) -> bool:
+        """Whether the system prompt is the standard one, and not one of the caller's."""
+        return self.options.get("system") is None
 
-    def _memory_index(self) -> list[SectionSource]:
-        """What earlier sessions left, as a section of the prompt."""
-        if not self._remembers or self.store.memory is None:
-            return []
-        both = [one for one in (self.store.memory, self.store.user_memory) if one is not None]
-        return [index_section([factory.lasting(one, self.clock) for one in both], self.store.log)]
+    @property
+    def remembers(self) -> bool:
+        """Whether it remembers lasting facts across sessions."""
+        return bool(self.options.get("memory", self.options.get("name") is not None))
 
     def _conversation(self) -> Conversation:
         options, own, kinds = self.options, self.options.get("system"), self.box.kinds()
@@ -371,7 +327,7 @@ class Assembly:
             "listen": options.get("listen", ()),
             "clock": self.clock,
             "source": options.get("source", "main"),
-            "memory": self._remembers,
+            "memory": self.remembers,
         }
         if (answer := options.get("max_tokens", self.fit.answer)) is not None:
             chosen["max_tokens"] = answer
@@ -399,7 +355,7 @@ class Assembly:
             lambda text: gate is not None and gate.text(text) != text,
         )
 
-    def _executor(self, hooks: AgentHooks) -> Executor:
+    def _executor(self) -> Executor:
         state = self.state
         context = Context(
             workspace=self.workspace,
@@ -423,7 +379,7 @@ class Assembly:
             checkpoints=self.checkpoints,
             save=state.save,
         )
-        return Executor(self.box, context, state.grants, hooks, callbacks)
+        return Executor(self.box, context, state.grants, self.hooks, callbacks)
 
     def _reader(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
         """Carry out what a fork reads: no other tool is there, the user is not asked, and nothing is noted."""
@@ -439,7 +395,7 @@ class Assembly:
         now, memory = self.state.grants.now, self.conversation.services.memory
         grants = Grants(replace(now, readable=(*now.readable, *([memory.path] if memory else []))))
         box = Toolbox(tool for tool in self.box if tool.kind in READS)
-        return Executor(box, given, grants, self._hooks, Callbacks()).run(calls)
+        return Executor(box, given, grants, self.hooks, Callbacks()).run(calls)
 
     def _mentions(self) -> Callable[[str], Any] | None:
         """Reads the files a prompt mentions, as the tools would."""
@@ -449,27 +405,6 @@ class Assembly:
         return Mentions(
             executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.put
         ).read
-
-    def _fill_slots(self) -> None:
-        state, conversation = self.state, self.conversation
-        files = slots.OpenFilesSlot(state, self._is_own_file)
-        before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
-        announced: list[Slot] = [self._follow.slot()] if self._follow is not None else []
-        agents = self.team.states if self.team else None
-        if self.options.get("system") is None:
-            before.insert(0, slots.SectionsSlot(self.prompt, self._want_prompt))
-            announced.append(slots.skill_listing_slot(self.skills))
-            if self.types is not None:
-                announced.append(slots.agent_types_slot(self.types.listing))
-        conversation.slots[:] = [
-            *before,
-            *slots.state_slots(state, self.skill_text, agents),
-            *announced,
-            files,
-        ]
-        conversation.cleanups += [files.forget, state.save]
-        conversation.autonomous = lambda: state.grants.mode == "autonomous"
-        conversation.read_only = self._reader
 
     # -- while it works -------------------------------------------------------------------------
 
@@ -504,13 +439,13 @@ class Assembly:
         """The event for the hooks when the agent is closed."""
         return SessionEnd(**self.common(), reason="other")
 
-    def _news(self) -> list[HookInput]:
+    def news(self) -> list[HookInput]:
         """What hooks have not received: that the session began, and which instruction files were read."""
-        if self._follow is not None:
-            self._follow()
+        if self.follow is not None:
+            self.follow()
         self._note_lost_tasks()
-        if self.options.get("system") is None and (prompt := self.prompt.news()):
-            self._want_prompt(prompt)
+        if self.has_standard_prompt and (prompt := self.prompt.news()):
+            self.want_prompt(prompt)
         events: list[HookInput] = []
         if not self.started and self.descent is not None:
             events += self.descent.started(self.store, self.common())
@@ -525,7 +460,7 @@ class Assembly:
         self.started, self._announced_files = True, self.prompt.loaded
         return events
 
-    def _want_prompt(self, prompt: SystemPrompt) -> None:
+    def want_prompt(self, prompt: SystemPrompt) -> None:
         """Set the system prompt of the next epoch; until then, its changes are announced."""
         self.conversation.want(self.conversation.wanted.saying(prompt))
 
@@ -552,7 +487,7 @@ class Assembly:
             parent_file_path=file.parent or UNSET,
         )
 
-    def _background_tasks(self) -> list[dict[str, str]]:
+    def background_tasks(self) -> list[dict[str, str]]:
         """Running background commands, as Stop hooks receive them."""
         return [
             {
@@ -581,7 +516,7 @@ class Assembly:
         # Without an id, as no call of the model shows the file.
         self.state.learn(replace(call, id=""), output, lambda *_: None)
 
-    def _is_own_file(self, path: str) -> bool:
+    def is_own_file(self, path: str) -> bool:
         """Whether this is one of the session's own files."""
         own = {self.store.path, self.store.notes.path}
         return path in own or Path(path).is_relative_to(self.home.folder)

@@ -9,20 +9,19 @@ and its driver does the waiting.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.agent.events import End, Finished
-from sevenfold.agent.executor import NOT_DONE, AgentHooks, Executor, result_block
+from sevenfold.agent.executor import NOT_DONE, result_block
 from sevenfold.agent.tools.output import failed
 from sevenfold.conversation.flow import Flow, Signal, Wait
-from sevenfold.conversation.hooks import HookInput, Stop, UserPromptSubmit
+from sevenfold.conversation.hooks import Stop, UserPromptSubmit
 from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
-from sevenfold.conversation.transcript import Attachment
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
 from sevenfold.events import SteppedAside
@@ -35,8 +34,8 @@ from sevenfold.record.log import Answer
 from sevenfold.record.wire import NO_RESULT
 
 if TYPE_CHECKING:
-    from sevenfold.agent.team.team import MapProgress, Team
-    from sevenfold.conversation.conversation import Conversation
+    from sevenfold.agent.assembly import Assembly
+    from sevenfold.agent.team.team import MapProgress
     from sevenfold.layers.compact.request import Compacted, CompactionRequest
     from sevenfold.record.decisions import AgentEnd
 
@@ -78,45 +77,18 @@ class RunLimits(Struct, frozen=True):
             )
 
 
-class LoopSources(Struct, frozen=True, kw_only=True):
-    """What the loop asks for while it runs."""
-
-    news: Callable[[], Iterable[HookInput]] = tuple
-    """Events that hooks have not received yet."""
-    background_tasks: Callable[[], Sequence[Mapping[str, Any]]] = tuple
-    """Running background commands, for Stop hooks."""
-    mentions: Callable[[str], Flow[list[Attachment]]] | None = None
-    """Reads the files a message mentions."""
-    stop: Callable[..., HookInput] = Stop
-    """Makes the event of the hooks that may keep it from stopping."""
-    team: Team | None = None
-    """The agents it has started."""
-    spent: Callable[[], float | None] | None = None
-    """What counts against the limit in dollars; None: what this session has cost."""
-
-
 class Loop:
     """Runs an agent on a conversation."""
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        executor: Executor,
-        hooks: AgentHooks,
-        *,
-        limits: RunLimits,
-        sources: LoopSources,
-    ) -> None:
+    def __init__(self, agent: Assembly, limits: RunLimits) -> None:
         self.limits = limits
         self.signals: Callable[[], Signal] = Signal
         """Makes the signal of a run; a test that moves time by hand puts another one here."""
         self.stopped = Signal()
         """Happens when the current run is interrupted."""
-        self._conversation = conversation
-        conversation.keeps_cut_off = True
-        self._executor = executor
-        self._hooks = hooks
-        self._sources = sources
+        self._agent, self._team, self._hooks = agent, agent.team, agent.hooks
+        self._executor, self._conversation = agent.executor, agent.conversation
+        self._conversation.keeps_cut_off = True
         self._queued: deque[str] = deque()
         self._begin()
 
@@ -136,21 +108,21 @@ class Loop:
     def queue(self, text: str) -> None:
         """Send a message while the agent works; the model gets it with the results of the running tools."""
         self._queued.append(text)
-        if self._sources.team is not None:
-            self._sources.team.wake_up()
+        if self._team is not None:
+            self._team.wake_up()
 
     def interrupt(self) -> None:
         """Stop the current run: its request, its tools and its pauses."""
         self._stopping = True
         self.stopped.happen()
         self._executor.stop()
-        if self._sources.team is not None:
-            self._sources.team.interrupt()
+        if self._team is not None:
+            self._team.interrupt()
 
     @property
     def _counted(self) -> float | None:
         """What counts against the limit in dollars."""
-        return self._usd if self._sources.spent is None else self._sources.spent()
+        return self._usd if self._team is None else self._team.root.spent()
 
     @property
     def left(self) -> RunLimits:
@@ -180,7 +152,7 @@ class Loop:
 
     def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
         """Have tasks done by agents of a type; can be interrupted like a run."""
-        if (team := self._sources.team) is None:
+        if (team := self._team) is None:
             raise Refused("this agent may start no others: make it with agents=True")
         if isinstance(prompts, str):
             raise InputError("give the tasks as a list of texts, even if there is only one")
@@ -193,7 +165,7 @@ class Loop:
         return compact(self._conversation, request)
 
     def _run(self, prompt: str, key: str) -> Flow[Finished]:
-        team, refused = self._sources.team, None
+        team, refused = self._team, None
         try:
             if team is not None:
                 yield from team.resume()
@@ -264,22 +236,22 @@ class Loop:
 
     def _fire_news(self) -> Flow[None]:
         """Fire the hooks of events that happened since the last request, and note the context they add."""
-        for event in self._sources.news():
+        for event in self._agent.news():
             outcome = yield from self._hooks.fire(event)
             for context in outcome.context:
                 self._conversation.note(context)
 
     def _await_team(self) -> Flow[bool]:
         """Wait while agents work in the background; True if one has ended, or a message is queued."""
-        team = self._sources.team
+        team = self._team
         return team is not None and (
             yield from team.await_result(lambda: bool(self._queued or self._stopping))
         )
 
     def _submit_queued(self) -> Flow[None]:
         """Take in results of agents and queued messages; one that a hook refuses is announced as an event."""
-        if self._sources.team is not None:
-            self._sources.team.deliver()
+        if self._team is not None:
+            self._team.deliver()
         while self._queued:
             text = self._queued.popleft()
             try:
@@ -297,7 +269,7 @@ class Loop:
         refused = outcome.blocked if outcome.blocked is not None else outcome.stop
         if refused is not None:
             return refused
-        mentions = self._sources.mentions
+        mentions = self._agent.mentions
         attachments = (yield from mentions(text)) if mentions else []
         self._conversation.user(text)
         for attachment in attachments:
@@ -310,11 +282,12 @@ class Loop:
         """Ask the hooks if the agent may stop; returns the reason if not."""
         if self._stopping or self._held >= STOP_HOOKS:
             return None
-        stop = self._sources.stop(
+        descent = self._agent.descent
+        stop = (descent.stop if descent else Stop)(
             **self._hooks.common(),
             stop_hook_active=self._held > 0,
             last_assistant_message=self._text,
-            background_tasks=self._sources.background_tasks(),
+            background_tasks=self._agent.background_tasks(),
         )
         outcome = yield from self._hooks.fire(stop)
         return outcome.blocked if outcome.stop is None else None

@@ -7,16 +7,15 @@ instruction files, its skills, its git status) counts only in a folder the user 
 
 from __future__ import annotations
 
+import os
 import platform
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from math import ceil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from sevenfold.agent import instructions
 from sevenfold.agent.programs import TIMED_OUT, run_program
@@ -27,14 +26,15 @@ from sevenfold.prompts.text import cut, size
 from sevenfold.record.blocks import read, words_of
 from sevenfold.record.decisions import Epoch
 from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
+from sevenfold.session.factory import lasting
 
 if TYPE_CHECKING:
+    from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.instructions import LoadedFile, LoadReason
     from sevenfold.agent.loop import RunLimits
-    from sevenfold.agent.standard_tools import Fit
-    from sevenfold.agent.tools.skills import SkillCatalog
     from sevenfold.memory.memory import Memory
-    from sevenfold.ports import Clock, Log
+    from sevenfold.ports import Clock
+    from sevenfold.settings import Settings
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which what is left of it is announced to the model."""
@@ -50,59 +50,32 @@ _GIT_STATUS = (
 )
 
 
-class PromptOptions(Struct, frozen=True, kw_only=True):
-    """What the system prompt of an agent is made from."""
-
-    workspace: Path
-    user: Path
-    """The folder with the user's settings, instructions and skills."""
-    scratch: Path
-    trusted: bool
-    """Whether the user trusts the workspace."""
-    model: str
-    environ: Mapping[str, str]
-    kept_results: int | None
-    """How many tool results stay when old ones are cleared; None if none are ever cleared."""
-    guidance: str | None = None
-    language: str | None = None
-    """The language to answer in."""
-    style: system.OutputStyle | None = None
-
-
 class AgentPrompt:
     """The system prompt of one session."""
 
-    def __init__(
-        self,
-        options: PromptOptions,
-        *,
-        fit: Fit,
-        skills: SkillCatalog,
-        clock: Clock,
-        limits: Callable[[], tuple[RunLimits, RunLimits]],
-        others: Iterable[SectionSource] = (),
-    ) -> None:
+    def __init__(self, agent: Assembly, limits: Callable[[], tuple[RunLimits, RunLimits]]) -> None:
         """``limits`` returns the limits of a run, and what is left of each."""
-        self._options = options
-        self._fit = fit
-        self._skills = skills
+        self._agent = agent
         self._reason: LoadReason = "session_start"
         self.loaded: tuple[LoadedFile, ...] = ()
         """The instruction files as they were last read."""
+        settings = agent.store.settings.current()
         sources = [
             SectionSource.of(system.Instructions, self._instructions),
             SectionSource.of(system.Environment, self._environment),
-            SectionSource.of(system.Today, lambda: _today(clock)),
+            SectionSource.of(system.Today, lambda: _today(agent.clock)),
             SectionSource.of(system.Budgets, lambda: _budgets(*limits())),
-            *_preferences(options),
-            SectionSource.of(system.Skills, lambda: system.Skills.of(skills.listing())),
+            *_preferences(agent, settings),
+            SectionSource.of(system.Skills, lambda: system.Skills.of(agent.skills.listing())),
         ]
-        kept = options.kept_results
-        if fit.size == "full":
-            sources.append(SectionSource.of(system.Scratch, lambda: system.Scratch(str(options.scratch))))
-        if fit.size == "full" and kept is not None:
-            sources.append(SectionSource.of(system.Clearing, lambda: system.Clearing(kept)))
-        self._sections: Sections = standard([*sources, *others], fit.texts)
+        if agent.fit.size == "full":
+            scratch, kept = str(agent.home.scratch), min(settings.gap_keep, settings.size_keep)
+            sources.append(SectionSource.of(system.Scratch, lambda: system.Scratch(scratch)))
+            if settings.layers:
+                sources.append(SectionSource.of(system.Clearing, lambda: system.Clearing(kept)))
+        sources += _memory_section(agent)
+        sources += [one.section() for one in (agent.servers, agent.types) if one is not None]
+        self._sections: Sections = standard(sources, agent.fit.texts)
         self.sent = SystemPrompt()
         """The prompt before the messages, with the changes announced since."""
 
@@ -122,7 +95,7 @@ class AgentPrompt:
     def renew(self) -> SystemPrompt:
         """Compute every section again: instruction files are read, and skills looked for, once more."""
         self._reason = "compact"
-        self._skills.look()
+        self._agent.skills.look()
         self._sections = self._sections.renewed()
         return self._computed()
 
@@ -131,28 +104,32 @@ class AgentPrompt:
         return made
 
     def _environment(self) -> system.Environment:
-        options = self._options
+        agent = self._agent
         return describe_environment(
-            options.workspace, environ=options.environ, model=options.model, trusted=options.trusted
+            agent.workspace, environ=os.environ, model=agent.model, trusted=agent.trusted
         )
 
     def _instructions(self) -> system.Instructions | None:
-        user = self._options.user
-        root = self._options.workspace if self._options.trusted else user
+        user = self._agent.user_folder
+        root = self._agent.workspace if self._agent.trusted else user
         self.loaded = instructions.load(root, root, user, reason=self._reason)
-        found, most = instructions.as_text(self.loaded), self._fit.instructions
+        found, most = instructions.as_text(self.loaded), self._agent.fit.instructions
         if found is None or most is None or size(found.files) <= most:
             return found
         names = ", ".join(file.path for file in self.loaded)
         return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
 
 
-def index_section(scopes: Sequence[Memory], log: Log) -> SectionSource:
-    """What is remembered, as a section; a session that is continued keeps the index of its epoch until a compaction."""
+def _memory_section(agent: Assembly) -> Iterator[SectionSource]:
+    """What is remembered; a session that is continued keeps the index of its epoch until a compaction."""
+    if not agent.remembers or agent.store.memory is None:
+        return
+    both = [one for one in (agent.store.memory, agent.store.user_memory) if one is not None]
+    scopes = [lasting(one, agent.clock) for one in both]
     # What it added itself since then is in its messages: another prompt would only cost it the cache.
-    stored = [_stored_index(epoch) for _, epoch in islice(log.decisions(Epoch), 1)]
+    stored = [_stored_index(epoch) for _, epoch in islice(agent.store.log.decisions(Epoch), 1)]
     kind = system.MemoryIndex
-    return SectionSource(kind.file, lambda: stored.pop() if stored else _memory_index(scopes), kind.stage)
+    yield SectionSource(kind.file, lambda: stored.pop() if stored else _memory_index(scopes), kind.stage)
 
 
 def _memory_index(scopes: Sequence[Memory]) -> str | None:
@@ -169,14 +146,17 @@ def _stored_index(epoch: Epoch) -> str | None:
     return found[0] if found else None
 
 
-def _preferences(options: PromptOptions) -> Iterator[SectionSource]:
-    guidance, language, style = options.guidance, options.language, options.style
+def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]:
+    guidance, language, style = agent.options.get("guidance"), settings.language, settings.output_style
     if guidance:
         yield SectionSource.of(system.Guidance, lambda: system.Guidance(guidance))
     if language:
         yield SectionSource.of(system.Language, lambda: system.Language(language))
-    if style:
-        yield SectionSource.of(system.OutputStyle, lambda: style)
+    if style is not None:
+        # A project's styles count if its folder is trusted.
+        folders = [agent.user_folder, *([agent.workspace / ".sevenfold"] if agent.trusted else [])]
+        found = find_style(style, folders)
+        yield SectionSource.of(system.OutputStyle, lambda: found)
 
 
 def _today(clock: Clock) -> system.Today:

@@ -30,7 +30,7 @@ from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
 
 if TYPE_CHECKING:
-    from sevenfold.agent.prompt import AgentPrompt
+    from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.state import AgentState
     from sevenfold.agent.tools.skills import SkillCatalog
 
@@ -57,10 +57,8 @@ class SectionsSlot:
     needed = True
     kinds = frozenset({"changed_sections"})
 
-    def __init__(self, prompt: AgentPrompt, want: Callable[[SystemPrompt], None]) -> None:
-        """``want`` sets the system prompt of the next epoch."""
-        self._prompt = prompt
-        self._want = want
+    def __init__(self, agent: Assembly) -> None:
+        self._prompt, self._want = agent.prompt, agent.want_prompt
 
     def restore(self, moment: Moment) -> Restored:
         """The changes of the prompt, if it stays as it was sent."""
@@ -98,13 +96,12 @@ class OpenFilesSlot:
     needed = False
     kinds = FilesSlot.kinds
 
-    def __init__(self, state: AgentState, own: Callable[[str], bool]) -> None:
-        """``own`` tells the session's own files, which do not come back."""
-        self._state = state
+    def __init__(self, agent: Assembly) -> None:
+        self._state = state = agent.state
         self._read: dict[str, bytes] = {}
         self._known: dict[str, str] = {}
         self._slot = FilesSlot(
-            self._recent, self._text, may_read=state.may_restore, own=own, each=FILE_TOKENS
+            self._recent, self._text, may_read=state.may_restore, own=agent.is_own_file, each=FILE_TOKENS
         )
 
     def restore(self, moment: Moment) -> Restored:
@@ -142,17 +139,27 @@ class OpenFilesSlot:
         return gate.text(text) if gate else text
 
 
-def state_slots(
-    state: AgentState, skill_text: Callable[[str], str], agents: Callable[[], Iterable[State]] | None
-) -> list[Slot]:
-    """The slots of an agent's state; the last ones are given up first.
+def fill(agent: Assembly) -> None:
+    """Let everything come back that an agent needs after a compaction."""
+    conversation, files = agent.conversation, OpenFilesSlot(agent)
+    before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
+    announced: list[Slot] = [agent.follow.slot()] if agent.follow is not None else []
+    if agent.has_standard_prompt:
+        before.insert(0, SectionsSlot(agent))
+        announced.append(_skill_listing_slot(agent.skills))
+        if agent.types is not None:
+            announced.append(_agent_types_slot(agent.types.listing))
+    conversation.slots[:] = [*before, *_state_slots(agent), *announced, files]
+    conversation.cleanups += [files.forget, agent.state.save]
 
-    ``skill_text`` loads a skill by its name, ``agents`` says which agents are at work.
-    """
+
+def _state_slots(agent: Assembly) -> list[Slot]:
+    """The slots of an agent's state; the last ones are given up first."""
+    state = agent.state
 
     def skills() -> Iterator[State]:
         for skill in reversed(state.recent.skills.values()):
-            if text := skill_text(skill.name):
+            if text := agent.skill_text(skill.name):
                 yield State(f"Skill in use: {skill.name}", text, skill.path, {"skill": skill.name})
 
     return [
@@ -166,7 +173,11 @@ def state_slots(
         StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kinds=("goal_status",)),
         StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kinds=("todo_reminder",)),
         StateSlot("permissions", lambda: _permissions(state), each=PERMISSIONS_TOKENS, needed=True),
-        *([StateSlot("agents", agents, each=TASKS_TOKENS, needed=True)] if agents else []),
+        *(
+            [StateSlot("agents", team.states, each=TASKS_TOKENS, needed=True)]
+            if (team := agent.team)
+            else []
+        ),
         StateSlot(
             "tasks",
             lambda: _tasks(state),
@@ -196,7 +207,7 @@ def _tasks(state: AgentState) -> list[State]:
     return [State(TASKS, "\n".join(reversed(lines)))] if lines else []
 
 
-def skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
+def _skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
     """Announces new skills if the prompt stays as it was; those in view are not announced again."""
     return AnnouncedSlot(
         "skill listing",
@@ -208,7 +219,7 @@ def skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
     )
 
 
-def agent_types_slot(types: Callable[[], Mapping[str, str]]) -> AnnouncedSlot:
+def _agent_types_slot(types: Callable[[], Mapping[str, str]]) -> AnnouncedSlot:
     """Announces new types of agents if the prompt stays as it was; those in view are not announced again."""
     return AnnouncedSlot(
         "agent types",

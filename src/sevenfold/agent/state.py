@@ -13,13 +13,14 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Asked, ConsentFunction
-from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
+from sevenfold.agent.executor import Asked
+from sevenfold.agent.permissions.engine import Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.paths import hook_folders
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
@@ -30,10 +31,14 @@ from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import TranscriptError
 from sevenfold.ports import Store, StoredText
+from sevenfold.session.factory import known_secrets
 from sevenfold.stores.files import safe_name
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.store import FileText, JsonlStore
 from sevenfold.stores.trust import user_folder
+
+if TYPE_CHECKING:
+    from sevenfold.agent.assembly import Assembly
 
 VERSION = 1
 MOST_TASKS = 50
@@ -197,38 +202,27 @@ class RecentUse(Struct):
 class AgentState:
     """Everything an agent changes as it works, apart from the conversation."""
 
-    def __init__(
-        self,
-        workspace: Path,
-        home: AgentHome,
-        *,
-        grants: Callable[[Permissions, Mode | None], Grants],
-        consent: ConsentFunction | None,
-        gate: Gate | None = None,
-    ) -> None:
-        """``grants`` makes the permissions from those without rules, and the mode that was saved."""
-        self._workspace = workspace
-        self._home = home
-        self._file = StateFile(home.saved, gate)
-        self._consent = consent
-        self.gate = gate
+    def __init__(self, agent: Assembly) -> None:
+        self._workspace, self._home, self._consent = agent.workspace, agent.home, agent.consent
+        self.gate = gate = Gate.of(agent.store.settings.current(), known=known_secrets(agent.store))
         """Masks secrets in what is kept; None: nothing is masked."""
+        self._file = StateFile(self._home.saved, gate)
         self._lock = threading.RLock()
         saved = self._file.load()
         self.goal = saved.goal
         self.recent = RecentUse(
             {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
         )
-        self.processes = LocalProcesses(home.tasks, saved.tasks, gate)
+        self.processes = LocalProcesses(self._home.tasks, saved.tasks, gate)
         self._lost = [one.id for one in saved.tasks if one.state == "running"]
         self._ended: set[str] = set()
-        self.desk = Desk(workspace)
+        self.desk = Desk(self._workspace)
         if saved.desk is not None and Path(saved.desk.cwd).is_dir():
             self.desk.restore(saved.desk)
-        self.grants = grants(self._permissions(), saved.mode)
+        self.grants = agent.grants_within(self._permissions(), saved.mode)
         self.grants.restore(saved.granted, saved.pending, saved.after_planning)
         self.todos = TodoList(saved.todos, self.save)
-        self.plans = PlanFile(home.plan, self.grants, self._approve, gate)
+        self.plans = PlanFile(self._home.plan, self.grants, self._approve, gate)
         self.grants.changed = self.save
 
     @property

@@ -25,14 +25,14 @@ from sevenfold.conversation.layer import (
 from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
 from sevenfold.layers.clear.layer import Clear
-from sevenfold.layers.compact.layer import Ahead, Compact
+from sevenfold.layers.compact.layer import Compact
 from sevenfold.layers.dream.layer import Dream
 from sevenfold.layers.notes.layer import Notes
 from sevenfold.layers.offload.layer import Offload
 from sevenfold.layers.remember.layer import Remember
 from sevenfold.record.blocks import Block
 
-STANDARD: tuple[Layer, ...] = (Offload(), Ahead(), Clear(), Notes(), Compact())
+STANDARD: tuple[Layer, ...] = (Offload(), Clear(), Notes(), Compact())
 REMEMBERING: tuple[Layer, ...] = (*STANDARD, Remember(), Dream())
 """With lasting memory, where a session has one."""
 
@@ -78,12 +78,9 @@ class Ladder:
             chosen = Step(rung, layer, offer) if better else chosen
         return chosen
 
-    def dearer(self, c: Conversation, than: Layer | None = None) -> bool:
-        """Could a layer dearer than this one act in this pass? Without one: could any?"""
-        after = self._relieves
-        if than is not None:
-            after = after[next(n for n, layer in enumerate(after) if layer is than) + 1 :]
-        return any(layer.on(c.settings) and layer.may_follow(c) for layer in after)
+    def dearer(self, c: Conversation) -> bool:
+        """Could a layer that follows cheaper ones act in this pass?"""
+        return any(layer.on(c.settings) and layer.may_follow(c) for layer in self._relieves)
 
     def refused(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
         """Let the layers do something about a refusal, cheapest first; True once one could."""

@@ -28,7 +28,6 @@ from sevenfold.agent.permissions.rules import (
     PermissionRequest,
     PermissionRule,
     PermissionRules,
-    RuleScope,
     suggest_rules,
 )
 from sevenfold.agent.permissions.shell import (
@@ -111,10 +110,6 @@ class Permissions(Struct, frozen=True, kw_only=True):
             self, rules=self.rules + PermissionRules(allow=tuple(map(PermissionRule.parse, lines)))
         )
 
-    @property
-    def _scope(self) -> RuleScope:
-        return RuleScope(self.workspace, self.home)
-
     # -- by rule ---------------------------------------------------------------------------------
 
     def _touching(
@@ -125,14 +120,14 @@ class Permissions(Struct, frozen=True, kw_only=True):
         requests += [PermissionRequest("Edit", "write", path) for path in request.writes]
         runs = tuple(possible_commands(line)) if line and rules else ()
         return next(
-            (rule for rule in rules if any(rule.touches(one, self._scope, runs) for one in requests)), None
+            (rule for rule in rules if any(rule.touches(one, self, runs) for one in requests)), None
         )
 
     def _by_rule(self, request: PermissionRequest) -> PermissionDecision | None:
         # A broad rule cannot have meant what is guarded, unless it names it.
         guard = self._guard(request, request.subject).casefold() if request.action == "write" else ""
         allowing = (one for one in self.rules.allow if guard in one.pattern.casefold())
-        rule = next((one for one in allowing if one.allows(request, self._scope)), None)
+        rule = next((one for one in allowing if one.allows(request, self)), None)
         return PermissionDecision("allow", f"Rule {rule} allows this.", str(rule)) if rule else None
 
     def _by_command_rules(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision | None:

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -37,6 +37,9 @@ from sevenfold.agent.permissions.shell import (
 )
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.errors import InputError
+
+if TYPE_CHECKING:
+    from sevenfold.agent.permissions.engine import Permissions
 
 Action = Literal["none", "read", "write", "run", "fetch", "call"]
 """Nothing that needs permission; reading or writing a path; running a command line; fetching an address; or something
@@ -78,13 +81,6 @@ class PermissionRequest(Struct, frozen=True):
         return self.action
 
 
-class RuleScope(Struct, frozen=True):
-    """What patterns are relative to."""
-
-    workspace: str
-    home: str = ""
-
-
 class PermissionRule(Struct, frozen=True):
     """A tool, and what it is used on."""
 
@@ -114,36 +110,33 @@ class PermissionRule(Struct, frozen=True):
             return True
         return "*" in self.tool and _star(self.tool).fullmatch(request.tool) is not None
 
-    def allows(self, request: PermissionRequest, scope: RuleScope) -> bool:
-        """Whether it matches the whole request. For command lines, see `allows_command`."""
-        if not self.concerns(request):
-            return False
-        if not self.pattern:
-            return True
-        if request.action in _FAMILIES:
-            return self._matches_path(request.subject, scope, broad=False)
-        if request.action == "fetch":
-            return self._matches_address(request.subject, broad=False)
-        return _star(self.pattern).fullmatch(request.subject) is not None
+    def allows(self, request: PermissionRequest, scope: Permissions) -> bool:
+        """Whether it matches the whole request, read narrowly. For command lines, see `allows_command`."""
+        return self._matches(request, scope, {request.subject}, broad=False)
 
     def touches(
-        self, request: PermissionRequest, scope: RuleScope, runs: Iterable[CommandText] = ()
+        self, request: PermissionRequest, scope: Permissions, runs: Iterable[CommandText] = ()
     ) -> bool:
         """Whether it matches any part or name of the request, read broadly.
 
         ``runs`` is everything a command line may run.
         """
-        if not self.concerns(request):
-            return False
-        if not self.pattern:
-            return True
-        if request.action in _FAMILIES:
-            paths = {request.subject, request.named or request.subject}
-            return any(self._matches_path(path, scope, broad=True) for path in paths)
-        if request.action == "fetch":
-            return self._matches_address(request.subject, broad=True)
-        if request.action == "run":
+        if request.action == "run" and self.pattern and self.concerns(request):
             return request.subject.strip() == self.pattern or any(map(self._matches_within, runs))
+        return self._matches(
+            request, scope, {request.subject, request.named or request.subject}, broad=True
+        )
+
+    def _matches(
+        self, request: PermissionRequest, scope: Permissions, paths: set[str], *, broad: bool
+    ) -> bool:
+        """Whether it matches a request; what its pattern is relative to, ``scope`` says."""
+        if not self.pattern or not self.concerns(request):
+            return self.concerns(request)
+        if request.action in _FAMILIES:
+            return any(self._matches_path(path, scope, broad=broad) for path in paths)
+        if request.action == "fetch":
+            return self._matches_address(request.subject, broad=broad)
         return _star(self.pattern).fullmatch(request.subject) is not None
 
     def allows_command(self, command: SimpleCommand, outside: Collection[str] = ()) -> bool:
@@ -183,7 +176,7 @@ class PermissionRule(Struct, frozen=True):
         whole = " ".join(word for command in parse(self.pattern).commands for word in command.words)
         return text.endswith(whole) and len(text) - len(whole) in starts
 
-    def _matches_path(self, path: str, scope: RuleScope, *, broad: bool) -> bool:
+    def _matches_path(self, path: str, scope: Permissions, *, broad: bool) -> bool:
         base, pattern = scope.workspace, self.pattern
         if pattern == "~" or pattern.startswith("~/"):
             base, pattern = scope.home or "/", pattern[1:] or "/**"

@@ -55,19 +55,17 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 def _undo(chat: Chat, rest: str) -> None:
-    name = chat.agent.session.undo(rest)
-    chat.update()
-    chat.say("layer", f"undone: {chat.deed(name)} (now {_tokens(chat)}; /redo restores it)")
+    _say_done(chat, "undone", chat.agent.session.undo(rest), "; /redo restores it")
 
 
 def _redo(chat: Chat, rest: str) -> None:
-    name = chat.agent.session.redo(rest)
+    _say_done(chat, "redone", chat.agent.session.redo(rest))
+
+
+def _say_done(chat: Chat, what: str, decision: str, more: str = "") -> None:
     chat.update()
-    chat.say("layer", f"redone: {chat.deed(name)} (now {_tokens(chat)})")
-
-
-def _tokens(chat: Chat) -> str:
-    return f"{short_count(chat.agent.session.gauge.seen)} tokens"
+    tokens = short_count(chat.agent.session.gauge.seen)
+    chat.say("layer", f"{what}: {chat.deed(decision)} (now {tokens} tokens{more})")
 
 
 def _recall(chat: Chat, rest: str) -> None:
@@ -110,7 +108,7 @@ def _resume(chat: Chat, rest: str) -> None:
         kept = history.talks(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
-        chosen = chat.ask(session_menu(kept))
+        chosen = chat.ask(session_menu(kept, chat.options.folder))
         if chosen is None:
             return
     chat.switch(replace(chat.options, name=chosen.name, resumed=True))
@@ -301,16 +299,21 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
+def _stops_or_lists(chat: Chat, rest: str) -> bool:
+    """Stop a task if the line says so; returns whether the line is understood."""
+    action, _, name = rest.partition(" ")
+    if action == "kill" and name:
+        chat.agent.session.tasks.kill(name.strip())
+        return True
+    return action in ("", "list")
+
+
 def _agents(chat: Chat, rest: str) -> None:
     """List the agents that are defined here and those at work; with ``kill``, stop one."""
-    action, _, name = rest.partition(" ")
-    tasks = chat.agent.session.tasks
-    if action == "kill" and name:
-        tasks.kill(name.strip())
-    elif action not in ("", "list"):
+    if not _stops_or_lists(chat, rest):
         raise InputError("use /agents or /agents kill ID")
     lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
-    running = [task_line(one, time.time()) for one in tasks if one.kind == "agent"]
+    running = [task_line(one, time.time()) for one in chat.agent.session.tasks if one.kind == "agent"]
     for line in (*lines, *(running or ["No agent is at work."])):
         chat.screen.show(Text(fit(clean(line), chat.screen.width - 1, chat.screen.signs.cut)))
     if not chat.options.agents:
@@ -319,13 +322,9 @@ def _agents(chat: Chat, rest: str) -> None:
 
 def _tasks(chat: Chat, rest: str) -> None:
     """List what runs in the background, or stop one of it."""
-    action, _, name = rest.partition(" ")
-    tasks = chat.agent.session.tasks
-    if action == "kill" and name:
-        tasks.kill(name.strip())
-    elif action not in ("", "list"):
+    if not _stops_or_lists(chat, rest):
         raise InputError("use /tasks or /tasks kill ID")
-    lines = [task_line(one, time.time()) for one in tasks]
+    lines = [task_line(one, time.time()) for one in chat.agent.session.tasks]
     chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
 
 

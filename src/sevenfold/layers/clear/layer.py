@@ -26,7 +26,7 @@ from sevenfold.record.decisions import MicrocompactMetadata, Pinned
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item
-from sevenfold.record.weight import NOTHING, Weight, measure, reasoning
+from sevenfold.record.weight import NOTHING, measure, reasoning
 from sevenfold.request.watch import SECONDS
 from sevenfold.settings import Settings
 
@@ -46,7 +46,7 @@ class Clear:
     name = "clear"
 
     def on(self, settings: Settings) -> bool:
-        """Each way of clearing has a switch of its own, which the planner minds."""
+        """Always: each way of clearing has a switch of its own, which the planner checks."""
         return True
 
     def offer(self, c: Conversation) -> Offer | None:
@@ -102,7 +102,8 @@ class Clearer:
             self._delete()
             plan = self.plan(self._c.size())
         if plan.chosen in ("clear", "provider"):
-            self._consider(self._act(plan))
+            plan = self._act(plan)
+            self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do, without doing it."""
@@ -113,11 +114,8 @@ class Clearer:
     def plan(self, size: Size, *, forced: int = 0) -> Plan:
         """What clearing would do at this size; ``forced`` tokens must go whatever it is."""
         plan = self._plan(size, forced)
-        self._consider(plan)
-        return plan
-
-    def _consider(self, plan: Plan) -> None:
         self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
+        return plan
 
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c
@@ -254,7 +252,7 @@ class Clearer:
         c, settings = self._c, self._c.settings
         profile, view = c.profile, c.transcript.view
         idle, price = c.idle_seconds(), profile.price(size.tokens)
-        limits, asked = c.limits, c.frame.edits is not None
+        asked = c.frame.edits is not None
         may_ask = (
             profile.thinking.bound
             and settings.provider_edits
@@ -285,17 +283,15 @@ class Clearer:
             near=may_ask and size.tokens >= edits_trigger(self._c.window, settings),
             edited=c.edited,
             wire=size.wire,
-            wire_limit=limits.wire,
             images=size.images,
-            images_limit=limits.images,
+            limits=c.limits,
         )
 
     def _kept_up(self, moment: ClearingMoment) -> ClearingMoment:
         """The moment with the ledger as it is now."""
         view, requests, ledger = self._c.transcript.view, self._c.account.requests, self._ledger
-        full = moment.most >= moment.window.threshold
         compacted, undone = view.boundary != self._boundary, view.undone != self._undone
-        terms = moment.terms if ledger.ahead or full or compacted else None
+        terms = moment.terms if ledger.ahead or moment.full or compacted else None
         if terms is not None:
             moment = replace(moment, compacts=self._c.ladder.dearer(self._c))
             ledger = ledger.requested(requests - self._requests)
@@ -321,8 +317,7 @@ class Clearer:
         newest = view.items_from(max(0, len(view) - NEWEST))
         answers = sum(item.said.role == "assistant" for item in newest)
         growth = sum(map(c.item_tokens, newest)) // max(1, answers)
-        full = moment.most >= moment.window.threshold
-        spared = full and moment.compacts and c.ladder.spared(c, c.window.threshold)
+        spared = moment.full and moment.compacts and c.ladder.spared(c, c.window.threshold)
         return replace(moment, growth=growth, spared=spared, cut=self._cut(growth) if moment.near else None)
 
     def _cut(self, growth: int) -> ProviderCut | None:
@@ -365,7 +360,7 @@ class Clearer:
                 round(count(held.weight)),
                 held.error,
                 held.place > self._c.stock.answered or held.record in kept or held.call in exempt,
-                _pictures(held.weight),
+                held.weight.images + held.weight.documents,
                 held.weight.wire,
                 left,
             )
@@ -395,10 +390,6 @@ def _proposal(plan: Plan) -> Proposed:
         usd=plan.usd,
         targets=plan.targets,
     )
-
-
-def _pictures(weight: Weight) -> int:
-    return weight.images + weight.documents
 
 
 def _users_words(item: Item) -> bool:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.conversation.room import Limits
 from sevenfold.layers.clear.ledger import CostLedger, Terms
 from sevenfold.profiles import Price
 from sevenfold.record.decisions import Option
@@ -121,9 +122,19 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     compacts: bool = False
     """A compaction could be made instead."""
     wire: int = 0
-    wire_limit: int | None = None
     images: int = 0
-    images_limit: int | None = None
+    limits: Limits = Limits(None, None)
+    """The most bytes and pictures a request may have."""
+
+    @property
+    def heavy(self) -> bool:
+        """Are there too many bytes or pictures?"""
+        return self.limits.passed(self.wire, self.images)
+
+    @property
+    def full(self) -> bool:
+        """Is it at the threshold?"""
+        return self.most >= self.window.threshold
 
     @property
     def cold(self) -> bool:
@@ -148,7 +159,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     @property
     def overdue(self) -> bool:
         """Has clearing put a compaction off for as long as the session can bear? At the threshold one is due anyway."""
-        put_off = self.ledger.ahead > 0 and self.compacts and self.most < self.window.threshold
+        put_off = self.ledger.ahead > 0 and self.compacts and not self.full
         return put_off and not self.bears(self.ledger)
 
     @property
@@ -194,31 +205,17 @@ def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
     large = (
         settings.size_clearing
         and results_tokens > window.budget(settings.size_trigger_tokens)
-        and might_pay(moment, results_tokens)
+        # If not even all results together would pay, no part of them does.
+        and not (moment.provider or moment.bound)
+        and not _too_dear(moment, round(results_tokens), moment.expected)
     )
     paused = settings.gap_clearing and moment.cold and results_tokens + moment.thinking > 0
-    full = moment.most >= window.threshold
-    return bool(too_heavy(moment) or large or paused or moment.near or full or moment.overdue)
-
-
-def might_pay(moment: ClearingMoment, results_tokens: float) -> bool:
-    """Could clearing in a warm cache pay? If not even all results together would, no part of them does."""
-    if moment.provider or moment.bound:
-        return False
-    freed = round(results_tokens)
-    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * moment.expected
-    return gain > cost and moment.bears(_cleared(moment, freed))
-
-
-def too_heavy(moment: ClearingMoment) -> bool:
-    """Are there too many bytes or pictures?"""
-    heavy = moment.wire_limit is not None and moment.wire > moment.wire_limit
-    return heavy or (moment.images_limit is not None and moment.images > moment.images_limit)
+    return bool(moment.heavy or large or paused or moment.near or moment.full or moment.overdue)
 
 
 def cannot_be_sent(moment: ClearingMoment) -> bool:
     """Would every server refuse the request as it is?"""
-    return too_heavy(moment) or moment.most >= moment.window.blocking
+    return moment.heavy or moment.most >= moment.window.blocking
 
 
 class Need(Struct, frozen=True):
@@ -231,22 +228,22 @@ class Need(Struct, frozen=True):
 
 def _room(moment: ClearingMoment) -> Plan | Option | None:
     """Too many bytes or pictures; if the tokens are too many as well, they go in the same batch."""
-    if not (moment.settings.size_clearing and too_heavy(moment)):
+    if not (moment.settings.size_clearing and moment.heavy):
         return None
     needs, reasons = [], []
     for name, used, limit, worth in (
-        ("bytes", moment.wire, moment.wire_limit, _bytes),
-        ("pictures", moment.images, moment.images_limit, _pictures),
+        ("bytes", moment.wire, moment.limits.wire, _bytes),
+        ("pictures", moment.images, moment.limits.images, _pictures),
     ):
         if limit is not None and used > limit:
             needs.append(Need(used - int(limit * HEADROOM), worth))
             reasons.append(f"{used:,} {name} of at most {limit:,}")
-    if moment.most >= moment.window.threshold:
+    if moment.full:
         needs.append(_need(moment))
     targets, rule = _oldest(moment, 1, needs), " and ".join(reasons)
     wire = moment.wire - sum(map(_bytes, targets))
     images = moment.images - sum(map(_pictures, targets))
-    if moment.compacts and too_heavy(replace(moment, wire=wire, images=images)):
+    if moment.compacts and moment.limits.passed(wire, images):
         option = Option("clear", _freed(moment, targets), because="it would not be enough")
         return Plan(rule, "compact", "room", options=(option,))
     if not any(need.worth(target) > 0 for need in needs for target in targets):
@@ -257,7 +254,7 @@ def _room(moment: ClearingMoment) -> Plan | Option | None:
 def _full(moment: ClearingMoment) -> Plan | Option | None:
     """At the threshold."""
     window, settings = moment.window, moment.settings
-    if moment.most < window.threshold or not settings.size_clearing:
+    if not (moment.full and settings.size_clearing):
         return None
     rule = "the conversation is at the threshold"
     targets = _oldest(moment, settings.size_keep, [_need(moment)])
@@ -379,14 +376,18 @@ def _size(moment: ClearingMoment) -> Plan | Option | None:
         because = "it would invalidate the reasoning in view: wait for a pause or a compaction"
         return Option("wait", freed, because=because)
     lasts = _lasts(moment, freed)
-    cost, gain = _rewrite(moment, freed), freed * _rates(moment)[0] * lasts
-    because = "" if moment.bears(_cleared(moment, freed)) else UNBEARABLE
-    if gain <= cost:
-        because = f"writing the rest again costs more than {lasts:.0f} requests would save"
-    if because:
-        return Option("clear", freed, _usd(moment, gain - cost), because)
+    if because := _too_dear(moment, freed, lasts):
+        gain = freed * _rates(moment)[0] * lasts - _rewrite(moment, freed)
+        return Option("clear", freed, _usd(moment, gain), because)
     rule = f"results of {moment.total:,} tokens: {lasts:.0f} more requests would pay for the rewrite"
     return _clear(moment, "size", targets, rule)
+
+
+def _too_dear(moment: ClearingMoment, freed: int, lasts: float) -> str:
+    """Why clearing so much in a warm cache does not pay, if so many requests gain from it; empty if it does."""
+    if freed * _rates(moment)[0] * lasts <= _rewrite(moment, freed):
+        return f"writing the rest again costs more than {lasts:.0f} requests would save"
+    return "" if moment.bears(_cleared(moment, freed)) else UNBEARABLE
 
 
 def _lasts(moment: ClearingMoment, freed: int) -> float:

@@ -52,24 +52,6 @@ GROWTH = 1.1
 CHANGED = "the conversation has changed since: the summary made in the background is of no use"
 
 
-class Ahead:
-    """A summary prepared in the background is used as soon as it is ready."""
-
-    name = "ahead"
-
-    def on(self, settings: Settings) -> bool:
-        """A switch of its own."""
-        return settings.background_compaction
-
-    def settle(self, c: Conversation) -> Flow[None]:
-        """Use a summary that is ready; after offloading, or the kept tail would weigh too much."""
-        ahead = c.state(AheadSummary)
-        if ahead.busy and c.background is not None:
-            # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
-            _ = c.state(Compactor).allowed
-            yield from ahead.swap()
-
-
 class Compact:
     """The conversation is summarised, and working state restored."""
 
@@ -78,6 +60,13 @@ class Compact:
     def on(self, settings: Settings) -> bool:
         """Each trigger has a switch of its own."""
         return True
+
+    def settle(self, c: Conversation) -> Flow[None]:
+        """Use a summary made ahead that is ready; after offloading, or the kept tail would weigh too much."""
+        if c.settings.background_compaction and c.background is not None and c.state(AheadSummary).basis:
+            # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
+            _ = c.state(Compactor).allowed
+            yield from c.state(AheadSummary).swap()
 
     def offer(self, c: Conversation) -> Offer | None:
         """A full compaction if one is due; with collapse on, the fold of a span."""
@@ -119,7 +108,7 @@ class Compact:
         """Begin a summary ahead of need, unless the notes would serve."""
         compactor, size = c.state(Compactor), c.seen
         ahead, last = c.state(AheadSummary), compactor.last
-        if not c.settings.background_compaction or ahead.busy:
+        if not c.settings.background_compaction or ahead.basis:
             return
         if size.high < compactor.next_begins or compactor.chooser.resting:
             return
@@ -173,37 +162,32 @@ class AheadSummary:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self._compactor = c.state(Compactor)
-        self._basis: tuple[object, ...] = ()
-        """What the summary is made from: compaction and epoch before it, and the records it replaces."""
+        self.basis: tuple[object, ...] = ()
+        """What the summary under way is made from: compaction and epoch before it, and the records it replaces."""
         self._ready: Got | None = None
         self._tried: tuple[str | None, int] | None = None
         """The compaction before, and how many records there were, when this was last begun."""
-
-    @property
-    def busy(self) -> bool:
-        """Is a summary being made, or waiting to be used?"""
-        return bool(self._basis)
 
     def begin(self) -> None:
         """Start on what is closed of the conversation now; the newest round is left, for the work goes on there."""
         view = self._c.transcript.view
         items, hidden = view.items, [item for group in rounds(view.items)[:-1] for item in group.items]
-        if self.busy or not any(item.said.role == "assistant" for item in hidden):
+        if self.basis or not any(item.said.role == "assistant" for item in hidden):
             return
         if self._tried and self._tried[0] == view.boundary and len(items) < self._tried[1] * GROWTH:
             return
         self._tried = view.boundary, len(items)
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
         if self._compactor.may(AHEAD, divided):
-            self._basis = self._compactor.basis(divided)
+            self.basis = self._compactor.basis(divided)
             self._c.run_aside(self._work(divided), self._done, "summary")
 
     def swap(self) -> Flow[None]:
         """Use a summary that is ready, if it still covers the beginning of the conversation."""
-        basis, ready, items = self._basis, self._ready, self._c.transcript.view.items
+        basis, ready, items = self.basis, self._ready, self._c.transcript.view.items
         if ready is None:
             return
-        self._basis, self._ready = (), None
+        self.basis, self._ready = (), None
         count = len(basis) - 2
         divided = Scope(tuple(items[:count]), tuple(items[count:]), "up_to")
         if self._compactor.basis(divided) != basis:
@@ -229,7 +213,7 @@ class AheadSummary:
         elif came is not None:
             self._ready = came
             return
-        self._basis = ()
+        self.basis = ()
 
     def _aside(self, reason: str, error: Exception | None = None) -> None:
         self._c.events.aside("compact", reason, source=SOURCE, error=error)

@@ -80,18 +80,19 @@ class Offload:
         stored: dict[str, Stored] = {}
         refused: list[str] = []
         # Those that could not be stored, with what is sent of them.
-        failed: list[tuple[Big, str]] = []
+        failed: dict[str, tuple[str, Stored]] = {}
         for block in results:
             block = filled(block) if nothing(block) else block
             big = offload.too_big(block, tool_of(block.id), budget) if budget.settings.offload else None
-            match _put_away(c, big, budget) if big else None:
-                case Stored(path=path) as place if big:
-                    stored[block.id] = place
-                    block = blocks.with_words(block, offload.stored(big, path, budget))
-                case str(problem) if big:
-                    failed.append((big, offload.truncated(big, problem)))
-                case None if big:
-                    refused.append(block.id)
+            if big is not None:
+                match _put_away(c, big, budget):
+                    case None:
+                        refused.append(block.id)
+                    case text, Stored(path="") as place:
+                        failed[block.id] = text, place
+                    case text, place:
+                        stored[block.id] = place
+                        block = blocks.with_words(block, text)
             shown.append(block)
         _record(c, shown, stored, failed, refused)
 
@@ -159,37 +160,36 @@ def _proposal(big: Big, budget: Budget) -> Proposed:
 
 def _replace(c: Conversation, big: Big, budget: Budget) -> bool:
     """Put a recorded result away; says whether something else is sent in its place now."""
-    match _put_away(c, big, budget):
-        case Stored(path=path) as place:
-            return _decide(c, big, offload.stored(big, path, budget), place)
-        case str(problem) if big.mechanism == "store":
-            return _decide(c, big, offload.truncated(big, problem), _stored("", big.found.content))
-        case _:
-            return False
+    away = _put_away(c, big, budget)
+    if away is None or (big.mechanism == "share" and not away[1].path):
+        return False
+    return _decide(c, big.block.id, *away)
 
 
-def _put_away(c: Conversation, big: Big, budget: Budget) -> Stored | str | None:
-    """Where the whole is now; a text if it could not be stored, None if a listener refuses."""
+def _put_away(c: Conversation, big: Big, budget: Budget) -> tuple[str, Stored] | None:
+    """What is sent in place of a result, and where it is whole; None if a listener refuses.
+
+    One that could not be stored has no path, and as much of it is sent as may be.
+    """
     proposed = _proposal(big, budget)
     if not c.events.may(proposed):
         return None
-    gate, content = c.gate, big.found.content
-    content = gate.content(content) if gate else content
+    content = c.gate.content(big.found.content) if c.gate else big.found.content
     try:
         path = c.services.results.keep(big.block.id + big.found.name_ending, content)
     except TranscriptError as error:
         c.events.aside("offload", str(error), error=error)
-        return str(error)
+        return offload.truncated(big, str(error)), _stored("", big.found.content)
     before, per_token = len(big.found.text), CHARACTERS_PER_TOKEN
     c.events.acted(proposed, before // per_token, min(before, budget.preview) // per_token, path)
-    return _stored(path, content)
+    return offload.stored(big, path, budget), _stored(path, content)
 
 
 def _record(
     c: Conversation,
     shown: list[Block],
     stored: dict[str, Stored],
-    failed: Sequence[tuple[Big, str]],
+    failed: dict[str, tuple[str, Stored]],
     refused: list[str],
 ) -> None:
     try:
@@ -198,21 +198,18 @@ def _record(
         if not failed:
             raise
         # The disk took neither the file nor the record: what fits of the result is still worth having.
-        cut = {big.block.id: text for big, text in failed}
-        short = [blocks.with_words(block, cut[block.id]) if block.id in cut else block for block in shown]
+        short = [blocks.with_words(one, failed[one.id][0]) if one.id in failed else one for one in shown]
         c.transcript.user(short, stored=stored)
         return
-    for big, text in failed:
-        _decide(c, big, text, _stored("", big.found.content))
+    for call, (text, place) in failed.items():
+        _decide(c, call, text, place)
     if refused:
         _try(c, Keep(tool_use_ids=refused))
 
 
-def _decide(c: Conversation, big: Big, shown: str, place: Stored) -> bool:
-    call, path = big.block.id, place.path
-    return _try(
-        c, OffloadDecision(tool_use_id=call, preview=shown, path=path, size=place.size, sha256=place.sha256)
-    )
+def _decide(c: Conversation, call: str, shown: str, place: Stored) -> bool:
+    where = {"path": place.path, "sha256": place.sha256}
+    return _try(c, OffloadDecision(tool_use_id=call, preview=shown, size=place.size, **where))
 
 
 def _try(c: Conversation, decision: OffloadDecision | Keep) -> bool:

@@ -15,6 +15,8 @@ from msgspec import Struct
 Kind = Literal["read", "shell", "search", "web", "edit", "write"]
 """What a tool does, as far as it matters for what can be had again."""
 
+WAYS: Final = ("edited", "written", "read", "mentioned")
+"""How a file may have been worked with."""
 NONE_LEFT_OUT: Final[Mapping[str, int]] = MappingProxyType({})
 
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract.facts import (
+    WAYS,
     Command,
     Facts,
     File,
@@ -53,8 +54,7 @@ _PERMISSION = re.compile(
     rf"^- (?P<given>allowed|refused): “(?P<text>.*?)”{_CITED}(?: to “(?P<proposal>.*)” \[(?P<proposed>[^\[\]\s]+)\])?$"
 )
 _SAID_LAST = re.compile(rf"^- the model said: “(.*)”{_CITED}$")
-_WAYS = ("edited", "written", "read", "mentioned")
-_USED = "".join(rf"(?:{way} (?P<{way}>\d+)×(?:, )?)?" for way in _WAYS)
+_USED = "".join(rf"(?:{way} (?P<{way}>\d+)×(?:, )?)?" for way in WAYS)
 _FILE = re.compile(
     rf"^- (?P<path>.*): (?=\w){_USED} \[(?P<first>[^\[\]\s]+?)(?: to (?P<last>[^\[\]\s]+))?\]$"
 )
@@ -112,7 +112,7 @@ def entry(one: Listed, facts: Facts) -> str:
             answers = f" to “{_flat(one.proposal)}” [{facts.name(one.proposed)}]" if one.proposal else ""
             return f"- {way}: “{_flat(one.text)}” [{name}]{answers}"
         case File():
-            how = ", ".join(f"{way} {n}×" for way in _WAYS if (n := getattr(one, way)))
+            how = ", ".join(f"{way} {n}×" for way in WAYS if (n := getattr(one, way)))
             last = f" to {facts.name(one.last)}" if facts.name(one.last) != name else ""
             return f"- {_flat(one.path)}: {how} [{name}{last}]"
         case Command():

@@ -1,4 +1,4 @@
-"""The patterns by which code finds facts in what was said, from `patterns.toml`."""
+"""The patterns and names by which code finds facts in what was said, from `patterns.toml`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 
 @cache
-def _texts() -> Mapping[str, str]:
+def _texts() -> Mapping[str, Any]:
     from importlib import resources  # takes time to load, and not every conversation is compacted
 
     return tomllib.loads(resources.files(__package__).joinpath("patterns.toml").read_text("utf-8"))
@@ -19,3 +20,9 @@ def _texts() -> Mapping[str, str]:
 def pattern(name: str) -> re.Pattern[str]:
     """A pattern by its name."""
     return re.compile("".join(_texts()[name].splitlines()))
+
+
+@cache
+def keys(name: str) -> tuple[str, ...]:
+    """What tools of any program call something in their input."""
+    return tuple(_texts()["keys"][name].split())

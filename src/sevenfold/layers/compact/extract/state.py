@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract.facts import Quote, Task
-from sevenfold.layers.compact.extract.patterns import pattern
+from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import (
     LONGEST_SENTENCE,
     models_words,
@@ -29,11 +29,6 @@ _LONGEST_OUTCOME = 700
 _LONGEST_LAST_WORDS = 2_000
 _LONGEST_WORDS = 300
 _LONGEST_CALL = 160
-_LISTS = ("todos", "tasks", "plan", "items", "steps")
-_TEXTS = ("content", "text", "title", "subject", "step", "task", "description")
-_NUMBERS = ("taskId", "task_id", "todo_id", "id")
-_DONE = frozenset({"completed", "complete", "done", "cancelled", "canceled", "deleted", "removed"})
-_DOING = frozenset({"in_progress", "in-progress", "doing", "active", "started"})
 _TO_DO_TOOL = re.compile(r"task|todo", re.IGNORECASE)
 _CREATED = re.compile(r"#(\w+)")
 _LONGEST_TASK = 300
@@ -104,45 +99,45 @@ def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
         if call.failed:
             continue
         if (entries := _whole_list(call.given)) is not None:
-            states = [(entry, str(entry["status"]).lower()) for entry in entries]
-            left = [(_text(entry), state) for entry, state in states if state not in _DONE]
-            tasks = {text: Task(text, call.record, state in _DOING) for text, state in left}
+            tasks = {
+                text: Task(text, call.record, state in keys("doing"))
+                for text, state in entries
+                if state not in keys("done")
+            }
         elif _TO_DO_TOOL.search(call.name):
             _change(tasks, call)
     return list(tasks.values())
 
 
-def _whole_list(given: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    for name in _LISTS:
+def _whole_list(given: Mapping[str, Any]) -> list[tuple[str, str]] | None:
+    """The entries of a to-do list handed over whole, each with its state."""
+    for name in keys("list"):
         entries = given.get(name)
         if isinstance(entries, list) and all(
             isinstance(entry, dict) and "status" in entry and _text(entry) for entry in entries
         ):
-            return entries
+            return [(_text(entry), str(entry["status"]).lower()) for entry in entries]
     return None
 
 
 def _change(tasks: dict[str, Task], call: Call) -> None:
     """One entry made or changed; which number a new one has, only the answer tells."""
     given, state = call.given, str(call.given.get("status", "")).lower()
-    number = next((str(given[key]) for key in _NUMBERS if isinstance(given.get(key), str | int)), "")
+    number = next((str(given[key]) for key in keys("number") if isinstance(given.get(key), str | int)), "")
     if not number and isinstance(given.get("subject") or given.get("title"), str):
         told = _CREATED.search(call.result or "")
         number = told[1] if told else ""
-        tasks[number or _text(given)] = Task(_text(given), call.record, state in _DOING, number)
-    elif number and state in _DONE:
+        tasks[number or _text(given)] = Task(_text(given), call.record, state in keys("doing"), number)
+    elif number and state in keys("done"):
         tasks.pop(number, None)
-    elif number in tasks:
-        tasks[number] = replace(
-            tasks[number],
-            text=one_line(str(given.get("subject") or tasks[number].text), _LONGEST_TASK),
-            doing=state in _DOING if state else tasks[number].doing,
-            record=call.record,
-        )
+    elif before := tasks.get(number):
+        text = one_line(str(given.get("subject") or before.text), _LONGEST_TASK)
+        doing = state in keys("doing") if state else before.doing
+        tasks[number] = replace(before, text=text, doing=doing, record=call.record)
 
 
 def _text(entry: Mapping[str, Any]) -> str:
-    found = (value for name in _TEXTS if isinstance(value := entry.get(name), str) and value.strip())
+    found = (text for key in keys("entry") if isinstance(text := entry.get(key), str) and text.strip())
     return one_line(next(found, ""), _LONGEST_TASK)
 
 
@@ -164,11 +159,11 @@ def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:
         one for one in said if pattern("is_done").search(one) and not pattern("is_not_done").search(one)
     ]
     told += [
-        _text(entry)
+        text
         for call in made
         if not call.failed
-        for entry in _whole_list(call.given) or ()
-        if str(entry["status"]).lower() in _DONE
+        for text, state in _whole_list(call.given) or ()
+        if state in keys("done")
     ]
     done = list(map(_stems, told))
     return "\n".join(line for line in text.split("\n") if not _settled(_stems(line), done))

@@ -71,13 +71,11 @@ def permissions(items: Iterable[Item]) -> Iterator[Permission]:
         if words := models_words(item):
             before = Quote(words, item.said.uuid)
         elif words := users_words(item):
-            answer = pattern("assents").match(words) or pattern("dissents").match(words)
+            yes = bool(pattern("assents").match(words))
             asked = [one for one in sentences(before.text[-_LOOKED_BACK:]) if one.endswith("?")]
-            if answer and asked and len(words.split()) <= _SHORT:
+            if asked and len(words.split()) <= _SHORT and (yes or pattern("dissents").match(words)):
                 proposal = one_line(asked[-1], LONGEST_SENTENCE)
-                yield Permission(
-                    bool(pattern("assents").match(words)), words, item.said.uuid, proposal, before.record
-                )
+                yield Permission(yes, words, item.said.uuid, proposal, before.record)
             else:
                 yield from _permissions(words, item.said.uuid)
 

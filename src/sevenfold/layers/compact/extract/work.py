@@ -15,27 +15,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.facts import Command, File, FoundError, Kind, Quote
-from sevenfold.layers.compact.extract.patterns import pattern
+from sevenfold.layers.compact.extract.facts import WAYS, Command, File, FoundError, Kind, Quote
+from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import ToolResult, ToolUse
 from sevenfold.record.layout import Item
 
-_PATHS = [
-    "file_path",
-    "path",
-    "notebook_path",
-    "filename",
-    "file",
-    "target_file",
-    "filePath",
-    "absolute_path",
-]
-_COMMANDS = ("command", "cmd", "script")
-_CHANGES = ("old_string", "old_str", "new_string", "new_str", "edits", "diff", "insert_text", "new_source")
-_CONTENTS = ("content", "contents", "file_text", "text")
-_SEARCHES = ("pattern", "query", "regex", "glob")
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 
 _EXIT = re.compile(
@@ -69,7 +55,7 @@ class Call(Struct, frozen=True):
     @property
     def paths(self) -> tuple[str, ...]:
         """The files it is about."""
-        found = [value for key in _PATHS if isinstance(value := self.given.get(key), str) and value]
+        found = [value for key in keys("path") if isinstance(value := self.given.get(key), str) and value]
         several = self.given.get("paths")
         found += [path for path in several if isinstance(path, str)] if isinstance(several, list) else []
         patch = next(
@@ -80,8 +66,7 @@ class Call(Struct, frozen=True):
     @property
     def about(self) -> str:
         """What it was called with, in short: a command, a path, an address or what was looked for."""
-        keys = ("url", *_SEARCHES, "description", "subject", "name", "id")
-        named = (value for key in keys if isinstance(value := self.given.get(key), str) and value)
+        named = (v for key in keys("subject") if isinstance(v := self.given.get(key), str) and v)
         return self.command or ", ".join(self.paths) or next(named, "")
 
 
@@ -124,12 +109,12 @@ def _given(asked: ToolUse) -> Mapping[str, Any]:
 
 def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:
     """What a tool without a declared kind probably does."""
-    has_path = any(isinstance(given.get(key), str) for key in _PATHS)
-    if name == "apply_patch" or (has_path and any(key in given for key in _CHANGES)):
+    has_path = any(isinstance(given.get(key), str) for key in keys("path"))
+    if name == "apply_patch" or (has_path and any(key in given for key in keys("change"))):
         return "edit"
-    if has_path and any(key in given for key in _CONTENTS):
+    if has_path and any(key in given for key in keys("content")):
         return "write"
-    if any(key in given for key in _SEARCHES):
+    if any(key in given for key in keys("search")):
         return "web" if "web" in name.lower() else "search"
     if "url" in given:
         return "web"
@@ -139,7 +124,7 @@ def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:
 
 
 def _command(given: Mapping[str, Any]) -> str:
-    value = next((given[key] for key in _COMMANDS if given.get(key)), "")
+    value = next((given[key] for key in keys("command") if given.get(key)), "")
     if isinstance(value, list):
         words = [str(word) for word in value]
         return words[-1] if words[1:2] in (["-c"], ["-lc"]) else " ".join(words)
@@ -214,14 +199,8 @@ def _same(one: str, other: str) -> bool:
 
 
 def _together(before: File, after: File) -> File:
-    return replace(
-        before,
-        last=after.last,
-        read=before.read + after.read,
-        edited=before.edited + after.edited,
-        written=before.written + after.written,
-        mentioned=before.mentioned + after.mentioned,
-    )
+    counts = {way: getattr(before, way) + getattr(after, way) for way in WAYS}
+    return replace(before, last=after.last, **counts)
 
 
 def _touch(found: dict[str, File], path: str, how: str, record: str) -> None:
@@ -291,13 +270,8 @@ def telling_lines(result: str) -> str:
     raised = [line for line in lines if pattern("raised").match(line)]
     telling = raised[-1:] + [line for line in lines if pattern("telling").search(line)]
     chosen = list(dict.fromkeys(telling or lines[:1]))[:_MOST_LINES]
-    follows = _after_colon(lines, chosen)
-    return " ⏎ ".join(one_line(line, LONGEST_LINE) for line in [*chosen, *follows])
-
-
-def _after_colon(lines: list[str], chosen: list[str]) -> list[str]:
-    """The line behind one that ends in a colon is what that line announces."""
-    if not chosen or not chosen[-1].endswith(":"):
-        return []
-    place = lines.index(chosen[-1]) + 1
-    return lines[place : place + 1]
+    if chosen and chosen[-1].endswith(":"):
+        # The line behind one that ends in a colon is what that line announces.
+        place = lines.index(chosen[-1]) + 1
+        chosen += lines[place : place + 1]
+    return " ⏎ ".join(one_line(line, LONGEST_LINE) for line in chosen)
