@@ -60,10 +60,9 @@ class Evidence:
 
     def supports(self, claim: Claim) -> bool:
         """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
-        texts = chain(self._users.values(), self._before.values())
-        said = (part for text in texts for one in sentences(text) for part in _BUT.split(one))
-        if len(claim.about) > _LONG:  # several sentences, as a copy of a message has them
-            said = chain(self._users.values(), self._before.values())
+        said: Iterable[str] = chain(self._users.values(), self._before.values())
+        if len(claim.about) <= _LONG:  # longer ones are several sentences, as a copy of a message has them
+            said = (part for text in said for one in sentences(text) for part in _BUT.split(one))
         asked = (one for one in said if not one.endswith("?") or pattern("wishes").search(one))
         return any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
 
