@@ -3,9 +3,9 @@
     python bench/memory.py
 
 The sessions are in ``memory.toml``. They run through `sevenfold.Session` with the offline model, which finds facts by
-fixed rules; a model finds more. A fact said again in other words is an entry of its own until a dream, to which a model
-names it. Then 36 documents try to plant an instruction, through a model that believes everything, and twelve honest
-ones, some of which quote attacks, must survive. Ends with 1 if a bar is missed.
+fixed rules; a model finds more. A fact said again in quite other words is an entry of its own until a dream, to which a
+model names it. Then 36 documents try to plant an instruction, through a model that believes everything, and twelve
+honest ones, some of which quote attacks, must survive. Ends with 1 if a bar is missed.
 """
 
 from __future__ import annotations

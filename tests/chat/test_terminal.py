@@ -115,7 +115,7 @@ def test_typing_lines_pasting_opening_what_is_folded_and_answering_questions(pla
 def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tmp_path):
     place = {"home": tmp_path / "home", "folder": tmp_path}
     with Terminal(**place) as app:
-        app.until("Do you trust this folder?").type("n")
+        app.until("Do you trust this folder?").type("2")
         app.until("offline model answers").ready().say("hi").until("You said: hi").ready()
         app.press("ctrl-d")
         assert app.ended() == 0
@@ -125,6 +125,18 @@ def test_an_unknown_folder_is_asked_about_once_and_without_a_key_that_is_said(tm
         app.until("› hi").until("You said: hi").ready().press("ctrl-d")
         assert app.ended() == 0
         assert "Do you trust" not in app.everything
+
+
+@pytest.mark.spec("S8.14")
+def test_a_message_typed_while_the_folder_is_asked_about_answers_nothing_and_is_kept(tmp_path):
+    place = {"home": tmp_path / "home", "folder": tmp_path}
+    with Terminal(**place) as app:
+        app.until("Do you trust this folder?").say("yes, no, you").press("esc")
+        app.until("offline model answers").ready().press("enter").until("You said: yes, no, you")
+        app.ready().press("ctrl-d")
+        assert app.ended() == 0
+    with Terminal(**place) as app:
+        app.until("Do you trust this folder?")
 
 
 def test_a_terminal_that_can_do_nothing_still_holds_a_conversation(place):

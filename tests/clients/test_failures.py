@@ -210,3 +210,30 @@ def test_the_http_library_is_the_one_below_the_sdk_that_is_installed() -> None:
     older = SimpleNamespace(DefaultHttpxClient=type("Client", (json.JSONDecoder,), {}))
     assert failures.transport_of(older) is json
     assert failures.transport_of(ANTHROPIC.load()) is httpx2
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (
+            500,
+            "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+        ),
+        (400, "m is not a multimodal model"),
+        (
+            400,
+            "Invalid content type. image_url is only supported by certain models: images are not supported.",
+        ),
+        (400, "this model does not support image input"),
+    ],
+)
+def test_a_picture_for_a_model_that_cannot_see_is_named_with_the_way_out(status: int, message: str) -> None:
+    """However a local server words it."""
+    line = str(explained(told(message), status))
+    assert "takes no pictures" in line
+    assert "/rewind" in line
+    assert "\n" not in line
+
+
+def test_other_complaints_about_pictures_are_left_as_they_are() -> None:
+    assert "takes no pictures" not in str(explained(told("image exceeds 5 MB maximum"), 400))

@@ -199,7 +199,7 @@ def test_a_copy_is_asked_for_again_when_it_is_old(
     ("entry", "window"),
     [
         ({"max_model_len": 32_768}, 32_768),
-        ({"meta": {"n_ctx_train": 131_072}}, 131_072),
+        ({"meta": {"n_ctx_train": 131_072}}, None),
         ({"meta": {"n_ctx": 8_192, "n_ctx_train": 131_072}}, 8_192),
         ({"context_length": 65_536}, 65_536),
         ({"max_model_len": "many"}, None),

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ import openai
 import pytest
 
 import sevenfold
+from sevenfold.cli.chat.model_list import served_models
+from sevenfold.providers import registry
 from sevenfold.providers.listing import is_local
 from sevenfold.providers.openai.chat import ChatReader
 
@@ -299,3 +301,15 @@ def test_a_window_that_is_assumed_is_called_so_with_what_to_do(
     assert (ran.returncode, ran.stdout) == (0, "Hi.\n"), ran.stderr
     assert ("8,192 tokens are assumed, too few for some of the tools" in ran.stderr) == assumed
     assert ("SEVENFOLD_CONTEXT_WINDOW" in ran.stderr) == assumed
+
+
+@pytest.mark.spec("S15.3")
+def test_the_chats_list_of_models_is_the_servers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = {"object": "list", "data": [{"id": MODEL}, {"id": "other:1b"}]}
+    with serving({**OLLAMA, "/v1/models": listed}) as url:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        with closing(registry.quick_client_for(MODEL)) as client:
+            assert served_models(client, MODEL) == (MODEL, "other:1b")
+    with closing(registry.quick_client_for(MODEL)) as client:
+        assert served_models(client, MODEL) == ()

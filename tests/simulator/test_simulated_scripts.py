@@ -95,6 +95,7 @@ def test_a_script_in_json_can_begin_again_and_reports_usage_to_openais_clients(t
         ("a.toml", "[[step]]\ntext = 7\n", "step"),
         ("a.toml", "[[step]]\n", "says nothing"),
         ("a.toml", "[[step]]\nerror = 'telepathy'\n", "telepathy"),
+        ("a.toml", "[[step]]\ntext = 'x'\ndelay = -1\n", ">= 0"),
         ("a.json", '{"step": []}', "no [[step]]"),
         ("a.json", "\xff", "is not a script"),
     ],

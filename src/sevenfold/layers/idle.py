@@ -126,7 +126,7 @@ class Idleness:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self.settled = -1
-        """The number of answers after which nothing more is to be done until the next one."""
+        """The number of answers after which there is nothing more to do until the next one."""
 
     def due_in(self) -> float | None:
         """Seconds until a choice should be made; None if there is none to make in this pause."""
@@ -167,7 +167,7 @@ class Idleness:
 
 
 def idle(c: Conversation) -> Flow[IdleDecision]:
-    """Decide what to do about the cache, if it is time, and do it; to be called while it rests."""
+    """Decide what to do about the cache, if it is time, and do it; call it while the conversation rests."""
     with c.lock:
         c.refresh()
         state = c.state(Idleness)

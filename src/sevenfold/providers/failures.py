@@ -104,6 +104,12 @@ _BY_STATUS: dict[int, type[ModelError]] = {
     503: Overloaded,
     529: Overloaded,
 }
+_UNSEEN = re.compile(
+    r"\b(?:images?|image_url|vision|multimodal)\b.*\b(?:not support|unsupported|not enabled|not a multimodal)"
+    r"|\b(?:not support|unsupported|not a)\w*\b.*\b(?:images?|image_url|vision|multimodal)\b",
+    re.I | re.S,
+)
+"""Wordings of servers whose model takes no pictures."""
 _BOUND = re.compile("bound to a different conversation")
 _TOO_LONG = (
     re.compile(r"prompt is too long: (?P<used>\d+) tokens > (?P<limit>\d+) maximum"),
@@ -269,6 +275,11 @@ def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
         return (
             f"{at.url} takes no more requests ({said}) and does not say for how long: look at the "
             "account's spending limit"
+        )
+    if kind in (RequestRefused, ProviderFailed) and _UNSEEN.search(said):
+        return (
+            f"{at.url}: {said}. The model {at.model!r} takes no pictures: go back to before the one that was sent "
+            "(/rewind in the chat), or use a model that does (/model)"
         )
     return f"{at.url}: {said}"
 

@@ -39,7 +39,7 @@ def read(raw: bytes, model: str) -> Listing | None:
     capabilities = entry.get("capabilities")
     said = capabilities if isinstance(capabilities, dict) else {}
     return Listing(
-        _count(entry, WINDOWS) or _count(entry.get("meta"), ("n_ctx", "n_ctx_train")),
+        _count(entry, WINDOWS) or _count(entry.get("meta"), ("n_ctx",)),
         _count(entry, ANSWERS),
         {name: said[name] for name in ABILITIES if name in said},
     )

@@ -343,6 +343,12 @@ class InlineScreen:
         self.typed.insert_text(words if words.isprintable() else "")
         return True
 
+    def begin_draft(self, words: str) -> None:
+        """Take what was typed at a menu, and what follows it without a pause, as the beginning of a message."""
+        if words.isprintable():
+            self._guard.begin(time.monotonic())
+            self.typed.insert_text(words)
+
     def advance(self, state: MenuState | MenuAnswer) -> None:
         """Go to the next state of the menu, or answer it."""
         if isinstance(state, MenuAnswer):

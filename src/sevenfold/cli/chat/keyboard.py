@@ -136,8 +136,14 @@ def _choosing(app: InlineScreen) -> KeyBindings:
 
     @keys.add("<any>", filter=choosing)
     def letter(event: KeyPressEvent) -> None:
-        if app.asking is not None and not app.belongs_to_draft(event.data):
-            app.advance(app.asking.press(event.data.lower()))
+        state = app.asking
+        if state is None or app.belongs_to_draft(event.data):
+            return
+        if (pressed := state.press(event.data.lower())) is state:
+            # It answers nothing, so it begins a message: none of its letters, nor its Enter, is an answer.
+            app.begin_draft(event.data)
+        else:
+            app.advance(pressed)
 
     @keys.add("enter", filter=writing)
     def send(event: KeyPressEvent) -> None:
@@ -183,6 +189,10 @@ class TypingGuard:
         """A menu came up while the message had this text."""
         if draft and now - self._typed < self.PAUSE:
             self._guarded = now + self.PAUSE
+
+    def begin(self, now: float) -> None:
+        """A message is being typed although a menu is up."""
+        self._guarded = now + self.PAUSE
 
     def guards(self, now: float) -> bool:
         """Whether a key pressed now still belongs to the message."""

@@ -108,7 +108,7 @@ def _resume(chat: Chat, rest: str) -> None:
         kept = history.talks(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
-        chosen = chat.ask(session_menu(kept))
+        chosen = chat.ask(session_menu(kept, chat.options.folder))
         if chosen is None:
             return
     chat.switch(replace(chat.options, name=chosen.name, resumed=True))

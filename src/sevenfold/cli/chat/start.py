@@ -121,20 +121,22 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
         return kept[0]
     if screen is None:
         raise Refused("say which session: --resume NAME, or --continue for the newest")
-    answer = screen.ask(session_menu(kept))
+    answer = screen.ask(session_menu(kept, folder))
     if answer is None:
         raise Refused("no session was chosen")
     return kept[answer.place]
 
 
-def session_menu(kept: list[KeptSession]) -> Menu:
-    """Ask which session to continue."""
+def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
+    """Ask which session of a folder to continue."""
     now = time.time()
     items = tuple(
         MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}", value=one)
         for one in kept
     )
-    return Menu("Continue which session?", items, filtered=True)
+    return Menu(
+        f"Continue which session of {one_line(folder.name or str(folder), 40)}?", items, filtered=True
+    )
 
 
 def _last_model(transcript: Path) -> str:
@@ -231,8 +233,9 @@ _NOT_TRUSTED = "chat-not-trusted"
 TRUST = Menu(
     "Do you trust this folder?",
     (
-        MenuItem("Yes", "y", "use its settings, hooks, MCP servers, skills and instructions"),
-        MenuItem("No", "n", "work here without them; 'sevenfold trust' changes that"),
+        # Without letters: a message that begins with "y" or "n" must not answer.
+        MenuItem("Yes", "", "use its settings, hooks, MCP servers, skills and instructions"),
+        MenuItem("No", "", "work here without them; 'sevenfold trust' changes that"),
     ),
 )
 

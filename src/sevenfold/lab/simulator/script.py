@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from sevenfold.errors import UserError
 from sevenfold.lab.simulator.brains import (
@@ -45,7 +45,7 @@ class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True):
     message: str
     type: str = "api_error"
     code: str | None = None
-    retry_after: float | None = None
+    retry_after: Annotated[float, Meta(ge=0)] | None = None
 
     def made(self) -> ApiError:
         """The refusal."""
@@ -59,7 +59,7 @@ class ScriptedStep(Struct, frozen=True, forbid_unknown_fields=True):
     text: str = ""
     thinking: str = ""
     calls: list[ScriptedCall] = []
-    delay: float = 0.0
+    delay: Annotated[float, Meta(ge=0)] = 0.0
     """Seconds before the answer begins."""
     error: str | ScriptedError | None = None
     """A refusal in place of the answer: its name, or its parts."""

@@ -107,7 +107,7 @@ class Got(Struct, frozen=True):
 
 
 class SummaryTask:
-    """A summary to be had: of which part of a conversation, and what it should look after."""
+    """A summary to get: of which part of a conversation, and what it should look after."""
 
     def __init__(self, c: Conversation, scope: Scope, request: CompactionRequest, hooks: str = "") -> None:
         self.c, self.scope, self.trigger = c, scope, request.trigger
@@ -116,14 +116,14 @@ class SummaryTask:
         self._hooks = c.gate.text(hooks) if c.gate else hooks
         whole, shown = scope.span == "from" or not scope.kept, (*scope.front, *scope.hidden)
         self.prefix = tuple(c.transcript.view.messages() if whole else messages_of(shown))
-        """The messages that hold what is to be summarised, as they are sent."""
+        """The messages that hold the part to summarise, as they are sent."""
         self.upto = None if whole else shown[-1].said.uuid
         """The record those messages end with, if more are in view."""
         self._restored = restore.kinds(c.slots)
 
     @property
     def lean(self) -> tuple[Item, ...]:
-        """What is to be summarised, without what a summary cannot use or what comes back by itself."""
+        """The part to summarise, without what a summary cannot use or what comes back by itself."""
         return tuple(shorten.lean(self.scope.hidden, self._restored))
 
     def tokens(self, items: Iterable[Item]) -> float:

@@ -18,7 +18,7 @@ OUTPUT_CAP = 20_000
 
 
 class CompactionRequest(Struct, frozen=True, kw_only=True):
-    """What is to be compacted, why and how."""
+    """What to compact, why and how."""
 
     trigger: Trigger = "manual"
     span: Span = "whole"

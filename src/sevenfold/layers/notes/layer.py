@@ -310,7 +310,7 @@ class NotesKeeper:
         return divided if isinstance(divided, str) else ""
 
     def serve(self, most: int) -> tuple[Scope, Got] | str:
-        """The notes as a summary of what they cover, with what is to be kept; or why they cannot serve.
+        """The notes as a summary of what they cover, with what to keep; or why they cannot serve.
 
         The conversation must have fewer tokens then than ``most``.
         """

@@ -107,7 +107,12 @@ class OpenAIProvider(SdkProvider):
         size = running_window(
             model, lambda path, body: fetch(f"{parts.scheme}://{parts.netloc}{path}", body)
         )
-        return msgspec.json.encode({"id": model, "max_input_tokens": size}) if size else raw
+        if not size:
+            return raw
+        body = msgspec.json.decode(raw)
+        listed = body.get("data") if isinstance(body, dict) else None
+        others = [one for one in listed or () if isinstance(one, dict) and one.get("id") != model]
+        return msgspec.json.encode({"data": [{"id": model, "max_input_tokens": size}, *others]})
 
 
 class ChatCompletions(OpenAIProvider):
