@@ -10,15 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sevenfold.conversation.room import Limits
 from sevenfold.profiles import find
 from sevenfold.record import blocks, entries
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.view import View
 from sevenfold.record.weight import measure
 from sevenfold.record.window import Window
+from sevenfold.settings import Settings
 from tests.support import Story, call, result, usage
 
 OLDER, STRIPS, NEWER, LOCAL = "claude-opus-4-5", "claude-sonnet-4-5", "claude-opus-5", "llama3:8b"
+WINDOW, LIMITS = Window.of(find(OLDER)), Limits.of(find(OLDER), Settings())
 FILE = "def fold(entries):\n    return [entry for entry in entries if entry.live]\n" * 40
 
 
@@ -374,17 +377,16 @@ def sized(**counts: int) -> Size:
     ],
 )
 def test_a_check_records_the_size_the_limits_what_was_freed_and_the_verdict(used, verdict):
-    gauge = Gauge.of(find(OLDER))
-    check = gauge.check(sized(tokens=used, freed=321, wire=9, images=1), Window.of(gauge.profile))
-    assert (check.used, check.threshold, check.effective, check.freed) == (used, 167_000, 180_000, 321)
-    assert (check.verdict, check.budget, check.wire, check.images) == (verdict, "tokens", 9, 1)
+    size = sized(tokens=used, freed=321, wire=9, images=1)
+    check = LIMITS.check(size, WINDOW)
+    assert (check.size, WINDOW.threshold, WINDOW.effective) == (size, 167_000, 180_000)
+    assert (check.verdict, check.budget) == (verdict, "tokens")
 
 
 @pytest.mark.spec("S0.4", "S0.10")
 def test_the_upper_end_of_the_band_is_what_meets_a_threshold():
-    gauge = Gauge.of(find(OLDER))
-    check = gauge.check(sized(tokens=166_500, high=167_000), Window.of(gauge.profile))
-    assert (check.used, check.band, check.verdict) == (166_500, 500, "compact")
+    check = LIMITS.check(sized(tokens=166_500, high=167_000), WINDOW)
+    assert (check.size.tokens, check.size.band, check.verdict) == (166_500, 500, "compact")
 
 
 @pytest.mark.spec("S0.10")
@@ -393,16 +395,13 @@ def test_the_upper_end_of_the_band_is_what_meets_a_threshold():
     [(False, 300_000, "compact"), (True, 300_000, "blocked"), (False, 180_000, "blocked")],
 )
 def test_a_mere_guess_stops_no_request_before_any_report(anchored, high, verdict):
-    gauge = Gauge.of(find(OLDER))
     size = replace(sized(tokens=100_000, high=high), anchored=anchored)
-    assert gauge.check(size, Window.of(gauge.profile)).verdict == verdict
+    assert LIMITS.check(size, WINDOW).verdict == verdict
 
 
 def test_too_many_pictures_or_bytes_stop_a_request_that_has_tokens_to_spare():
-    gauge = Gauge.of(find(OLDER))
-    window = Window.of(gauge.profile)
-    pictures = gauge.check(sized(tokens=10, images=101), window)
-    heavy = gauge.check(sized(tokens=10, wire=32_000_001), window)
+    pictures = LIMITS.check(sized(tokens=10, images=101), WINDOW)
+    heavy = LIMITS.check(sized(tokens=10, wire=32_000_001), WINDOW)
     assert (pictures.verdict, pictures.budget) == ("blocked", "images")
     assert (heavy.verdict, heavy.budget) == ("blocked", "bytes")
 

@@ -172,6 +172,7 @@ class CacheBroke(Event, frozen=True, kw_only=True):
     """Less was read from the cache than the last request left there."""
 
     cause: str
+    """The kind of part that changed; else expired, evicted, or the reason a decision announced."""
     part: str
     tokens: int
     usd: float | None

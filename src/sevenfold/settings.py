@@ -150,6 +150,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         limit = self.offload_by_tool.get(tool, self.offload_characters)
         return None if limit == "never" else limit
 
+    def edits_trigger(self, threshold: int) -> int:
+        """The size at which the provider clears by itself, if it was asked to; ``threshold`` is that of the window."""
+        return max(1, int(threshold * self.edits_trigger_share))
+
 
 # -- what is known about each -----------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from sevenfold.cli.main import main
 from sevenfold.errors import ModelError, NotAuthenticated, ProviderFailed, RateLimited
 from sevenfold.lab.simulator.faults import Fault
 from sevenfold.ports import Call
@@ -305,3 +307,18 @@ def test_a_run_loads_no_sdk(api: str, provider: Provider, tmp_path: Any) -> None
     }
     shown = subprocess.run([sys.executable, "-c", script], env=env, cwd=tmp_path, check=False, **given)
     assert shown.stdout.splitlines()[-1] == "0 []", shown.stderr
+
+
+def test_an_address_without_a_key_ends_a_run_with_a_line_that_names_the_variable(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "SEVENFOLD_HOME", "ANTHROPIC_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main(["chat", "-p", "hi", "--folder", str(tmp_path)]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "ANTHROPIC_API_KEY" in said
+    assert "\n" not in said

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.conversation import room as ladder
-from sevenfold.conversation.room import Parts
+from sevenfold.conversation.room import Budget, Check, Parts
 from sevenfold.layers.breaker import Progress
 from sevenfold.profiles import find
-from sevenfold.record.gauge import Budget, Check
+from sevenfold.record.gauge import Size
 from sevenfold.record.window import Window
 
 WINDOW = Window.of(find("claude-sonnet-4-5"))
@@ -51,17 +51,17 @@ def test_progress_is_no_reason_to_rest_however_often_a_layer_acts(
 
 
 def check(budget: Budget = "tokens") -> Check:
-    return Check(
-        used=178_000,
-        band=400,
-        threshold=167_000,
-        effective=180_000,
+    size = Size(
+        tokens=178_000,
+        low=177_600,
+        high=178_400,
+        sent=178_000,
+        anchored=True,
         freed=0,
         wire=40_000_000,
         images=120,
-        verdict="blocked",
-        budget=budget,
     )
+    return Check(size, "blocked", budget)
 
 
 @pytest.mark.spec("S2.8")

@@ -189,7 +189,17 @@ def sizes() -> Iterator[str]:
             if measured := view.add(entries.read(line)):
                 gauge = gauge.observe(measured)
             size = gauge.size(view)
-            yield f"{seed} {model}: {short(size)} {short(gauge.check(size, window))} fixed={gauge.fixed}"
+            check = Limits.of(profile, Settings()).check(size, window)
+            found = {
+                "used": size.tokens,
+                "band": size.band,
+                "threshold": window.threshold,
+                "effective": window.effective,
+                **{name: getattr(size, name) for name in ("freed", "wire", "images")},
+                "verdict": check.verdict,
+                "budget": check.budget,
+            }
+            yield f"{seed} {model}: {short(size)} {short(found)} fixed={gauge.fixed}"
         yield f"{seed} {model}: {gauge.switched(find(BOUND)).fixed} {gauge.opened(b'other' * 900).fixed}"
 
 
@@ -406,7 +416,7 @@ def cache_breaks() -> Iterator[str]:
             yield f"  {watched.forecast.change.kept:.4f} {watched.forecast.change.diff()[:300]!r}"
         for read, keeps in product((20_000, 19_100, 17_900, 3_000, 0), (True, False)):
             used = Usage(cache_read_input_tokens=read, cache_creation_5m=500, input_tokens=9)
-            after, found = watched.judge(used, find(OLD), provider="tools_changed", keeps=keeps)
+            after, found = watched.judge(used, find(OLD), keeps=keeps)
             lost = found and (
                 found.cause,
                 found.part,
@@ -430,7 +440,15 @@ def intake() -> Iterator[str]:
         *({"type": "text"}, {"text": "no type"}, {"type": "tool_use", "id": "t", "name": "n", "input": {}}),
         *(picture(), [picture(), " "], {"type": "thinking", "thinking": "hm", "signature": "s"}),
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
-        {"t1": "ok", "t2": ["a", "b"], "t3": None, "t4": {"a": 1}, "t5": [plain, picture()], "t6": 1.5},
+        {
+            "t1": "ok",
+            "t2": ["a", "b"],
+            "t3": None,
+            "t4": {"a": 1},
+            "t5": [plain, picture()],
+            "t6": 1.5,
+            "t7": {1: [2]},
+        },
         *({"": "no call"}, [{**answered, "tool_use_id": ""}], [{**answered, "content": [plain, " "]}]),
         *([{**answered, "toolset_name": 3}], {"role": "tool", "tool_call_id": "t9", "content": "ok"}),
         *({"type": "function_call_output", "call_id": "t8", "output": "ok"}, "half \ud83d a character"),

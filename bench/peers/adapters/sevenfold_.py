@@ -12,13 +12,15 @@ from bench.peers.sessions import Message, Session
 from bench.peers.timing import Adapter, Bench, Case
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.conversation.resume import resume
+from sevenfold.conversation.room import Check, Limits
 from sevenfold.conversation.transcript import Transcript
 from sevenfold.profiles import find
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
-from sevenfold.record.gauge import Check, Gauge
+from sevenfold.record.gauge import Gauge
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.window import Window
+from sevenfold.settings import Settings
 from sevenfold.stores.jsonl.log import JsonlLog, Sync
 
 MODEL = "claude-sonnet-5-5"
@@ -42,7 +44,7 @@ class Engine:
         log = JsonlLog.open(self.path, sync=Sync.NEVER)
         self.script = Transcript(log, Place("bench"), clock=ManualClock(), ids=RandomIds())
         self.gauge = Gauge.of(find(MODEL))
-        self._window = Window.of(find(MODEL))
+        self._window, self._limits = Window.of(find(MODEL)), Limits.of(find(MODEL), Settings())
         self.hear(messages)
 
     def hear(self, messages: list[Message]) -> None:
@@ -59,7 +61,7 @@ class Engine:
 
     def check(self) -> Check:
         """What the size of the conversation calls for."""
-        return self.gauge.check(self.gauge.size(self.script.view), self._window)
+        return self._limits.check(self.gauge.size(self.script.view), self._window)
 
     def turn(self, messages: list[Message]) -> Check:
         """A whole turn."""

@@ -23,7 +23,7 @@ from types import ModuleType
 import sevenfold as package
 from sevenfold.cli.options import complain
 from sevenfold.cli.text import one_line
-from sevenfold.errors import UserError
+from sevenfold.errors import NotAuthenticated, UserError
 
 COMMANDS = {
     "demo": "watch an agent work for hundreds of turns, offline, with a simulated model",
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser(next((one for one in given if not one.startswith("-")), "")).parse_args(given)
         code: int = _module(options.command).run(options)
         sys.stdout.flush()
-    except UserError as error:
+    except (UserError, NotAuthenticated) as error:
         complain(str(error))
         return FAILED
     except KeyboardInterrupt:

@@ -47,7 +47,6 @@ from sevenfold.conversation.options import (
 )
 from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
-from sevenfold.conversation.reads import Read, shown_whole
 from sevenfold.conversation.request import (
     Considered,
     Outcome,
@@ -57,7 +56,8 @@ from sevenfold.conversation.request import (
     take_answer,
     write_request,
 )
-from sevenfold.conversation.room import Limits, Stock
+from sevenfold.conversation.results import Read, shown_whole
+from sevenfold.conversation.room import Check, Limits, Stock
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
@@ -68,7 +68,7 @@ from sevenfold.record import calls
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
 from sevenfold.record.decisions import Epoch, Request, Why
-from sevenfold.record.gauge import Check, Gauge, Size
+from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import BilledCall, Tally
@@ -320,8 +320,8 @@ class Conversation:
         with self.lock:
             considered, boundary = self.considered, self.transcript.view.boundary or ""
             why = Why(
-                used=check.used,
-                band=check.band,
+                used=check.size.tokens,
+                band=check.size.band,
                 threshold=self.window.threshold,
                 rule=considered.rule,
                 chosen=considered.chosen,

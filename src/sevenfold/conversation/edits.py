@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
 from sevenfold.errors import Refused
-from sevenfold.events import Acted, Proposed
+from sevenfold.events import Proposed
 from sevenfold.ports import Log
 from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pin, Rewound, Snip, Undone
 from sevenfold.record.entries import Boundary, Clearing
@@ -65,9 +65,13 @@ def snip(c: Conversation, first: str, last: str) -> str:
             raise Refused("snipping is switched off (setting snip)")
         span = _span(c, first, last)
         before = c.size().tokens
-        what, tokens = f"remove {len(span)} records", _tokens(c, span)
         proposed = Proposed(
-            layer="snip", mechanism="span", what=what, why="asked for", items=len(span), tokens=tokens
+            layer="snip",
+            mechanism="span",
+            what=f"remove {len(span)} records",
+            why="asked for",
+            items=len(span),
+            tokens=_tokens(c, span),
         )
         if not c.events.may(proposed):
             raise Refused("a listener refused the snip")
@@ -77,18 +81,7 @@ def snip(c: Conversation, first: str, last: str) -> str:
             else:
                 c.announce("snip")
             made = c.transcript.decide(Snip(first=first, last=last))
-        c.events.tell(
-            Acted(
-                layer="snip",
-                mechanism="span",
-                what=what,
-                why="asked for",
-                items=len(span),
-                tokens_before=before,
-                tokens_after=c.size().tokens,
-                reference=made.id,
-            )
-        )
+        c.events.acted(proposed, before, c.size().tokens, made.id, undoable=True)
         events.epochs(c)
         return made.id
 

@@ -12,7 +12,6 @@ from sevenfold.errors import ModelError
 from sevenfold.events import (
     Acted,
     Answered,
-    CacheBroke,
     EpochOpened,
     Event,
     Failed,
@@ -189,20 +188,8 @@ def answered(c: Conversation, outcome: Outcome, source: str = MAIN) -> None:
             after_compaction=outcome.prepared.after_compaction,
         )
     )
-    broken = outcome.broken
-    if broken is not None and c.break_watch:
-        c.events.tell(
-            CacheBroke(
-                source=source,
-                cause=broken.cause,
-                part=broken.part,
-                tokens=broken.tokens,
-                usd=broken.usd,
-                elapsed=broken.elapsed,
-                expected=broken.expected,
-                diff=broken.diff,
-            )
-        )
+    if outcome.broken is not None and c.break_watch:
+        c.events.tell(replace(outcome.broken, source=source))
 
 
 def failed(

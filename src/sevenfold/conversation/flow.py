@@ -34,20 +34,12 @@ class HookRunner(Protocol):
         """Run them; raises `Aborted` once ``stopped()``."""
         ...
 
-    def close(self) -> None:
-        """End the hooks that run in the background."""
-        ...
-
 
 class AsyncHookRunner(Protocol):
     """Runs the hooks of an event for a driver that awaits."""
 
     async def fire(self, event: HookInput) -> HookOutcome:
         """Run them; cancelling it ends them."""
-        ...
-
-    def close(self) -> None:
-        """End the hooks that run in the background."""
         ...
 
 
@@ -157,7 +149,6 @@ TICK = 0.05
 """Seconds within which a blocked wait notices that it was stopped."""
 FOREVER = 10.0**7
 STOPPED = "stopped before it was done"
-NO_CLIENT = "a model has to be asked, and no client was given"
 
 
 def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]]) -> Flow[R]:
@@ -351,7 +342,7 @@ async def _gathered_async(
 
 def _given(client: Any) -> Any:
     if client is None:
-        raise Refused(NO_CLIENT)
+        raise Refused("a model has to be asked, and no client was given")
     return client
 
 

@@ -15,12 +15,12 @@ from sevenfold.conversation.flow import Flow
 from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
 from sevenfold.record.blocks import Block
-from sevenfold.record.gauge import Check
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.restore import Slot
+    from sevenfold.conversation.room import Check
 
 
 class Offer(Struct, frozen=True):

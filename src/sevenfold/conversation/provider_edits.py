@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from sevenfold.conversation.room import REPRODUCIBLE, edits_trigger
+from sevenfold.conversation.room import REPRODUCIBLE
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Profile
 from sevenfold.record.blocks import encode_json
 from sevenfold.record.decisions import Epoch
@@ -35,7 +35,7 @@ def requested_edits(
     offered = settings.provider_edits and profile.thinking.bound and CLEAR_TOOL_USES in profile.edits
     if not (offered and may_go):
         return None
-    value = edits_trigger(window, settings)
+    value = settings.edits_trigger(window.threshold)
     target = min(window.budget(settings.edits_target_tokens), value - 1)
     clearing: dict[str, Any] = {
         "type": CLEAR_TOOL_USES,

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.epoch import tell_changes, withdraw_changes
+from sevenfold.events import CacheBroke
 from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, ToolUse, read_fields
@@ -32,7 +33,7 @@ from sevenfold.request.frame import (
     spared,
     tail_of,
 )
-from sevenfold.request.watch import SECONDS, Break, Forecast, Sent, first_change
+from sevenfold.request.watch import SECONDS, Forecast, Sent, first_change
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -95,7 +96,7 @@ class Outcome(Struct, frozen=True):
 
     reply: Reply
     prepared: Prepared
-    broken: Break | None
+    broken: CacheBroke | None
     cost: float | None
     uncached_cost: float | None
     """The cost with nothing cached."""
@@ -276,7 +277,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     elif measured and not moved:
         # With other edits than last time, the growth of the prompt says nothing about what was added.
         c.gauge = c.gauge.observe(measured)
-    c.watched, broken = c.watched.judge(usage, c.profile, provider=_miss_reason(reply))
+    c.watched, broken = c.watched.judge(usage, c.profile)
     cost, uncached = usage.cost(c.profile), usage.uncached_cost(c.profile)
     c.account = c.account.billed(cost)
     c.vouched, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at
@@ -318,14 +319,6 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
         if item.said.uuid == last:
             return items[len(items) - back :]
     return ()
-
-
-def _miss_reason(reply: Reply) -> str:
-    match read_fields(reply.diagnostics) if bytes(reply.diagnostics) != b"null" else None:
-        case {"cache_miss_reason": {"type": str() as reason}}:
-            return reason
-        case _:
-            return ""
 
 
 def _applied(reply: Reply) -> Applied:

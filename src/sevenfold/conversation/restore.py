@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.reads import shown_whole
+from sevenfold.conversation.results import shown_whole
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import SevenfoldError
 from sevenfold.prompts.context import HookContext, PinnedRecord, RestoredFile, RestoredState

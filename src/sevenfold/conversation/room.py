@@ -6,7 +6,7 @@ Here too is the list of results that could be cleared to make room.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from sevenfold.events import Checked
 from sevenfold.profiles import Profile
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, Block, ToolResult, ToolUse
-from sevenfold.record.gauge import Budget, Check, Size
+from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight, measure, opening
@@ -30,6 +30,21 @@ REPRODUCIBLE = frozenset({"read", "shell", "search", "web", "edit", "write"})
 _CLEARED = PLACEHOLDER_CLEARED.encode()
 ASSUMED = ("family", "default")
 """Sources of a window's size that are no more than a guess."""
+
+
+HEAVY = 0.8
+"""The share of the bytes or pictures a request may have, above which a warning is given."""
+
+Verdict = Literal["fits", "warning", "compact", "blocked"]
+Budget = Literal["tokens", "bytes", "images"]
+
+
+class Check(Struct, frozen=True):
+    """One look at the size, and the budget that led to the verdict."""
+
+    size: Size
+    verdict: Verdict
+    budget: Budget
 
 
 class Limits(Struct, frozen=True):
@@ -52,11 +67,37 @@ class Limits(Struct, frozen=True):
             self.images is not None and images > self.images
         )
 
+    def check(self, size: Size, window: Window) -> Check:
+        """What a size means in a window with these limits."""
+        status = window.status(size.tokens, band=size.band)
+        # Before any report so little may be known of a model's tokens that only its server can say whether they fit.
+        guess = not size.anchored and size.band > size.tokens and size.tokens < window.blocking
+        heavy: dict[Budget, tuple[int, int | None]] = {
+            "images": (size.images, self.images),
+            "bytes": (size.wire, self.wire),
+        }
+        for budget, (used, most) in heavy.items():
+            if most is not None and used > most:
+                return Check(size, "blocked", budget)
+        if status.at_blocking and not guess:
+            return Check(size, "blocked", "tokens")
+        if status.above_auto_compact:
+            return Check(size, "compact", "tokens")
+        for budget, (used, most) in heavy.items():
+            if nearly(used, most):
+                return Check(size, "warning", budget)
+        return Check(size, "warning" if status.above_warning else "fits", "tokens")
+
     def load(self, weight: Weight, tokens: float, window: Window) -> int:
         """What content takes of a window, in tokens: as much as of the budget it takes most of."""
         pictures = weight.images + weight.documents
         share = max(_share(weight.wire, self.wire), _share(pictures, self.images))
         return round(max(tokens, min(share, 1.0) * window.threshold, 0))
+
+
+def nearly(used: int, most: int | None) -> bool:
+    """Is so much of a request's bytes or pictures used up that it should be told?"""
+    return most is not None and used > HEAVY * most
 
 
 def _share(used: int, limit: int | None) -> float:
@@ -122,11 +163,11 @@ _UNITS: Mapping[Budget, str] = {"tokens": "tokens", "bytes": "bytes", "images": 
 def _used(check: Check) -> str:
     match check.budget:
         case "bytes":
-            return f"{check.wire:,} bytes"
+            return f"{check.size.wire:,} bytes"
         case "images":
-            return f"{check.images:,} pictures and documents"
+            return f"{check.size.images:,} pictures and documents"
         case _:
-            return f"{check.used:,} tokens, perhaps {check.band:,} more"
+            return f"{check.size.tokens:,} tokens, perhaps {check.size.band:,} more"
 
 
 def overloaded(c: Conversation, size: Size) -> bool:
@@ -140,22 +181,21 @@ def overloaded(c: Conversation, size: Size) -> bool:
 
 def check(c: Conversation, size: Size) -> Check:
     """Hold a size against the limits, and report it."""
-    limits = c.limits
-    found = c.gauge.check(size, c.window, wire=limits.wire, images=limits.images)
+    found, window = c.limits.check(size, c.window), c.window
     if found.verdict == "blocked" and _waits_for_refusal(c, found):
         found = replace(found, verdict="warning")
     c.events.tell(
         Checked(
-            used=found.used,
-            band=found.band,
+            used=size.tokens,
+            band=size.band,
             sent=size.sent,
-            threshold=found.threshold,
-            effective=found.effective,
-            blocking=c.window.blocking,
-            freed=found.freed,
-            wire=found.wire,
-            images=found.images,
-            percent_left=c.window.status(size.tokens, band=size.band).percent_left,
+            threshold=window.threshold,
+            effective=window.effective,
+            blocking=window.blocking,
+            freed=size.freed,
+            wire=size.wire,
+            images=size.images,
+            percent_left=window.status(size.tokens, band=size.band).percent_left,
             verdict=found.verdict,
             budget=found.budget,
         )
@@ -166,7 +206,7 @@ def check(c: Conversation, size: Size) -> Check:
 def _waits_for_refusal(c: Conversation, check: Check) -> bool:
     """Does the provider decide what is too long, as ``reactive_only`` has it? Not about more than its window holds."""
     reacts = c.settings.reactive_only and c.settings.reactive and c.source.compacts
-    return reacts and check.budget == "tokens" and check.used < c.window.context
+    return reacts and check.budget == "tokens" and check.size.tokens < c.window.context
 
 
 def explain(c: Conversation, check: Check) -> str:
@@ -213,11 +253,6 @@ def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:
             return weight.images + weight.documents
         case _:
             return c.tokens(weight)
-
-
-def edits_trigger(window: Window, settings: Settings) -> int:
-    """The size at which the provider clears by itself, if it was asked to."""
-    return max(1, int(window.threshold * settings.edits_trigger_share))
 
 
 # -- results that can be cleared --------------------------------------------------------------------

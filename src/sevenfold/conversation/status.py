@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sevenfold.conversation.room import Limits
-from sevenfold.record.gauge import Budget, Size, nearly
+from sevenfold.conversation.room import Budget, Limits, nearly
+from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Account
 from sevenfold.record.window import Window
 

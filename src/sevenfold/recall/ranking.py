@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from sevenfold.recall import labels
 from sevenfold.recall.passages import NEEDLE, tidy
 
 MOST_NEEDLES = 5
@@ -74,7 +73,7 @@ class Query(Struct, frozen=True):
     features: tuple[str, ...]
     """Its words, and whatever in it is written as one."""
     days: tuple[str, ...]
-    """The months and days it names, as `sevenfold.recall.labels` writes them."""
+    """The months and days it names, as `labels` writes them."""
     dates: str
     """The words it names them with: a record said on the day need not hold them."""
     asks: bool
@@ -90,7 +89,7 @@ class Query(Struct, frozen=True):
         """What to look for; anything at all may be asked."""
         units = tidy(text[:LONGEST_QUERY]).split()
         asks = bool(units) and (units[-1][-1] in "?？" or units[0].casefold() in _ASKING)
-        days, dates = labels.days(" ".join(units))
+        days, dates = _days(" ".join(units))
         return cls(_needles(units), _features(units), days, dates, asks)
 
 
@@ -313,3 +312,37 @@ def _best(events: Sequence[tuple[int, int]]) -> int:
         if len(counts) > best.bit_count():
             best = sum(1 << each for each in counts)
     return best
+
+
+# -- who spoke, and when -------------------------------------------------------------------------
+
+_SPEAKER = re.compile(r"\s*([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}):\s")
+_MONTHS = [
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+]
+_MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if name[3:] else name for name in _MONTHS)
+_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
+_DATE = re.compile(rf"\b(?:{_DAY}(?: of)? )?({_MONTH})\b\.?(?: {_DAY}\b)?(?:,? (\d{{4}})\b)?")
+_ISO_DATE = re.compile(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
+_ANY_WORD = re.compile(r"\w+")
+
+
+def labels(text: str, timestamp: str) -> str:
+    """Who speaks in a text, if it begins with a name and a colon, and the day, in words that no text holds."""
+    speaker = _SPEAKER.match(text, 0, 80)
+    year, month, day = timestamp[:4], timestamp[5:7], timestamp[8:10]
+    when = f"y{year} m{month} d{day}" if day and (year + month + day).isdecimal() else ""
+    return f"{speaker[1] if speaker else ''} {when}".strip()
+
+
+def _days(query: str) -> tuple[tuple[str, ...], str]:
+    """The months and days that a query names, as `labels` writes them; and the words it names them with."""
+    named = {found[0]: found.groups(default="") for found in _ISO_DATE.finditer(query)}
+    for found in _DATE.finditer(query):
+        before, name, after, year = found.groups(default="")
+        month = 1 + next(place for place, full in enumerate(_MONTHS) if full.startswith(name[:3]))
+        named[found[0]] = (year, f"{month:02}", (after or before).zfill(2) if after or before else "")
+    months = [f"y{year} m{month}" if year else f"m{month}" for year, month, _ in named.values()]
+    exact = [f"m{month} d{day}" for _, month, day in named.values() if day]
+    return tuple(dict.fromkeys([*months, *exact])), " ".join(_ANY_WORD.findall(" ".join(named)))

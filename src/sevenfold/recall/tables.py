@@ -18,9 +18,8 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
 from sevenfold.recall import ranking
-from sevenfold.recall.labels import labels
 from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passages, pieces, tidy
-from sevenfold.recall.ranking import RecordPlace
+from sevenfold.recall.ranking import RecordPlace, labels
 from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Decision, Entry, Said
 

@@ -13,7 +13,7 @@ answers; a change of tokenizer rescales what was counted by the other one.
 from __future__ import annotations
 
 from math import ceil, floor, sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,6 @@ from sevenfold import profiles
 from sevenfold.profiles import Profile
 from sevenfold.record.layout import Anchor, Layout, Measured
 from sevenfold.record.weight import NOTHING, Estimate, Estimator, Weight, opening, typical
-from sevenfold.record.window import Status, Window
 
 if TYPE_CHECKING:
     from sevenfold.record.view import View
@@ -35,9 +34,6 @@ FINAL = 0.6
 
 INEXACT = 0.05
 """The share by which an overhead, or what another tokenizer counted, may be off."""
-
-HEAVY = 0.8
-"""The share of the bytes or pictures a request may have, above which a warning is given."""
 
 SAMPLE = typical(100)
 """What text is made of on the whole: shows how one tokenizer compares with another."""
@@ -66,25 +62,6 @@ class Size(Struct, frozen=True, kw_only=True):
     def band(self) -> int:
         """How many tokens more it may really be."""
         return self.high - self.tokens
-
-
-Verdict = Literal["fits", "warning", "compact", "blocked"]
-Budget = Literal["tokens", "bytes", "images"]
-
-
-class Check(Struct, frozen=True, kw_only=True):
-    """The debug record of one look at the size."""
-
-    used: int
-    band: int
-    threshold: int
-    effective: int
-    freed: int
-    wire: int
-    images: int
-    verdict: Verdict
-    budget: Budget
-    """The budget that led to the verdict."""
 
 
 class Overhead(Struct, frozen=True):
@@ -235,48 +212,6 @@ class Gauge(Struct, frozen=True):
             ceil(tokens), floor(tokens - reach), ceil(tokens + reach), self.estimator.estimate(weight)
         )
 
-    def check(
-        self, size: Size, window: Window, *, wire: int | None = None, images: int | None = None
-    ) -> Check:
-        """What a size means in a window, for the record and for the layers.
-
-        ``wire`` and ``images`` are limits that hold in place of the profile's.
-        """
-        status = window.status(size.tokens, band=size.band)
-        if _mere_guess(size) and size.tokens < window.blocking:
-            status = replace(status, at_blocking=False)
-        verdict, budget = self._verdict(size, status, wire, images)
-        return Check(
-            used=size.tokens,
-            band=size.band,
-            threshold=window.threshold,
-            effective=window.effective,
-            freed=size.freed,
-            wire=size.wire,
-            images=size.images,
-            verdict=verdict,
-            budget=budget,
-        )
-
-    def _verdict(
-        self, size: Size, status: Status, wire: int | None, images: int | None
-    ) -> tuple[Verdict, Budget]:
-        heavy: dict[Budget, tuple[int, int | None]] = {
-            "images": (size.images, self.profile.images if images is None else images),
-            "bytes": (size.wire, self.profile.body_bytes if wire is None else wire),
-        }
-        for budget, (used, most) in heavy.items():
-            if most is not None and used > most:
-                return "blocked", budget
-        if status.at_blocking:
-            return "blocked", "tokens"
-        if status.above_auto_compact:
-            return "compact", "tokens"
-        for budget, (used, most) in heavy.items():
-            if nearly(used, most):
-                return "warning", budget
-        return ("warning" if status.above_warning else "fits"), "tokens"
-
     def _split(self, anchor: Anchor) -> tuple[int, Weight, bool]:
         """The tokens a report accounts for, the content it does not, and whether it counted the whole answer.
 
@@ -309,16 +244,6 @@ class Gauge(Struct, frozen=True):
         """How many tokens of this gauge's model one token of another is, in content like this."""
         there = Estimator.of(tokenizer).tokens(weight)
         return Estimator.of(self.profile.tokenizer).tokens(weight) / there if there > 0 else 1.0
-
-
-def nearly(used: int, most: int | None) -> bool:
-    """Is so much of a request's bytes or pictures used up that it should be told?"""
-    return most is not None and used > HEAVY * most
-
-
-def _mere_guess(size: Size) -> bool:
-    """Is so little known of this model's tokens that only its server can say whether they fit?"""
-    return not size.anchored and size.band > size.tokens
 
 
 def _on(known: int, low: int, high: int, estimate: Estimate) -> Estimate:

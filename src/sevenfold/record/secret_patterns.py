@@ -12,29 +12,10 @@ import re
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 from msgspec import Struct
 
-_EXAMPLE = re.compile(
-    r"example|placeholder|redacted|changeme|your[-_]|[-_]here|(?:fake|dummy|sample|test)[-_]|[-_](?:fake|dummy|sample)"
-    r"|x{6}|\*{3}|\.{3}|(.)\1{6}",
-    re.IGNORECASE,
-)
-_KEY_MATERIAL = re.compile(r"[A-Za-z0-9+/]{40}")
-_RUN = re.compile(r"[A-Za-z0-9]+")
-_NO_PASSWORD = re.compile(
-    r"[A-Z_]+|\d{1,5}|%[a-z(].*|[$<{\[%*].*|.*\$\{.*"
-    r"|(?:my|your|db|the)?[-_]?(?:password|passwd|pass|pwd|pw|secret|token|user|username|root|admin|guest|test|foo|bar"
-    r"|postgres|mysql|redis|mongo|rabbitmq|minio|neo4j|hunter2|letmein|foobar|s3cret|secret123|password123|pass123)",
-)
-_CODE = re.compile(r"[A-Za-z_]\.[A-Za-z_]|[(\[{]|^[A-Za-z_]+\d?$")
-_TERM = re.compile(
-    r"(?i:base|sha|md|utf|ucs|o?auth|aes|argon|b?crypt|scrypt|pbkdf|ed|rsa|ec|http|ipv|tls|ssl|ascii|iso|rfc|cve|latin"
-    r"|python|py|node|mysql|postgres|step|line|row|page|part|test|type|level|version|user|[a-z])[-_]?\d[\d.]*(?:url|[-_]\w*)?\Z"
-    r"|\d+(?:[-.:/]\d+)*-?[A-Za-z]{0,12}\Z|[A-Z][A-Z0-9_]*\Z"
-)
-"""Terms with digits that sentences about passwords use, numbers with units, and names of variables."""
-_CALL = re.compile(r"[(\[{<$]|[A-Za-z_]\.[A-Za-z_]|::|->|=")
 LEAST_DIFFERENT = 8
 """A token with fewer different characters is an example."""
 
@@ -77,13 +58,23 @@ class Patterns:
 
 
 @cache
-def patterns() -> Patterns:
-    """The table, read when it is first needed."""
+def _table() -> dict[str, Any]:
     import tomllib
     from importlib import resources
 
-    path = resources.files(__package__).joinpath("secret_patterns.toml")
-    table = tomllib.loads(path.read_text("utf-8"))
+    return tomllib.loads(resources.files(__package__).joinpath("secret_patterns.toml").read_text("utf-8"))
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """A pattern by which secrets are told from other words."""
+    return re.compile(_table()["checks"][name])
+
+
+@cache
+def patterns() -> Patterns:
+    """The table, read when it is first needed."""
+    table = _table()
     fragments: dict[str, str] = table["fragments"]
 
     def compiled(pattern: str) -> re.Pattern[str]:
@@ -116,9 +107,9 @@ def patterns() -> Patterns:
 
 def _is_example(secret: str) -> bool:
     """Is it made up: words like ``your-key``, few different characters, or characters counted up?"""
-    if len(set(secret)) < LEAST_DIFFERENT or _EXAMPLE.search(secret):
+    if len(set(secret)) < LEAST_DIFFERENT or _pattern("example").search(secret):
         return True
-    longest = max(_RUN.findall(secret), key=len, default="")
+    longest = max(_pattern("run").findall(secret), key=len, default="")
     steps = sum(ord(after) - ord(before) == 1 for before, after in pairwise(longest))
     return steps * 2 > len(longest)
 
@@ -130,7 +121,7 @@ def _looks_random(secret: str) -> bool:
 
 def _looks_mixed(secret: str) -> bool:
     """The same where only the context speaks for it: a run that no word is, of letters and digits."""
-    return any(map(_is_no_word, _RUN.findall(secret))) and not _is_example(secret)
+    return any(map(_is_no_word, _pattern("run").findall(secret))) and not _is_example(secret)
 
 
 def _is_no_word(run: str) -> bool:
@@ -140,7 +131,7 @@ def _is_no_word(run: str) -> bool:
 
 
 def _is_password(secret: str) -> bool:
-    return not _NO_PASSWORD.fullmatch(secret) and not _EXAMPLE.search(secret)
+    return not _pattern("no_password").fullmatch(secret) and not _pattern("example").search(secret)
 
 
 def _is_assigned(secret: str) -> bool:
@@ -151,13 +142,14 @@ def _is_assigned(secret: str) -> bool:
 def _is_set_password(secret: str) -> bool:
     """A value that a name calls a password: with digits and other characters, and no piece of code."""
     digits = sum(map(str.isdigit, secret))
-    return _is_password(secret) and 0 < digits < len(secret) and not _CODE.search(secret)
+    return _is_password(secret) and 0 < digits < len(secret) and not _pattern("code").search(secret)
 
 
 def _is_spoken_password(secret: str) -> bool:
     """A word in a sentence that calls it a password: letters and digits, and no name of an encoding or a place."""
     mixed = any(map(str.isdigit, secret)) and any(map(str.isalpha, secret))
-    return mixed and not _TERM.match(secret) and not _EXAMPLE.search(secret) and not _CALL.search(secret)
+    no_code = not any(_pattern(name).search(secret) for name in ("example", "call"))
+    return mixed and no_code and not _pattern("term").match(secret)
 
 
 def _is_login(encoded: str) -> bool:
@@ -170,7 +162,7 @@ def _is_login(encoded: str) -> bool:
 
 
 def _holds_a_key(block: str) -> bool:
-    return _KEY_MATERIAL.search(block) is not None
+    return _pattern("key_material").search(block) is not None
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {

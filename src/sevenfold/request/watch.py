@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from sevenfold.events import CacheBroke
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import encode_json, read, read_field, text
 from sevenfold.record.usage import Usage
@@ -83,21 +84,6 @@ class Forecast(Struct, frozen=True):
     announced: str = ""
 
 
-class Break(Struct, frozen=True):
-    """A loss that happened."""
-
-    cause: str
-    """What `Change.cause` can be; else expired, evicted, or the reason a decision announced"""
-    part: str
-    tokens: int
-    usd: float | None
-    elapsed: float
-    expected: bool
-    diff: str = ""
-    provider: str = ""
-    """The reason the provider itself gives, if it gives one."""
-
-
 class Watched(Struct, frozen=True):
     """What is known of the cache of one prefix."""
 
@@ -141,8 +127,8 @@ class Watched(Struct, frozen=True):
         return replace(self, pending=sending, forecast=forecast)
 
     def judge(
-        self, usage: Usage, profile: Profile, *, provider: str = "", keeps: bool = True
-    ) -> tuple[Watched, Break | None]:
+        self, usage: Usage, profile: Profile, *, keeps: bool = True
+    ) -> tuple[Watched, CacheBroke | None]:
         """After the answer: was less read than the last request left?
 
         ``keeps`` is False for a fork that shares this prefix and writes none of its own: what it sent
@@ -154,28 +140,30 @@ class Watched(Struct, frozen=True):
         fall = self.cached - usage.cache_read_input_tokens
         found = None
         if before is not None and fall > TOKENS and fall > SHARE * self.cached:
-            found = self._explain(fall, sending, before, profile, provider)
+            found = self._explain(fall, sending, before, profile)
         if not keeps and before is not None:
             refreshed = replace(before, at=sending.at) if found is None else before
             return replace(self, sent=refreshed, pending=None, forecast=Forecast(), announced=""), found
         left = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
         return Watched(sending, left), found
 
-    def _explain(self, fall: int, sending: Sent, before: Sent, profile: Profile, provider: str) -> Break:
-        change, elapsed = self.forecast.change, sending.at - before.at
-        usd = rewrite_usd(fall, sending.lifetimes, profile)
+    def _explain(self, fall: int, sending: Sent, before: Sent, profile: Profile) -> CacheBroke:
+        change, cause, part, expected, diff = self.forecast.change, "expired", "", True, ""
         if self.announced:
-            return Break(
-                self.announced, change.part if change else "", fall, usd, elapsed, True, provider=provider
-            )
-        if change:
+            cause, part = self.announced, change.part if change else ""
+        elif change:
             # With an entry that is too old nothing was lost by the change.
-            expected = self.forecast.expired
-            return Break(change.cause, change.part, fall, usd, elapsed, expected, change.diff(), provider)
-        if self.forecast.expired:
-            return Break("expired", "", fall, usd, elapsed, True, provider=provider)
-        return Break(
-            "evicted", "", fall, usd, elapsed, False, "nothing changed here: likely server side", provider
+            cause, part, expected, diff = change.cause, change.part, self.forecast.expired, change.diff()
+        elif not self.forecast.expired:
+            cause, expected, diff = "evicted", False, "nothing changed here: likely server side"
+        return CacheBroke(
+            cause=cause,
+            part=part,
+            tokens=fall,
+            usd=rewrite_usd(fall, sending.lifetimes, profile),
+            elapsed=sending.at - before.at,
+            expected=expected,
+            diff=diff,
         )
 
 

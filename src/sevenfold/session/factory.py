@@ -59,7 +59,7 @@ from sevenfold.request.frame import Frame, Lifetimes
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.options import check_name
 from sevenfold.settings import Source
-from sevenfold.stores.folder import FileFolder, MemoryFolder
+from sevenfold.stores.folder import FileFolder
 from sevenfold.stores.home import side_file, user_home
 from sevenfold.stores.jsonl.log import Sync
 from sevenfold.stores.jsonl.store import FileStore, JsonlStore
@@ -246,8 +246,7 @@ def on_disk(
     )
     if file is not None and store is not None:
         raise InputError("a session is kept in a file or in a store; give one of the two")
-    now = source.current()
-    home, sync = user_home(), Sync(now.fsync)
+    home, sync = user_home(), Sync(source.current().fsync)
     place: Store
     if store is not None:
         place = open_store(store, sync=sync)
@@ -255,29 +254,35 @@ def on_disk(
         place = FileStore(Path(file), home.project(project), sync=sync)
     else:
         place = JsonlStore(home.project(project).folder, sync=sync)
-    results, transcript = place.results(name), place.transcript(name)
+    parts = _opened(place, name, source, branch, lock_wait)
+    user_memory = FileFolder(home.memory)
+    return replace(
+        parts, cwd=str(project), telemetry=home.telemetry, models=home.models, user_memory=user_memory
+    )
+
+
+def _opened(
+    place: Store, name: str, source: Source, branch: str | None = None, wait: float = 0.0
+) -> SessionParts:
+    """A session of a store, or a branch of it."""
+    now, results, transcript = source.current(), place.results(name), place.transcript(name)
     if branch is None:
-        log, notes = place.open(name, wait=lock_wait), place.notes(name)
+        log, notes = place.open(name, wait=wait), place.notes(name)
     else:
         # Notes and the index of the session itself are about another conversation.
-        log, notes = place.branch(name, branch, wait=lock_wait), MemoryStore().notes(name)
+        log, notes = place.branch(name, branch, wait=wait), MemoryStore().notes(name)
     index = side_file(transcript) if transcript and branch is None else None
+    masks = now.redaction == "gate"
     return SessionParts(
         name=name,
         log=log,
         results=results,
         settings=source,
         notes=notes,
-        recall=SessionRecall(
-            log, index, results, masks=now.redaction == "gate", vectors=now.recall_vectors
-        ),
+        recall=SessionRecall(log, index, results, masks=masks, vectors=now.recall_vectors),
         branch=branch or "",
-        cwd=str(project),
         path=str(transcript or ""),
-        telemetry=home.telemetry,
-        models=home.models,
         memory=place.memory() if isinstance(place, RemembersStore) else None,
-        user_memory=FileFolder(home.memory),
         store=place,
         mailbox=place.mailbox() if isinstance(place, RelaysStore) else None,
     )
@@ -308,19 +313,7 @@ def in_memory(
         found = load(folder or Path.cwd(), source or {})
         warn_ignored(found)
         source = found
-    place = MemoryStore()
-    log, results = place.open(name), place.results(name)
-    return SessionParts(
-        name=name,
-        log=log,
-        results=results,
-        settings=source,
-        notes=place.notes(name),
-        recall=SessionRecall(log, None, results, vectors=source.current().recall_vectors),
-        store=place,
-        mailbox=place.mailbox(),
-        memory=MemoryFolder(),
-    )
+    return _opened(MemoryStore(), name, source)
 
 
 def conversation(

@@ -12,7 +12,7 @@ from sevenfold.conversation import provider_edits
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.request import Considered
-from sevenfold.conversation.room import edits_trigger, overloaded
+from sevenfold.conversation.room import overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Proposed
 from sevenfold.layers.breaker import Progress
@@ -280,7 +280,7 @@ class Clearer:
             mid_turn=mid_turn,
             compacts=False,
             provider=asked or _deletes(c),
-            near=may_ask and size.tokens >= edits_trigger(self._c.window, settings),
+            near=may_ask and size.tokens >= settings.edits_trigger(self._c.window.threshold),
             edited=c.edited,
             wire=size.wire,
             images=size.images,

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation.layer import Offer, TooFull
-from sevenfold.conversation.reads import paths_read
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen
+from sevenfold.conversation.results import paths_read
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
 from sevenfold.layers.compact import scope
 from sevenfold.layers.compact.compactor import AUTO, Compactor

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import TooFull
 from sevenfold.conversation.results import filled, nothing
-from sevenfold.conversation.room import unsent_results
+from sevenfold.conversation.room import Check, unsent_results
 from sevenfold.errors import ModelError, TranscriptError, TranscriptFull
 from sevenfold.events import Proposed
 from sevenfold.layers.offload import policy as offload
@@ -26,7 +26,6 @@ from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Keep
 from sevenfold.record.decisions import Offloaded as OffloadDecision
 from sevenfold.record.entries import Stored
-from sevenfold.record.gauge import Check
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
 def _squeeze(c: Conversation, check: Check) -> bool:
     """Results that no request has held yet can still go to disk, which costs nothing."""
     unsent = unsent_results(c)
-    over = check.used + check.band - c.window.blocking + 1
+    over = check.size.high - c.window.blocking + 1
     allowed = sum(len(block.raw) for block in unsent) - over * SAFE_CHARACTERS_PER_TOKEN
     if not unsent or not c.settings.offload:
         return False
