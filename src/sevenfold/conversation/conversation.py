@@ -101,6 +101,8 @@ class Conversation:
     """Whether the beginning of an answer the user interrupts becomes part of the conversation."""
     cut_off: Answer | None = None
     """What was kept of the last answer, if it was interrupted."""
+    read_only: Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]] | None = None
+    """Carries out the calls of a fork that only reads, and refuses all others; None: no tool is at hand."""
 
     def __init__(
         self,
@@ -153,8 +155,6 @@ class Conversation:
         """The compaction the view began with when the newest answer came; another one now was made since."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
-        self.read_only: Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]] | None = None
-        """Carries out the calls of a fork that only reads, and refuses all others; None: no tool is at hand."""
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.seen = self.size()
         """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""

@@ -9,7 +9,7 @@ from itertools import chain
 
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
-from sevenfold.layers.compact.summary.claims import BLANKET, Claim
+from sevenfold.layers.compact.summary.claims import Claim
 from sevenfold.layers.compact.summary.quotations import holds, plain
 from sevenfold.layers.compact.summary.vocabulary import alike, pattern, words
 from sevenfold.record.authorship import spoken
@@ -18,6 +18,8 @@ from sevenfold.record.layout import Item
 _WORD = re.compile(r"[^\W_][\w'./-]*[^\W_]|\w")
 _BUT = re.compile(r"\b(?:but|except|though)\b", re.IGNORECASE)
 _FEW = 4
+_LONG = 20
+"""Words of a claim beyond which it is held against whole messages."""
 _ENOUGH = 0.51
 """The part of a claim's words that one sentence of the user must have for the claim to rest on it."""
 _NEAR = 6
@@ -58,10 +60,11 @@ class Evidence:
 
     def supports(self, claim: Claim) -> bool:
         """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
-        texts = chain(self._users.values(), self._before.values())
-        said = (part for text in texts for one in sentences(text) for part in _BUT.split(one))
+        said: Iterable[str] = chain(self._users.values(), self._before.values())
+        if len(claim.about) <= _LONG:  # longer ones are several sentences, as a copy of a message has them
+            said = (part for text in said for one in sentences(text) for part in _BUT.split(one))
         asked = (one for one in said if not one.endswith("?") or pattern("wishes").search(one))
-        return claim.act != BLANKET and any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
+        return any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
 
     @cached_property
     def _plain(self) -> dict[str, str]:
@@ -84,11 +87,16 @@ def _speaks_of(sentence: str, claim: Claim) -> bool:
     said = _WORD.findall(sentence.casefold().replace("’", "'"))
     meant = [alike(word) for word in said]
     given = {one for word, one in zip(said, meant, strict=True) if word not in words("small")}
-    act, about = alike(claim.act), frozenset(map(alike, claim.about))
+    acts, about = frozenset(map(alike, claim.acts)), frozenset(map(alike, claim.about))
     enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(map(alike, claim.crucial))
     # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
-    return (enough or (given == {act} and len(about) < 2)) and any(
-        one == act and not _against(said[max(0, place - _NEAR) : place]) for place, one in enumerate(meant)
+    return (
+        bool(about)
+        and (enough or (given <= acts and len(about) < 3))
+        and any(
+            one in (acts or about) and not _against(said[max(0, place - _NEAR) : place])
+            for place, one in enumerate(meant)
+        )
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from sevenfold.layers.compact.summary import quotations
-from sevenfold.layers.compact.summary.claims import claims
+from sevenfold.layers.compact.summary.claims import claim
 from sevenfold.layers.compact.summary.evidence import Evidence, in_english
 from sevenfold.layers.compact.summary.quotations import Quotation, substituted
 from sevenfold.layers.compact.summary.vocabulary import pattern
@@ -91,11 +91,12 @@ class _Marker:
             return all(len(quote) < quotations.LEAST or self._evidence.record_of(quote) for quote in quotes)
         if not self._evidence.in_english:
             return True
-        said, lead = _bare(sentence[:_LONGEST]), _ENTRY.sub("", lead[-_LONGEST:])
-        return all(self._evidence.supports(claim) for claim in claims(said, before, lead))
+        said, lead = bare(sentence[:_LONGEST]), _ENTRY.sub("", lead[-_LONGEST:])
+        found = claim(said, before, lead)
+        return found is None or self._evidence.supports(found)
 
 
-def _bare(sentence: str) -> str:
+def bare(sentence: str) -> str:
     """A sentence without code that destroys nothing, and without quotations of others than the user."""
 
     def speech(quote: Quotation) -> str:

@@ -12,14 +12,18 @@ _ENTRY = re.compile(r"(?:\[[^\]]*\]|\S)+")
 _NAME = re.compile("<([A-Z]+)>")
 _ENDING = re.compile(r"(?<=\w\w)(?:ing|ed|es|s|e)\Z")
 _VOWEL = re.compile("[aeiouy]")
-_WITH_THE_USER = ("permits", "orders", "asks", "moves")
 
 
 @cache
 def _lists() -> Mapping[str, Any]:
+    return tomllib.loads(resource("claims.toml"))
+
+
+def resource(name: str) -> str:
+    """The text of a file of this package."""
     from importlib import resources  # takes time to load, and not every conversation is compacted
 
-    return tomllib.loads(resources.files(__package__).joinpath("claims.toml").read_text("utf-8"))
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
 @cache
@@ -51,35 +55,28 @@ def root(word: str) -> str:
 
 
 @cache
-def _acts() -> Mapping[tuple[str, bool], tuple[str, int]]:
-    """The listed acts, as verbs and as nouns: the first of those that are alike, and their points."""
-    found = {}
-    for line in _lists()["acts"].strip().splitlines():
-        for noun, entries in enumerate(line.split("|")):
-            for entry in entries.split():
-                act = root(entry.rstrip("!"))
-                found[act, bool(noun)] = root(line.split()[0].rstrip("!")), 1 + entry.endswith("!")
-    return found
+def _acts() -> Mapping[str, str]:
+    """The listed acts, each with the first of those that are alike."""
+    lines = map(str.split, _lists()["acts"].strip().splitlines())
+    return {root(act): root(line[0]) for line in lines for act in line}
 
 
-def listed(word: str, *, noun: bool = False) -> int:
-    """The points of an act of the list, 0 for other words."""
-    return _acts().get((root(word), noun), ("", 0))[1]
+def is_act(word: str) -> bool:
+    """Is a word, by its root, one of the listed acts?"""
+    return word in _acts()
 
 
 @cache
 def alike(word: str) -> str:
     """One root for all words that mean the same: evidence for one is evidence for the others."""
     word = root(pairs("same").get(word, word))
-    return next((_acts()[word, noun][0] for noun in (False, True) if (word, noun) in _acts()), word)
+    return _acts().get(word, word)
 
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """A pattern for any entry of a list; for what the user does, together with the user."""
+    """A pattern for any entry of a list."""
     body = _filled(name)
-    if name in _WITH_THE_USER:
-        body = rf"{_filled('who')}\s+(?:[^.;:,?]{{0,40}}? and )?{_filled('barely')}{body}"
     whole_words = isinstance(_lists()[name], str)
     return re.compile(rf"(?<![\w-]){body}(?!\w)" if whole_words else body, re.IGNORECASE)
 
