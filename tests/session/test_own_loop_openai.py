@@ -127,6 +127,7 @@ def test_a_chat_request_is_written_like_this() -> None:
                         }
                     ],
                     "max_completion_tokens": 50,
+                    "prompt_cache_key": session.conversation.cache_key,
                 },
                 separators=(",", ":"),
             ).encode()
@@ -146,6 +147,7 @@ def test_a_responses_request_is_written_like_this_and_reasoning_goes_back_as_it_
                 {
                     "model": "gpt-5.6",
                     "store": False,
+                    "prompt_cache_key": session.conversation.cache_key,
                     "include": ["reasoning.encrypted_content"],
                     "instructions": "Be brief.",
                     "tools": [

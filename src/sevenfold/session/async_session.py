@@ -193,7 +193,7 @@ class AsyncSession(SessionBase):
     async def at(self, number: int = -1) -> bytes:
         """See `Session.at`."""
         past = await asyncio.to_thread(self.conversation.past, number)
-        return self._provider.put(Call(past.body)).body
+        return self._provider.put(Call(past.body, cache_key=self.conversation.cache_key)).body
 
     async def settle(self, seconds: float = 5.0) -> None:
         """See `Session.settle`."""

@@ -264,11 +264,9 @@ class Session(SessionBase):
         return explained(self.conversation.past(number))
 
     def at(self, number: int = -1) -> bytes:
-        """The exact bytes of a request that was sent, put as this session's requests are.
-
-        Without `prompt_cache_key`, which is no part of the prompt.
-        """
-        return self._provider.put(Call(self.conversation.past(number).body)).body
+        """The exact bytes of a request that was sent, put as this session's requests are."""
+        c = self.conversation
+        return self._provider.put(Call(c.past(number).body, cache_key=c.cache_key)).body
 
     def fetch(self, reference: str) -> bytes:
         """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
