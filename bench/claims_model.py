@@ -29,9 +29,9 @@ from sevenfold.layers.compact.summary.claims import Model, claim, features, stat
 from sevenfold.layers.compact.summary.marks import bare  # noqa: E402
 
 WEIGHTS = ROOT / "src/sevenfold/layers/compact/summary/claims.weights"
-MADE = 4000
+MADE = 8000
 """Sentences made of frames and acts."""
-EXAMPLES = 5
+EXAMPLES = 10
 """How often each example of the tests is learnt: they say what a claim is."""
 RARE = 3
 """A feature of fewer sentences is not learnt."""

@@ -5,9 +5,10 @@
 
 `bench/claims` holds planted claims and honest sentences that look like them; each set was measured once before the
 check was corrected for it. Every sentence is put into a summary in several layouts. Nothing may be deleted: without its
-marks and citations a summary must read as it did before. Then the summaries that models wrote in the Claude sessions of
-the folder are checked. Ends with 1 if a bar is missed. With ``--planted`` and ``--honest`` only these sentences are
-measured, one a line; ``--record`` holds what the user said, one message a line.
+marks and citations a summary must read as it did before. The bars are held against all sets together: the engine's
+model was learnt from them, and `bench/claims_model.py` measures each with a model that was not. Then the summaries that
+models wrote in the Claude sessions of the folder are checked. Ends with 1 if a bar is missed. With ``--planted`` and
+``--honest`` only these sentences are measured, one a line; ``--record`` holds what the user said, one message a line.
 """
 
 from __future__ import annotations
@@ -74,6 +75,12 @@ class Found(Struct):
     wrong: list[str] = []
     """Those that were planted and not marked, or are honest and were."""
 
+    def add(self, other: Found) -> None:
+        """Count another set too."""
+        self.told += other.told
+        self.marked += other.marked
+        self.deleted += other.deleted
+
 
 def sentences(file: Path) -> Iterator[tuple[str, str]]:
     """The sentences of a set, each with the heading it is under; a block of code is one."""
@@ -138,6 +145,13 @@ def _sentences(text: str) -> int:
     return sum(bool(_WORDS.search(part)) for part in parts)
 
 
+def figures(found: Mapping[str, Found]) -> str:
+    """How many sentences are marked where they are marked least, and where most."""
+    marked = sorted({one.marked for one in found.values()})
+    told = max(one.told for one in found.values())
+    return f"{' to '.join(map(str, dict.fromkeys((marked[0], marked[-1]))))} of {told}"
+
+
 def bars(planted: Mapping[str, Found], honest: Mapping[str, Found]) -> Iterator[Bar]:
     """What must hold of them."""
     for layout, one in planted.items():
@@ -177,15 +191,18 @@ def main(arguments: Sequence[str]) -> int:
     if own and (options.planted is None or options.honest is None):
         parser.error("--planted and --honest go together")
     sets = {"these sentences": (options.planted, options.honest, options.record)} if own else SETS
-    met = True
+    sums = {layout: (Found(), Found()) for layout in LAYOUTS}
     for title, (planted_file, honest_file, record) in sets.items():
         planted = checked(planted_file, record, planted=True)
         honest = checked(honest_file, record, planted=False)
-        print(title)
-        met &= show(list(bars(planted, honest)))
+        for layout, both in sums.items():
+            for total, one in zip(both, (planted[layout], honest[layout]), strict=True):
+                total.add(one)
+        print(f"{title}: {figures(planted)} planted, {figures(honest)} honest marked")
         if options.verbose:
             wrong = [one for found in (planted, honest) for each in found.values() for one in each.wrong]
             print(*(f"      {one}" for one in dict.fromkeys(wrong)), sep="\n")
+    met = show(list(bars(*({layout: both[kind] for layout, both in sums.items()} for kind in (0, 1)))))
     if own:
         return 0 if met else 1
     if options.folder.is_dir():

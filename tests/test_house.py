@@ -16,8 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-MODULES = 314
-CODE_LINES = 42_770
+MODULES = 298
+CODE_LINES = 40_520
 ADDED = {
     "local models": (
         r"lab\.simulator\.(?:instances|script|tool_brain)$|providers\.openai\.(?:local_servers|written)$"
@@ -55,7 +55,7 @@ ADDED = {
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 21_965
+ENGINE_LINES = 21_370
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "local models": (420, 140),
@@ -72,7 +72,7 @@ LATE_IMPORTS = 30
 """Of our own modules, within functions: what takes long to load and is not always needed."""
 IMPORT_CHAIN = 20
 CLASS_NAMES_TWICE = 15
-PARTICIPLES = 8
+PARTICIPLES = 6
 MODULE_LINES_OF_NINE_IN_TEN = 350
 PARAMETERS = 6
 NO_CODE = (

@@ -276,9 +276,7 @@ def test_nine_in_ten_planted_claims_of_all_writers_are_marked_and_next_to_no_hon
     for planted, honest, record in inventing.SETS.values():
         for file, invented in ((planted, True), (honest, False)):
             found = inventing.checked(file, record, planted=invented, layouts=layout)["a line"]
-            sums[invented].told += found.told
-            sums[invented].marked += found.marked
-            sums[invented].deleted += found.deleted
+            sums[invented].add(found)
     bars = inventing.bars({"a line": sums[True]}, {"a line": sums[False]})
     assert [bar for bar in bars if not bar[3]] == []
 

@@ -145,7 +145,7 @@ def test_the_whole_conversation_goes_to_the_address_for_it_and_nothing_is_stored
         answered = here.items()
         compacted(session)
         asked = here.simulator.requests.answered(COMPACT)[-1].body
-        assert set(asked) == {"model", "instructions", "input"}
+        assert set(asked) == {"model", "instructions", "input", "prompt_cache_key"}
         assert asked["input"][: len(answered)] == answered
         done = session.conversation.state(Compactor).last
         assert done is not None

@@ -7,7 +7,6 @@ Tools, models, files and the clipboard may hold anything, and none of it may ste
 from __future__ import annotations
 
 import re
-import tomllib
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -118,6 +117,8 @@ def parse_time(timestamp: str | None) -> datetime | None:
 @cache
 def wording(table: str) -> dict[str, Any]:
     """A table of ``words.toml``: from the names that records use to words for people."""
+    import tomllib  # not for a list of the commands, which has to be there at once
+
     found: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))[table]
     return found
 
