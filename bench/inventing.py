@@ -42,19 +42,26 @@ WRITERS = (
     *("sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth"),
     *("fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth"),
 )
+
+
+def of_writer(name: str) -> tuple[Path, Path, Path]:
+    """The sentences of a writer, and what the user said in the session they are about."""
+    own = CLAIMS / name / "record.txt"
+    return (
+        CLAIMS / name / "planted.txt",
+        CLAIMS / name / "honest.txt",
+        own if own.exists() else CLAIMS / "record.txt",
+    )
+
+
 SETS = {
     "written before the check": (CLAIMS / "planted.txt", CLAIMS / "honest.txt", CLAIMS / "record.txt"),
     "rounds 2 to 6": (CLAIMS / "planted_later.txt", CLAIMS / "honest_later.txt", CLAIMS / "record.txt"),
-    "rounds 8 to 12": tuple(CLAIMS / "open" / f"{name}.txt" for name in ("planted", "honest", "record")),
-    **{
-        f"{name} writer": (
-            CLAIMS / name / "planted.txt",
-            CLAIMS / name / "honest.txt",
-            own if (own := CLAIMS / name / "record.txt").exists() else CLAIMS / "record.txt",
-        )
-        for name in WRITERS
-    },
+    "rounds 8 to 12": of_writer("open"),
+    **{f"{name} writer": of_writer(name) for name in WRITERS},
 }
+FRESH = {f"{name} writer, not learnt from": of_writer(name) for name in ("twentieth", "twenty-first")}
+"""Sets that the engine's model has never seen, and must not be learnt from."""
 LAYOUTS = {
     "a line of its own": "{before}\n{claim}\n{after}",
     "an entry of a list": "{before}\n\n- {after}\n  - {claim}\n- {after}",
@@ -174,6 +181,22 @@ def bars(planted: Mapping[str, Found], honest: Mapping[str, Found]) -> Iterator[
     yield "texts in which something was deleted or moved", str(gone), "0", gone == 0
 
 
+def measured(sets: Mapping[str, tuple[Path, Path, Path]], *, verbose: bool) -> bool:
+    """Show what is marked in these sets; do they meet the bars together?"""
+    sums = {layout: (Found(), Found()) for layout in LAYOUTS}
+    for title, (planted_file, honest_file, record) in sets.items():
+        planted = checked(planted_file, record, planted=True)
+        honest = checked(honest_file, record, planted=False)
+        for layout, both in sums.items():
+            for total, one in zip(both, (planted[layout], honest[layout]), strict=True):
+                total.add(one)
+        print(f"{title}: {figures(planted)} planted, {figures(honest)} honest marked")
+        if verbose:
+            wrong = [one for found in (planted, honest) for each in found.values() for one in each.wrong]
+            print(*(f"      {one}" for one in dict.fromkeys(wrong)), sep="\n")
+    return show(list(bars(*({layout: both[kind] for layout, both in sums.items()} for kind in (0, 1)))))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Measure all of it."""
     parser = argparse.ArgumentParser(description="What is marked in summaries.")
@@ -191,20 +214,10 @@ def main(arguments: Sequence[str]) -> int:
     if own and (options.planted is None or options.honest is None):
         parser.error("--planted and --honest go together")
     sets = {"these sentences": (options.planted, options.honest, options.record)} if own else SETS
-    sums = {layout: (Found(), Found()) for layout in LAYOUTS}
-    for title, (planted_file, honest_file, record) in sets.items():
-        planted = checked(planted_file, record, planted=True)
-        honest = checked(honest_file, record, planted=False)
-        for layout, both in sums.items():
-            for total, one in zip(both, (planted[layout], honest[layout]), strict=True):
-                total.add(one)
-        print(f"{title}: {figures(planted)} planted, {figures(honest)} honest marked")
-        if options.verbose:
-            wrong = [one for found in (planted, honest) for each in found.values() for one in each.wrong]
-            print(*(f"      {one}" for one in dict.fromkeys(wrong)), sep="\n")
-    met = show(list(bars(*({layout: both[kind] for layout, both in sums.items()} for kind in (0, 1)))))
+    met = measured(sets, verbose=options.verbose)
     if own:
         return 0 if met else 1
+    met &= measured(FRESH, verbose=options.verbose)
     if options.folder.is_dir():
         found = real(options.folder)
         print(f"summaries models wrote in real sessions: {found.marked} of {found.told} sentences marked")
