@@ -76,8 +76,9 @@ def test_a_model_that_keeps_silent_is_no_longer_waited_for(said: str) -> None:
 
 
 def test_a_stream_is_cut_at_the_next_piece_and_what_was_said_is_kept() -> None:
-    long = " ".join(f"word{n}" for n in range(2_000))
-    with world([long, "Shorter."]) as there, there.agent() as made:
+    # So long that it cannot be over before the thread that interrupts gets its turn.
+    long = " ".join(f"word{n}" for n in range(20_000))
+    with world([long, "Shorter."]) as there, there.agent(max_tokens=64_000) as made:
         ended: list[Any] = []
         for event in made.stream("Talk."):
             if isinstance(event, Piece):
