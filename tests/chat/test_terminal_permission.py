@@ -39,7 +39,7 @@ def test_a_change_that_cannot_be_made_is_answered_without_asking_the_user(place)
 def test_escape_at_a_question_for_permission_interrupts_the_turn(place):
     with simulated() as (url, simulator), Terminal(**place, url=url, SEVENFOLD_NOTES="false") as app:
         app.ready().say("run").until("Run this command?")
-        assert "Enter chooses, Esc interrupts" in app.shown
+        app.until("Enter chooses, Esc interrupts")
         asked = len(simulator.requests)
         app.press("esc").until("interrupted").ready()
         assert len(simulator.requests) == asked
