@@ -117,7 +117,7 @@ def test_a_rewind_shows_what_the_agent_changed_and_brings_it_back_but_asks_about
         app.until("restored ran.txt").until("rewound")
         assert not (folder / "ran.txt").exists()
         assert (folder / "new.txt").read_text() == "one\nmine\n"
-        app.press("ctrl-c").say("run").until("✓ Shell").ready()
+        app.press("ctrl-c").say("run").until(lambda: app.everything.count("✓ Shell") == 2).ready()
         app.say("/rewind").until("Go back to before which message?").press("enter")
         app.until("do what?").press("enter")
         app.until("changed 1 file since").press("down", "down", "enter").until("restored ran.txt").ready()
