@@ -114,7 +114,7 @@ def test_a_rewind_shows_what_the_agent_changed_and_brings_it_back_but_asks_about
         app.until("do what?").press("enter")
         app.until("remove new.txt").until("remove ran.txt").until("changed 2 files since")
         app.press("enter").until("you have changed it since").until("Restore new.txt too?").press("enter")
-        app.until("restored ran.txt").until("rewound")
+        app.until("restored ran.txt").until("rewound").until(lambda: app.everything.count("› write") == 2)
         assert not (folder / "ran.txt").exists()
         assert (folder / "new.txt").read_text() == "one\nmine\n"
         app.press("ctrl-c").say("run").until(lambda: app.everything.count("✓ Shell") == 2).ready()
