@@ -49,7 +49,8 @@ def test_a_compaction_is_stopped_made_and_rewound_across_and_the_books_span_runs
             app.say("delta").until("You said: delta").ready()
             assert said(simulator)[0] != before[0]
             app.press("esc", "esc").until("Go back to before which message?").until("compacted  alpha")
-            app.press("end", "enter").until("to before the compaction").until("› alpha")
+            app.press("end", "enter").until("to before the compaction")
+            app.until(lambda: app.everything.count("› alpha") == 2)
             app.say(" again").until("You said: alpha again").ready()
             assert said(simulator) == [["alpha again"]]
             app.press("ctrl-d")
