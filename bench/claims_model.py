@@ -179,7 +179,9 @@ def inflected(verb: str, ending: str) -> str:
 
 def learnt(known: Sequence[Example]) -> Model:
     """The model that tells these sentences apart with the widest margin."""
-    described = [[*features(text), ("", 1.0)] for text, _ in known]
+    described = [
+        [*sorted(features(text)), ("", 1.0)] for text, _ in known
+    ]  # sets have no order of their own
     count = Counter(one for each in described for one, _ in each)
     places = {one: place for place, one in enumerate(sorted(one for one in count if count[one] >= RARE))}
     vectors = [

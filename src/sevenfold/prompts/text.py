@@ -1,7 +1,7 @@
 """What every injected text has in common: a role, a tag to know it by, and a size it never passes.
 
 A `Text` is a small frozen class whose fields are the holes of its Markdown file, which also states its tag and its cap.
-Most fields are one line. At most one, the *body*, may be long: it is often somebody else's words, so it is cut at its
+Most fields are one line. At most one, the *body*, may be long: it is often someone else's words, so it is cut at its
 cap with a note that says so, and cannot close the tag around it. Rendering is a pure function of the fields.
 """
 

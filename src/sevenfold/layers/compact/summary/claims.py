@@ -87,7 +87,7 @@ def claim(sentence: str, before: str = "", lead: str = "", model: Model | None =
 
 
 def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]:
-    """What a sentence states that mentions somebody's will, alone and as an entry of the list under ``lead``."""
+    """What a sentence states that mentions someone's will, alone and as an entry of the list under ``lead``."""
     if sentence.rstrip(" *_").endswith("?"):
         return
     if not any(content(sentence)) and pattern("claimed").search(
@@ -119,7 +119,7 @@ def denies(text: str) -> bool:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """The names of the forms by which a text permits, denies, supposes, or speaks of somebody else's permission."""
+    """The names of the forms by which a text permits, denies, supposes, or speaks of someone else's permission."""
     clauses = _CLAUSE.split(text)
     stated = [clause for clause in clauses if not _is_open(clause)]
     if denies(text):
@@ -138,7 +138,7 @@ def _forms(text: str) -> Iterator[str]:
 
 
 def _is_open(clause: str) -> bool:
-    """Does a clause deny or only suppose a permission, or speak of somebody else's?"""
+    """Does a clause deny or only suppose a permission, or speak of someone else's?"""
     found = pattern("will").search(clause)
     supposed = found and pattern("supposes").search(clause[: found.start()])
     return bool(supposed) or denies(clause) or bool(pattern("others").search(clause))
