@@ -8,6 +8,10 @@ import time
 import uuid
 
 
+_VARIANTS = dict(zip("0123456789abcdef", 4 * "89ab", strict=True))
+"""Of a random digit the two bits that are left, behind the two that say how the UUID was made."""
+
+
 class SystemClock:
     """The machine's clock."""
 
@@ -37,7 +41,7 @@ class RandomIds:
     def new(self) -> str:
         """Another one."""
         digits = os.urandom(16).hex()
-        variant = "89ab"[int(digits[16], 16) & 3]
+        variant = _VARIANTS[digits[16]]
         return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 

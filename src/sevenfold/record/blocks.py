@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -105,6 +106,11 @@ _TEXT = b'{"type":"text","text":"'
 _VISIBLE = frozenset(range(ord("!"), 127)) - {ord('"'), ord("\\")}
 """First characters by which a text is known not to be blank without being decoded."""
 
+_KINDS = {b"tool_use": "tool_use", b"tool_result": "tool_result"}
+_NAMED = re.compile(
+    rb'\{"type":"(tool_use|tool_result)","(?:(?<=tool_use",")id|(?<=result",")tool_use_id)":"([\w-]+)"'
+)
+
 _encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(_Head)
 _body: msgspec.json.Decoder[Known] = msgspec.json.Decoder(Known)
@@ -136,6 +142,9 @@ class Block(Struct, frozen=True, gc=False):
 
 def read(raw: bytes) -> Block:
     """The block in these bytes. Anything that is JSON is accepted; what is not an object is opaque."""
+    # Calls and results are most of what is read, and long; they begin with all that is asked for here.
+    if named := _NAMED.match(raw):
+        return Block(_KINDS[named[1]], raw, named[2].decode())
     try:
         head = _head.decode(raw)
     except msgspec.DecodeError:

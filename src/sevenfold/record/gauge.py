@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from sevenfold import profiles
 from sevenfold.profiles import Profile
 from sevenfold.record.layout import Anchor, Layout, Measured
-from sevenfold.record.weight import NOTHING, Estimate, Estimator, Weight, opening, typical
+from sevenfold.record.weight import NOTHING, Belief, Estimate, Estimator, Weight, opening, typical
 
 if TYPE_CHECKING:
     from sevenfold.record.view import View
@@ -81,6 +81,20 @@ class Overhead(Struct, frozen=True):
         return Overhead(self.tokens + gain * (shown.tokens - self.tokens), (1 - gain) * self.since)
 
 
+class Expected(Struct, frozen=True, gc=False):
+    """What a gauge expects the next report to say."""
+
+    gauge: Gauge
+    anchor: Anchor
+    """The report before it."""
+    known: int
+    """The tokens that one accounts for."""
+    belief: Belief
+    """About the content it does not account for."""
+    final: bool
+    """Did it count the whole answer?"""
+
+
 class Gauge(Struct, frozen=True):
     """What is known about the size of a conversation besides the conversation itself."""
 
@@ -115,9 +129,12 @@ class Gauge(Struct, frozen=True):
         same = before.model == gauge.profile.model
         if not same and gauge._tokenizer_of(before) != gauge.profile.tokenizer:
             return gauge
-        known, changed, final = gauge._split(before)
-        estimator = gauge.estimator.observe(changed, prompt - known)
-        if before.output >= TELLING and final:
+        # What was expected before the request serves the answer too, if nothing happened in between.
+        expected = measured.expected
+        if expected is None or expected.anchor is not before or expected.gauge is not gauge:
+            expected = gauge.foresee(before)
+        estimator = gauge.estimator.corrected(expected.belief, prompt - expected.known)
+        if before.output >= TELLING and expected.final:
             estimator = estimator.learn(before.reply, before.output)
         return replace(gauge, estimator=estimator)
 
@@ -165,9 +182,11 @@ class Gauge(Struct, frozen=True):
         if anchor is None or not anchor.prompt:
             anchor, seen = None, self._counted(layout)
         else:
-            freed = ceil(self.estimator.tokens(anchor.removed)) if anchor.removed is not NOTHING else 0
-            twice = max(0, min(edited, freed))
-            seen = self.expected(anchor, weight, back=twice + back)
+            if anchor.removed is not NOTHING:
+                freed = ceil(self.estimator.tokens(anchor.removed))
+                twice = max(0, min(edited, freed))
+            layout.expected = self.foresee(anchor)
+            seen = self._seen(layout.expected, weight, twice + back)
         sent = seen.tokens + edited
         if twice and (counted := self._counted(layout)).high < seen.high:
             seen, sent = counted, counted.tokens
@@ -186,15 +205,17 @@ class Gauge(Struct, frozen=True):
         """The size of all that is in view, by nothing but its own weight."""
         return self.unanchored(layout.total - self._lost(layout.faded))
 
-    def expected(self, anchor: Anchor, weight: Weight = SAMPLE, *, back: int = 0) -> Estimate:
-        """The size by a report and by what changed since; ``weight`` says what kind of content it is of.
+    def expected(self, anchor: Anchor) -> Estimate:
+        """The size by a report and by what changed since."""
+        return self._seen(self.foresee(anchor), SAMPLE, 0)
+
+    def _seen(self, expected: Expected, weight: Weight, back: int) -> Estimate:
+        """The size that is expected; ``weight`` says what kind of content it is of.
 
         ``back`` are tokens that were taken out since and were not in the report either.
         """
-        known, changed, _ = self._split(anchor)
-        estimate = self.estimator.estimate(changed)
-        same = anchor.model == self.profile.model
-        tokenizer = self.profile.tokenizer if same else self._tokenizer_of(anchor)
+        known, estimate = expected.known, self.estimator.band(expected.belief)
+        tokenizer = self._tokenizer_of(expected.anchor)
         if tokenizer == self.profile.tokenizer:
             known += back
             tokens, low = max(0, known + estimate.tokens), max(0, known + estimate.low)
@@ -212,20 +233,23 @@ class Gauge(Struct, frozen=True):
             ceil(tokens), floor(tokens - reach), ceil(tokens + reach), self.estimator.estimate(weight)
         )
 
-    def _split(self, anchor: Anchor) -> tuple[int, Weight, bool]:
-        """The tokens a report accounts for, the content it does not, and whether it counted the whole answer.
+    def foresee(self, anchor: Anchor) -> Expected:
+        """What the report after this one will say.
 
         Some clients note the output while it still streams, and then it is far below what the answer weighs. Of an
         answer that was cut off, a report that is below that at all counts only a part.
         """
-        changed = anchor.since
+        changed, known = anchor.since, anchor.prompt
         if anchor.removed is not NOTHING:
             changed -= anchor.removed
         if anchor.faded is not NOTHING:
             changed -= self._lost(anchor.faded)
-        if anchor.output >= (1.0 if anchor.cut else FINAL) * self.estimator.tokens(anchor.reply):
-            return anchor.prompt + anchor.output, changed, True
-        return anchor.prompt, changed + anchor.reply, False
+        final = anchor.output >= (1.0 if anchor.cut else FINAL) * self.estimator.tokens(anchor.reply)
+        if final:
+            known += anchor.output
+        else:
+            changed += anchor.reply
+        return Expected(self, anchor, known, self.estimator.believe(changed), final)
 
     def _tokenizer_of(self, anchor: Anchor) -> str:
         """The tokenizer that counted a report."""

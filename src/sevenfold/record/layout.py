@@ -21,7 +21,7 @@ from sevenfold.record.weight import NOTHING, Weight, measure, reasoning, total
 from sevenfold.record.wire import Wire
 
 if TYPE_CHECKING:
-    from sevenfold.record.gauge import Size
+    from sevenfold.record.gauge import Expected, Size
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -83,6 +83,8 @@ class Measured(Struct, frozen=True, gc=False):
     model: str
     faded: Weight = NOTHING
     """The part of it that is reasoning of earlier turns, which not every model keeps."""
+    expected: Expected | None = None
+    """What was expected when the size was last looked at; it may have changed since."""
 
 
 class Layout:
@@ -104,6 +106,8 @@ class Layout:
         """How many records were put between others."""
         self.sized: tuple[object, Size] | None = None
         """The size last asked for, and by what it was measured; forgotten as soon as anything changes."""
+        self.expected: Expected | None = None
+        """What the gauge expected of the next report when it last looked."""
         self._answer = ""
         self._answer_end = 0
         self._round_end = 0
@@ -201,7 +205,7 @@ class Layout:
                 weight,
                 said.cut,
             )
-            return Measured(before, sent, said.usage, said.model, self.faded)
+            return Measured(before, sent, said.usage, said.model, self.faded, self.expected)
         if before:
             self.anchor = replace(before, since=before.since + weight)
         return None

@@ -253,6 +253,17 @@ class Estimate(Struct, frozen=True, gc=False):
     high: int
 
 
+class Belief(Struct, frozen=True, gc=False):
+    """What an estimator takes some content to be."""
+
+    weight: Weight
+    tokens: float
+    unsure: float
+    """The variance that the rates leave."""
+    noise: float
+    """The variance of what only reports hold."""
+
+
 class Estimator(Struct, frozen=True):
     """What is believed of a tokenizer. Learning gives a new one; the old one stays as it was."""
 
@@ -290,13 +301,16 @@ class Estimator(Struct, frozen=True):
 
     def variance(self, weight: Weight) -> float:
         """How far from the estimate the truth may be: the square of its standard deviation."""
-        _, unsure, noise = self._belief(weight)
-        return unsure + noise
+        belief = self.believe(weight)
+        return belief.unsure + belief.noise
 
     def estimate(self, weight: Weight) -> Estimate:
         """The estimate with its band."""
-        tokens, unsure, noise = self._belief(weight)
-        spread = sqrt(unsure + noise)
+        return self.band(self.believe(weight))
+
+    def band(self, belief: Belief) -> Estimate:
+        """What is believed of some content, with its band."""
+        tokens, spread = belief.tokens, sqrt(belief.unsure + belief.noise)
         # Rounded first: a hair above a whole number, left by binary fractions, is no token more.
         return Estimate(
             ceil(round(tokens, 6)), floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
@@ -304,36 +318,34 @@ class Estimator(Struct, frozen=True):
 
     def observe(self, weight: Weight, tokens: float) -> Estimator:
         """Better rates and a better band, now that a server counted content that had to be foreseen."""
-        believed, unsure, noise = self._belief(weight)
-        error, spread = tokens - believed, sqrt(unsure + noise)
+        return self.corrected(self.believe(weight), tokens)
+
+    def corrected(self, belief: Belief, tokens: float) -> Estimator:
+        """The same, where it is known what was believed of the content."""
+        error, spread = tokens - belief.tokens, sqrt(belief.unsure + belief.noise)
         return self._moved(
-            weight,
-            (error, unsure, noise),
+            belief,
+            error,
             max(1.0, self.above + _STEP * ((error > self.above * spread) - _MISSES)),
             max(1.0, self.below + _STEP * ((error < -self.below * spread) - _MISSES)),
         )
 
     def learn(self, weight: Weight, tokens: float) -> Estimator:
         """Better rates alone, from content that was counted without having to be foreseen."""
-        believed, unsure, noise = self._belief(weight)
-        return self._moved(weight, (tokens - believed, unsure, noise), self.above, self.below)
+        belief = self.believe(weight)
+        return self._moved(belief, tokens - belief.tokens, self.above, self.below)
 
-    def _belief(self, weight: Weight) -> tuple[float, float, float]:
-        """How many tokens some content seems to be, and two variances: of the rates, and of what only reports hold."""
+    def believe(self, weight: Weight) -> Belief:
+        """How many tokens some content seems to be, and how sure that is."""
         parts = list(map(mul, self.rates, weight))
         unsure = sum(map(mul, self.doubt, map(mul, weight, weight)))
         rounds = sqrt(max(1, abs(weight.results)))
         noise = (_HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds) ** 2
-        return sum(parts), unsure, noise
+        return Belief(weight, sum(parts), unsure, noise)
 
-    def _moved(
-        self, weight: Weight, seen: tuple[float, float, float], above: float, below: float
-    ) -> Estimator:
-        """Every rate moved as far as its doubt and the noise allow, with another band; the doubt shrinks accordingly.
-
-        ``seen`` is how far off the estimate was, and the two variances of `_belief`.
-        """
-        error, unsure, noise = seen
+    def _moved(self, belief: Belief, error: float, above: float, below: float) -> Estimator:
+        """Every rate moved as far as its doubt and the noise allow, with another band; the doubt shrinks accordingly."""
+        weight, unsure, noise = belief.weight, belief.unsure, belief.noise
         if unsure < _TELLING * noise:
             return Estimator(self.tokenizer, self.rates, self.doubt, above, below)
         noise *= max(1.0, (_TAIL + error**2 / (unsure + noise)) / (_TAIL + 1))

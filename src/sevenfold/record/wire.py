@@ -230,7 +230,7 @@ class Wire:
             repairs = (*repairs, *repaired)
         if draft.role == "user":
             parts, repaired = _answered(parts, self._drafts[index - 1] if index else None, closing)
-            repairs = (*repairs, *repaired)
+            repairs = (*repairs, *repaired) if repaired else repairs
         return Message(draft.role, tuple(parts), encoded_message(draft.role, parts), repairs)
 
     def _settled(self) -> int:
@@ -274,7 +274,7 @@ class Wire:
 def encoded_message(role: str, parts: Sequence[Block]) -> bytes:
     """A message as it is sent."""
     content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
-    return b"%b%b]}" % (_HEADS[role], content)
+    return b"".join((_HEADS[role], content, b"]}"))
 
 
 def open_server_calls(parts: Sequence[Block]) -> set[str]:
@@ -291,9 +291,13 @@ def _answers_server(block: Block) -> bool:
 
 def _answered(
     said: Sequence[Block], before: _Draft | None, closing: bool
-) -> tuple[list[Block], list[Repair]]:
+) -> tuple[Sequence[Block], Sequence[Repair]]:
     """A user message as a server takes it: results first, one for each call ``before`` it, then the rest."""
-    asked = dict.fromkeys(before.calls if before else ())
+    calls = before.calls if before else ()
+    given = tuple([block.id if block.kind == "tool_result" else "" for block in said])
+    if given == calls or not (calls or any(given)):
+        return said, ()
+    asked = dict.fromkeys(calls)
     results: dict[str, Block] = {}
     rest: list[Block] = []
     repairs: list[Repair] = []
