@@ -7,7 +7,6 @@ import os
 import time
 import uuid
 
-
 _VARIANTS = dict(zip("0123456789abcdef", 4 * "89ab", strict=True))
 """Of a random digit the two bits that are left, behind the two that say how the UUID was made."""
 

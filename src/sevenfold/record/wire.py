@@ -224,7 +224,8 @@ class Wire:
 
     def _finish(self, index: int, closing: bool) -> Message:
         draft = self._drafts[index]
-        parts, repairs = draft.blocks, draft.repairs
+        parts: Sequence[Block] = draft.blocks
+        repairs = draft.repairs
         if draft.server:
             parts, repaired = self._server_tools(index)
             repairs = (*repairs, *repaired)
@@ -291,12 +292,12 @@ def _answers_server(block: Block) -> bool:
 
 def _answered(
     said: Sequence[Block], before: _Draft | None, closing: bool
-) -> tuple[Sequence[Block], Sequence[Repair]]:
+) -> tuple[Sequence[Block], list[Repair]]:
     """A user message as a server takes it: results first, one for each call ``before`` it, then the rest."""
     calls = before.calls if before else ()
     given = tuple([block.id if block.kind == "tool_result" else "" for block in said])
     if given == calls or not (calls or any(given)):
-        return said, ()
+        return said, []
     asked = dict.fromkeys(calls)
     results: dict[str, Block] = {}
     rest: list[Block] = []
