@@ -344,7 +344,7 @@ class Estimator(Struct, frozen=True):
         return Belief(weight, sum(parts), unsure, noise)
 
     def _moved(self, belief: Belief, error: float, above: float, below: float) -> Estimator:
-        """Every rate moved as far as its doubt and the noise allow, with another band; the doubt shrinks accordingly."""
+        """Every rate moved as far as its doubt and the noise allow, with another band; the doubt shrinks with it."""
         weight, unsure, noise = belief.weight, belief.unsure, belief.noise
         if unsure < _TELLING * noise:
             return Estimator(self.tokenizer, self.rates, self.doubt, above, below)
