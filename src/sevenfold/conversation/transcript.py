@@ -34,7 +34,7 @@ from sevenfold.record.decisions import (
 )
 from sevenfold.record.entries import Said, Stored, name_of
 from sevenfold.record.layout import Item, Measured
-from sevenfold.record.log import Answer, Place, Written, shorten_label
+from sevenfold.record.log import Answer, Place, Stamp, Written, shorten_label
 
 Made = TypeVar("Made", bound=OwnDecision)
 
@@ -109,18 +109,13 @@ class Transcript:
 
         ``stored`` says where the whole of those results is of which ``blocks`` hold only a preview.
         """
-        uuid = self._ids.new()
-        written = lines.said_by_user(
-            self.place, uuid, self.view.tip, self._now(), _some(blocks), meta=meta, key=key, stored=stored
-        )
-        self._write(written)
-        return uuid
+        at = self._stamp()
+        self._write(lines.said_by_user(at, _some(blocks), meta=meta, key=key, stored=stored))
+        return at.uuid
 
     def model(self, answer: Answer) -> Measured | None:
         """Record the model's answer; says what its reported size can be compared with."""
-        return self._write(
-            lines.said_by_model(self.place, self._ids.new(), self.view.tip, self._now(), answer)
-        )
+        return self._write(lines.said_by_model(self._stamp(), answer))
 
     def distinct(self, answer: Answer) -> Answer:
         """The answer with names of their own for those of its calls whose names are taken."""
@@ -141,12 +136,9 @@ class Transcript:
         self, kind: str, facts: dict[str, object], blocks: Sequence[Block], *, role: str = "user"
     ) -> str:
         """Record an attachment, as it will be sent."""
-        uuid = self._ids.new()
-        written = lines.attached(
-            self.place, uuid, self.view.tip, self._now(), kind, facts, _some(blocks), role=role
-        )
-        self._write(written)
-        return uuid
+        at = self._stamp()
+        self._write(lines.said_by_user(at, _some(blocks), role=role, attachment=kind, facts=facts))
+        return at.uuid
 
     def again(self, said: Said) -> str:
         """Record a message of the user's side once more, as the newest."""
@@ -156,10 +148,9 @@ class Transcript:
 
     def clear(self, about: MicrocompactMetadata) -> str:
         """Record that old results are cleared."""
-        uuid = self._ids.new()
-        written = lines.cleared(self.place, uuid, self.view.tip, self._now(), about)
-        self._write(written)
-        return uuid
+        at = self._stamp()
+        self._write(lines.cleared(at, about))
+        return at.uuid
 
     def decide(self, decision: Made) -> Made:
         """Record a decision of our own, made at the newest record; returns it with its id."""
@@ -202,20 +193,16 @@ class Transcript:
             )
         boundary, anchor, now = boundary or self._ids.new(), anchor or self._ids.new(), self._now()
         stamp = {"at": anchor, "timestamp": now}
-        written = [lines.compacted(self.place, boundary, self.view.tip, now, about)]
+        written = [lines.compacted(Stamp(self.place, boundary, self.view.tip, now), about)]
         if signed is not None:
             block = Signed(boundary=boundary, block=Raw(signed), model=epoch.model if epoch else "")
             written.append(lines.decided(replace(block, id=self._ids.new(), at=boundary, timestamp=now)))
-        written.append(lines.said_by_user(self.place, anchor, boundary, now, _some(summary), summary=True))
-        parent = anchor
+        at = Stamp(self.place, anchor, boundary, now)
+        written.append(lines.said_by_user(at, _some(summary), summary=True))
         for one in attachments:
-            uuid = self._ids.new()
-            written.append(
-                lines.attached(
-                    self.place, uuid, parent, now, one.kind, one.facts, one.blocks, role=one.role
-                )
-            )
-            parent = uuid
+            at = Stamp(self.place, self._ids.new(), at.uuid, now)
+            kind, facts = one.kind, one.facts
+            written.append(lines.said_by_user(at, one.blocks, role=one.role, attachment=kind, facts=facts))
         carried = replace(
             carry or Carry(boundary=boundary),
             id=self._ids.new(),
@@ -230,7 +217,7 @@ class Transcript:
             opened = replace(epoch, id=self._ids.new(), boundary=boundary, **stamp)
             written.append(lines.decided(opened))
             carried = replace(carried, epoch=opened.id)
-        written += [lines.labelled(self.place, kind, text, parent) for kind, text in known_by.items()]
+        written += [lines.labelled(self.place, kind, text, at.uuid) for kind, text in known_by.items()]
         commit = Commit(id=self._ids.new(), at=anchor, timestamp=now, boundary=boundary)
         self._write_all([*written, lines.decided(carried), lines.decided(commit)])
         return boundary
@@ -325,6 +312,9 @@ class Transcript:
             return None
         epoch = self.view.epoch.id
         return next((position for position, made in self.log.decisions(Epoch) if made.id == epoch), None)
+
+    def _stamp(self) -> Stamp:
+        return Stamp(self.place, self._ids.new(), self.view.tip, self._now())
 
     def _now(self) -> str:
         return _moment(int(self._clock.now() * 1000))

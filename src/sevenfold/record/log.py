@@ -69,6 +69,15 @@ class Place(Struct, frozen=True):
         force_setattr(self, "own", self.version.startswith(VERSION))
 
 
+class Stamp(Struct, frozen=True, gc=False):
+    """What every record begins with: its place, its id, the record before it, and the time."""
+
+    place: Place
+    uuid: str
+    parent: str | None
+    timestamp: str
+
+
 class Answer(Struct, frozen=True, gc=False):
     """What came back from a model, as bytes where it matters."""
 
@@ -136,20 +145,25 @@ _OWN = b'{"type":"sevenfold","v":%d,' % FORMAT_VERSION
 
 
 def said_by_user(
-    place: Place,
-    uuid: str,
-    parent: str | None,
-    timestamp: str,
+    at: Stamp,
     blocks: Sequence[Block],
     *,
+    role: str = "user",
     meta: bool = False,
     summary: bool = False,
     key: str = "",
     stored: dict[str, Stored] | None = None,
+    attachment: str = "",
+    facts: Mapping[str, object] = {},
 ) -> Written:
-    """What the user, a tool or we ourselves (``meta``) said on the user's side."""
-    record = _record(place, "user", uuid, parent, timestamp)
-    record.message = _Message("user", _content(blocks))
+    """What the user, a tool or we ourselves (``meta``) said on the user's side.
+
+    An ``attachment`` of that kind is recorded with its ``facts``, and with the message it is sent as.
+    """
+    record = _record(at, "attachment" if attachment else "user")
+    record.message = _Message(role, _content(blocks))
+    if attachment:
+        record.attachment = Raw(_encoder.encode({"type": attachment, **facts}))
     if meta:
         record.is_meta = True
     if summary:
@@ -159,105 +173,64 @@ def said_by_user(
     if stored:
         record.stored = stored
     said = Said(
-        uuid,
-        parent,
-        "user",
+        at.uuid,
+        at.parent,
+        role,
         tuple(blocks),
-        timestamp,
-        sidechain=place.sidechain,
-        meta=meta,
+        at.timestamp,
+        sidechain=at.place.sidechain,
+        meta=meta or attachment != "",
         summary=summary,
+        attachment=attachment,
         key=key,
         stored=stored or {},
-        own=place.own,
+        own=at.place.own,
     )
     return Written(_encoder.encode_lines((record,)), said)
 
 
-def said_by_model(place: Place, uuid: str, parent: str | None, timestamp: str, answer: Answer) -> Written:
+def said_by_model(at: Stamp, answer: Answer) -> Written:
     """What the model answered: one record a response."""
-    record = _record(place, "assistant", uuid, parent, timestamp)
+    record, stop, own = _record(at, "assistant"), answer.stop_reason, at.place.own
+    content = _content(answer.blocks)
     record.message = _Message(
-        "assistant",
-        _content(answer.blocks),
-        answer.id,
-        "message",
-        answer.model,
-        answer.stop_reason,
-        None,
-        answer.usage,
+        "assistant", content, answer.id, "message", answer.model, stop, None, answer.usage
     )
     if answer.request_id:
         record.request_id = answer.request_id
     said = Said(
-        uuid,
-        parent,
+        at.uuid,
+        at.parent,
         "assistant",
         answer.blocks,
-        timestamp,
+        at.timestamp,
         answer.id,
         answer.model,
         read_usage(answer.usage),
-        place.sidechain,
-        own=place.own,
-        cut=place.own and answer.stop_reason is None,
+        at.place.sidechain,
+        own=own,
+        cut=own and stop is None,
     )
     return Written(_encoder.encode_lines((record,)), said)
 
 
-def attached(
-    place: Place,
-    uuid: str,
-    parent: str | None,
-    timestamp: str,
-    kind: str,
-    facts: dict[str, object],
-    blocks: Sequence[Block],
-    *,
-    role: str = "user",
-) -> Written:
-    """An attachment to the conversation, with the message it is sent as."""
-    record = _record(place, "attachment", uuid, parent, timestamp)
-    record.attachment = Raw(_encoder.encode({"type": kind, **facts}))
-    record.message = _Message(role, _content(blocks))
-    said = Said(
-        uuid,
-        parent,
-        role,
-        tuple(blocks),
-        timestamp,
-        sidechain=place.sidechain,
-        meta=True,
-        attachment=kind,
-        own=place.own,
-    )
-    return Written(_encoder.encode_lines((record,)), said)
+def compacted(at: Stamp, about: CompactMetadata) -> Written:
+    """The boundary of a compaction of ours, behind the newest record; it counts once its commit is written."""
+    record = _record(at, "system")
+    record.parent_uuid, record.logical_parent_uuid = None, at.parent
+    record.subtype, record.content, record.level = "compact_boundary", BOUNDARY_TEXT, "info"
+    record.is_meta, record.compact_metadata, record.sevenfold = False, about, 1
+    made = Boundary(at.uuid, at.parent, about, at.timestamp, True, at.place.sidechain)
+    return Written(_encoder.encode_lines((record,)), made)
 
 
-def compacted(
-    place: Place, uuid: str, logical_parent: str | None, timestamp: str, about: CompactMetadata
-) -> Written:
-    """The boundary of a compaction of ours; it counts once its commit is written."""
-    record = _record(place, "system", uuid, None, timestamp)
-    record.logical_parent_uuid, record.subtype = logical_parent, "compact_boundary"
-    record.content, record.level, record.is_meta = BOUNDARY_TEXT, "info", False
-    record.compact_metadata, record.sevenfold = about, 1
-    return Written(
-        _encoder.encode_lines((record,)),
-        Boundary(uuid, logical_parent, about, timestamp, True, place.sidechain),
-    )
-
-
-def cleared(
-    place: Place, uuid: str, parent: str | None, timestamp: str, about: MicrocompactMetadata
-) -> Written:
+def cleared(at: Stamp, about: MicrocompactMetadata) -> Written:
     """A clearing of old tool results."""
-    record = _record(place, "system", uuid, parent, timestamp)
-    record.subtype, record.content = "microcompact_boundary", CLEARING_TEXT
-    record.level, record.is_meta, record.microcompact_metadata = "info", False, about
-    return Written(
-        _encoder.encode_lines((record,)), Clearing(uuid, parent, about, timestamp, place.sidechain)
-    )
+    record = _record(at, "system")
+    record.subtype, record.content, record.level = "microcompact_boundary", CLEARING_TEXT, "info"
+    record.is_meta, record.microcompact_metadata = False, about
+    made = Clearing(at.uuid, at.parent, about, at.timestamp, at.place.sidechain)
+    return Written(_encoder.encode_lines((record,)), made)
 
 
 def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
@@ -273,19 +246,10 @@ def decided(made: OwnDecision) -> Written:
     return Written(_OWN + _encoder.encode(made)[1:] + b"\n", Decision(made))
 
 
-def _record(place: Place, kind: str, uuid: str, parent: str | None, timestamp: str) -> _Record:
-    return _Record(
-        parent,
-        place.sidechain,
-        "external",
-        place.cwd,
-        place.session,
-        place.version,
-        place.branch,
-        kind,
-        uuid,
-        timestamp,
-    )
+def _record(at: Stamp, kind: str) -> _Record:
+    place, parent = at.place, at.parent
+    where = place.sidechain, "external", place.cwd, place.session, place.version, place.branch
+    return _Record(parent, *where, kind, at.uuid, at.timestamp)
 
 
 def _content(blocks: Sequence[Block]) -> list[Raw]:
