@@ -13,7 +13,7 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from math import ceil
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never, final
@@ -183,6 +183,8 @@ def locked(flow: Flow[R], lock: AbstractContextManager[object]) -> Flow[R]:
     except StopIteration as end:
         result: R = end.value
         return result
+    finally:
+        flow.close()
 
 
 def drive(
@@ -198,10 +200,9 @@ def drive(
     Once ``stopped`` has happened, a hook or a wait raises `Aborted` in the flow. Models and tools are stopped by
     their clients and executors.
     """
-    guard = guard or nullcontext()
+    flow = flow if guard is None else locked(flow, guard)
     try:
-        with guard:
-            effect = next(flow)
+        effect = next(flow)
         while True:
             try:
                 match effect:
@@ -219,15 +220,12 @@ def drive(
                     case _:
                         assert_never(effect)
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                with guard:
-                    effect = flow.throw(error)
+                effect = flow.throw(error)
             except BaseException as stop:
-                with guard:
-                    _cut_off(flow, stop)
+                _cut_off(flow, stop)
                 raise
             else:
-                with guard:
-                    effect = flow.send(got)
+                effect = flow.send(got)
     except StopIteration as end:
         result: R = end.value
         return result

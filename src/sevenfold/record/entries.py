@@ -274,26 +274,16 @@ def _read(line: bytes) -> Entry:
     except (msgspec.DecodeError, RecursionError):
         # Without its message: there are records in which that does not matter.
         head = _envelope.decode(line)
+    written, aside = head.timestamp or "", bool(head.is_sidechain)
     match head.type:
         case "user" | "assistant" | "attachment" if head.uuid:
             return _said(head, head.uuid)
         case "system" if head.uuid and head.subtype == "compact_boundary":
-            return Boundary(
-                uuid=head.uuid,
-                logical_parent=head.logical_parent_uuid,
-                about=_compact.decode(head.compact_metadata) or CompactMetadata(),
-                timestamp=head.timestamp or "",
-                own=bool(head.sevenfold),
-                sidechain=bool(head.is_sidechain),
-            )
+            summary, own = _compact.decode(head.compact_metadata) or CompactMetadata(), bool(head.sevenfold)
+            return Boundary(head.uuid, head.logical_parent_uuid, summary, written, own, aside)
         case "system" if head.uuid and head.subtype == "microcompact_boundary":
-            return Clearing(
-                uuid=head.uuid,
-                parent=head.parent_uuid,
-                about=_microcompact.decode(head.microcompact_metadata) or MicrocompactMetadata(),
-                timestamp=head.timestamp or "",
-                sidechain=bool(head.is_sidechain),
-            )
+            cleared = _microcompact.decode(head.microcompact_metadata) or MicrocompactMetadata()
+            return Clearing(head.uuid, head.parent_uuid, cleared, written, aside)
         case "sevenfold" if (head.v or 0) > decisions.FORMAT_VERSION:
             return UnknownDecision(head.kind or "")
         case "sevenfold":
@@ -301,14 +291,10 @@ def _read(line: bytes) -> Entry:
                 return Decision(decisions.read_own(line))
             except msgspec.DecodeError:
                 return UnknownDecision(head.kind or "")
-        case "custom-title":
-            return Label(head.type, head.custom_title or "")
-        case "ai-title":
-            return Label(head.type, head.ai_title or "")
+        case "custom-title" | "ai-title" | "last-prompt":
+            return Label(head.type, getattr(head, head.type.replace("-", "_")) or "")
         case "summary" if not head.uuid:
             return Label(head.type, head.summary or "")
-        case "last-prompt":
-            return Label(head.type, head.last_prompt or "")
         case "queue-operation":
             # Newer versions say why something was removed: only what a turn took in was said.
             withdrawn = head.operation == "remove" and head.reason not in (None, ABSORBED)
