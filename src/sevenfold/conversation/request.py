@@ -49,7 +49,7 @@ class Considered(Struct, frozen=True):
 
     rule: str = "everything fits"
     chosen: str = "nothing"
-    options: Sequence[Option] = ()
+    options: tuple[Option, ...] = ()
 
 
 class Applied(Struct, frozen=True):
