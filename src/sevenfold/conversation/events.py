@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 E = TypeVar("E", bound=Event)
 MAIN = "main"
-_SHARED = ("source", "layer", "mechanism", "what", "why", "items", "usd")
-"""What a proposal and the report of what was done say alike."""
 
 
 class Events:
@@ -83,23 +81,15 @@ class Events:
         reason = self._ask(proposed)
         if reason is None:
             return True
-        refusal = Vetoed(
-            source=proposed.source,
-            layer=proposed.layer,
-            mechanism=proposed.mechanism,
-            what=proposed.what,
-            reason=reason,
-        )
-        self.tell(refusal)
+        self.tell(Vetoed(reason=reason, **_alike(proposed, Vetoed)))
         return False
 
     def acted(
         self, done: Proposed, before: int, after: int, reference: str = "", *, undoable: bool = False
     ) -> None:
         """Report that what was proposed is done, with the tokens before and after it."""
-        shared: dict[str, Any] = {name: getattr(done, name) for name in _SHARED}
         sizes: dict[str, Any] = {"tokens_before": before, "tokens_after": after}
-        self.tell(Acted(**shared, **sizes, reference=reference, undoable=undoable))
+        self.tell(Acted(**_alike(done, Acted), **sizes, reference=reference, undoable=undoable))
 
     def stamped(self, event: E) -> E:
         """With session and time, and with the query source of a conversation that is not the main thread."""
@@ -119,6 +109,11 @@ class Events:
             if reason is None and isinstance(answer, Veto):
                 reason = answer.reason
         return reason
+
+
+def _alike(proposed: Proposed, told: type[Event]) -> dict[str, Any]:
+    """What a proposal and the report of what became of it have in common."""
+    return {name: getattr(proposed, name) for name in told.__struct_fields__ if hasattr(proposed, name)}
 
 
 def epochs(c: Conversation) -> None:

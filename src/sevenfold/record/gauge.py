@@ -39,14 +39,9 @@ SAMPLE = typical(100)
 """What text is made of on the whole: shows how one tokenizer compares with another."""
 
 
-class Size(Struct, frozen=True, kw_only=True):
-    """How large the conversation is."""
+class Size(Estimate, frozen=True, kw_only=True):
+    """How large the conversation is: what the model sees, by the newest report and what changed since."""
 
-    tokens: int
-    """What the model sees: the newest report, and the estimate of what changed since."""
-    low: int
-    high: int
-    """The truth is expected between these two, 19 times out of 20."""
     sent: int
     """The same before the provider's own edits."""
     anchored: bool
@@ -191,9 +186,9 @@ class Gauge(Struct, frozen=True):
         if twice and (counted := self._counted(layout)).high < seen.high:
             seen, sent = counted, counted.tokens
         return Size(
-            tokens=seen.tokens,
-            low=seen.low,
-            high=seen.high,
+            seen.tokens,
+            seen.low,
+            seen.high,
             sent=sent,
             anchored=anchor is not None,
             freed=freed - twice,
