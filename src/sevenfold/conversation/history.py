@@ -49,8 +49,6 @@ def account_of(log: Log) -> Account:
                 account = account.billed(Usage.read(raw).cost(find(model)))
             case Decision(made=AgentEnd(usd=usd)):
                 account = account.billed(usd)
-            case _:
-                continue
     return account
 
 
@@ -129,8 +127,6 @@ def last_request(log: Log) -> LastRequest | None:
                     found = LastRequest(made, usage)
                 case Clearing() | Decision(made=Undone() | Rewound() | Snip() | Fold() | Pinned()) if found:
                     found = replace(found, changed=True)
-                case _:
-                    continue
         if found is not None:
             return found
     return None
@@ -249,8 +245,6 @@ def _answer(log: Log, position: int, made: Request) -> tuple[Usage | None, str]:
                 return Usage.read(raw), model
             case Said(role="assistant", usage=usage, model=model) as said if _answers(said, made):
                 return usage, model
-            case _:
-                continue
     return None, ""
 
 

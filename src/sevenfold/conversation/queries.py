@@ -100,8 +100,6 @@ class Finder:
                     return Stored(made.path, made.size, made.sha256) if made.path else made.tool_use_id
                 case Clearing(uuid=uuid, about=about) if uuid == reference:
                     return self._cleared(uuid, about.compacted_tool_ids)
-                case _:
-                    continue
         for item in self._transcript.view.items:
             for call, place in item.said.stored.items():
                 if reference in (call, place.path):

@@ -143,8 +143,6 @@ def paths_read(view: View, kinds: Mapping[str, str], folder: str) -> dict[str, s
                     path = next(filter(None, (read_field(bytes(given), key) for key in PATHS)), "")
                     if inside := _inside(folder, path):
                         found.setdefault(inside, call)
-                case _:
-                    continue
     return found
 
 

@@ -84,8 +84,6 @@ def _start_of_view(log: Log, boundary: Boundary, position: int) -> int | None:
                 return start
             case Decision(made=Commit()):
                 break
-            case _:
-                continue
     head = log.record(segment.head_uuid, position)
     return None if head is None else head[0]
 
@@ -96,5 +94,3 @@ def _recall_epoch(log: Log, view: View) -> None:
         match next(read(log, view.carry.epoch_offset), None):
             case (_, Decision(made=Epoch() as epoch)):
                 view.epoch = epoch
-            case _:
-                pass

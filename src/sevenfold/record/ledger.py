@@ -191,8 +191,6 @@ class Ledger:
                     signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
                     thinking.append((made.after, made.seq if made.before is None else made.before))
-                case _:
-                    pass
         return Effects(results, attachments, tuple(spans), tuple(thinking), references, deletions, signed)
 
     def since(self, seq: int) -> list[Made]:

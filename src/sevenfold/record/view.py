@@ -277,8 +277,6 @@ class View:
                     self._after_damage = True
                 elif uuid not in self._chain:
                     self._chain.link(Link(uuid, parent))
-            case _:
-                pass
         return None
 
     def _elsewhere(self, entry: Linked) -> bool:
@@ -326,8 +324,6 @@ class View:
                 self._rewind(target)
             case Forked(at=place):
                 self._forks.add(place)
-            case _:
-                pass
         if made.id:
             self._decided.add(made.id)
         self._ledger.add(self._seq, made, self._chain)
