@@ -400,12 +400,12 @@ def compaction_undone(c: Conversation) -> bool:
 
 def undone_compaction(c: Conversation) -> str:
     """The newest compaction that was taken back and still is; empty if there is none."""
-    view, log = c.transcript.view, c.transcript.log
+    view = c.transcript.view
     if not view.undone:
         return ""
     order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
     undone = (name for name in reversed(order) if name in view.undone)
-    return next((name for name in undone if _is_boundary(log, name)), "")
+    return next((name for name in undone if is_compaction(c, name)), "")
 
 
 def _compaction_must_fit(c: Conversation, boundary: Boundary) -> None:
@@ -440,14 +440,7 @@ def _decided_at(log: Log, decision: str) -> int:
     return -1 if position is None else position
 
 
-def _is_boundary(log: Log, uuid: str) -> bool:
-    match log.record(uuid):
-        case (_, Boundary()):
-            return True
-        case _:
-            return False
-
-
 def is_compaction(c: Conversation, decision: str) -> bool:
     """Whether a decision is a compaction."""
-    return _is_boundary(c.transcript.log, decision)
+    _, entry = c.transcript.log.record(decision) or (0, None)
+    return isinstance(entry, Boundary)

@@ -148,11 +148,8 @@ def whole(log: Log) -> View:
 
 def holds(log: Log, uuid: str) -> bool:
     """Is there a message with this id, in the conversation itself?"""
-    match log.record(uuid):
-        case (_, Said(sidechain=False)):
-            return True
-        case _:
-            return False
+    _, entry = log.record(uuid) or (0, None)
+    return isinstance(entry, Said) and not entry.sidechain
 
 
 def requests(log: Log) -> Iterator[Request]:

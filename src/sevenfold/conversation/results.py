@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sevenfold.prompts.context import EmptyResult
 from sevenfold.record import blocks
-from sevenfold.record.blocks import NOT_TEXT, Block, Text, ToolResult, ToolUse, read_field
+from sevenfold.record.blocks import NOT_TEXT, Block, ToolResult, ToolUse, read_field
 from sevenfold.record.entries import Stored
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
@@ -63,20 +63,12 @@ def nothing(block: Block) -> bool:
         case str() as words:
             return not words.strip()
         case parts:
-            return all(_blank(bytes(part)) for part in parts)
+            return all(blocks.read(bytes(part)).blank for part in parts)
 
 
 def filled(block: Block) -> Block:
     """An empty result with a word in it."""
     return blocks.with_content(block, EmptyResult().render())
-
-
-def _blank(raw: bytes) -> bool:
-    match blocks.read(raw).body():
-        case Text(text=words):
-            return not words.strip()
-        case _:
-            return False
 
 
 _IGNORED = frozenset({"cache_control", "citations", "caller"})

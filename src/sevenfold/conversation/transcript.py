@@ -236,11 +236,8 @@ class Transcript:
         return [one for one in found if one is not None]
 
     def _in_log(self, uuid: str) -> Item | None:
-        match self.log.record(uuid):
-            case (_, Said() as said):
-                return Item.of(said, 0)
-            case _:
-                return None
+        _, entry = self.log.record(uuid) or (0, None)
+        return Item.of(entry, 0) if isinstance(entry, Said) else None
 
     def new_id(self) -> str:
         """A name for a record that is about to be written."""

@@ -212,11 +212,8 @@ def same(shown: Block, said: Block) -> bool:
 
 def opaque(block: Block) -> bool:
     """Is it a summary that only the provider can read?"""
-    match block.body():
-        case Compaction(content=None, encrypted_content=str() as sealed):
-            return bool(sealed)
-        case _:
-            return False
+    body = block.body()
+    return isinstance(body, Compaction) and body.content is None and bool(body.encrypted_content)
 
 
 def words_of(block: Block) -> str:
