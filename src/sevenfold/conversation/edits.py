@@ -8,6 +8,7 @@ front of what was said since, and sends again what preceded the messages then.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
@@ -117,9 +118,7 @@ def _tokens(c: Conversation, items: list[Item]) -> int:
 def _span(c: Conversation, first: str, last: str) -> list[Item]:
     view = c.transcript.view
     items = view.items
-    places = [
-        next((n for n, item in enumerate(items) if item.said.uuid == end), -1) for end in (first, last)
-    ]
+    places = [view.layout.index.get(end, -1) for end in (first, last)]
     if -1 in places or places[0] > places[1]:
         raise Refused(f"{first} to {last} is no span of records in view")
     after = items[places[1] + 1] if places[1] + 1 < len(items) else None
@@ -258,21 +257,14 @@ def _partner(view: View, made: Undoable) -> list[str]:
     """The epoch that was opened together with a decision."""
     if isinstance(made, Epoch):
         return []
-    decisions = view.decisions()
-    place = next(number for number, one in enumerate(decisions) if one is made)
-    before = decisions[place - 1] if place else None
-    if isinstance(before, Epoch) and before.reason == CLEARED and before.drops_thinking:
-        return [before.id]
-    return []
+    before = next((earlier for earlier, one in pairwise(view.decisions()) if one is made), None)
+    return [before.id] if isinstance(before, Epoch) and _is_decision(before) else []
 
 
 def _opened_for(made: Undoable, taken: list[Undoable]) -> bool:
     """Is this the epoch that goes with the next decision in the list?"""
-    if not isinstance(made, Epoch):
-        return False
-    place = next(number for number, one in enumerate(taken) if one is made)
-    after = taken[place + 1] if place + 1 < len(taken) else None
-    return after is not None and not isinstance(after, Epoch)
+    after = next((later for one, later in pairwise(taken) if one is made), made)
+    return isinstance(made, Epoch) and not isinstance(after, Epoch)
 
 
 def _name(made: OwnDecision | Clearing) -> str:

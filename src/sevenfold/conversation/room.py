@@ -161,13 +161,10 @@ _UNITS: Mapping[Budget, str] = {"tokens": "tokens", "bytes": "bytes", "images": 
 
 
 def _used(check: Check) -> str:
-    match check.budget:
-        case "bytes":
-            return f"{check.size.wire:,} bytes"
-        case "images":
-            return f"{check.size.images:,} pictures and documents"
-        case _:
-            return f"{check.size.tokens:,} tokens, perhaps {check.size.band:,} more"
+    size, unit = check.size, _UNITS[check.budget]
+    if check.budget == "tokens":
+        return f"{size.tokens:,} {unit}, perhaps {size.band:,} more"
+    return f"{size.wire if check.budget == 'bytes' else size.images:,} {unit}"
 
 
 def overloaded(c: Conversation, size: Size) -> bool:
@@ -246,13 +243,8 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
 
 
 def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:
-    match budget:
-        case "bytes":
-            return weight.wire
-        case "images":
-            return weight.images + weight.documents
-        case _:
-            return c.tokens(weight)
+    pictures = weight.images + weight.documents
+    return {"tokens": c.tokens(weight), "bytes": weight.wire, "images": pictures}[budget]
 
 
 # -- results that can be cleared --------------------------------------------------------------------

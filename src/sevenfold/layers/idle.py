@@ -31,6 +31,7 @@ from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.layers.compact.request import Preview
     from sevenfold.record.entries import Said
 
 SOURCE = "keep_alive"
@@ -145,11 +146,8 @@ class Idleness:
         c = self._c
         size = c.size().tokens
         price = c.profile.price(size)
-        try:
-            seen = c.state(Compactor).preview(AUTO)
-        except Refused:
-            return None
-        if price is None or seen.call_usd is None:
+        seen = _preview(c)
+        if price is None or seen is None or seen.call_usd is None:
             return None
         lifetime, prior = SECONDS[c.lifetimes.tail], c.settings.idle_resume_share
         said = list(islice(c.transcript.log.said(), REMEMBERED))
@@ -237,14 +235,19 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
         # What is cleared before the next request anyway need not be paid for.
         left = size.tokens - (plan.tokens if plan.chosen == "clear" else 0)
         found = [Choice("go on", left * write, left)]
-        try:
-            seen = c.state(Compactor).preview(AUTO)
-        except Refused:
-            seen = None
+        seen = _preview(c)
         if seen is not None and seen.usd is not None:
             found.append(Choice("compact", seen.usd, seen.tokens_after))
         found.append(Choice("new session", c.gauge.fixed * write, c.gauge.fixed))
         return tuple(found)
+
+
+def _preview(c: Conversation) -> Preview | None:
+    """What a compaction would do; None if nothing could be summarised."""
+    try:
+        return c.state(Compactor).preview(AUTO)
+    except Refused:
+        return None
 
 
 def at_rest(c: Conversation) -> bool:

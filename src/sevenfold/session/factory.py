@@ -395,6 +395,8 @@ def _conversation(
     place = Place(store.name, store.cwd, f"{VERSION}{sevenfold.__version__}")
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
     profile = provider_for(model, options.get("client"), options.get("wire")).profile(profile)
+    folders = (store.memory, store.user_memory) if options.get("memory") else (None, None)
+    memory, user_memory = (lasting(folder, clock) if folder else None for folder in folders)
     services = Services(
         clock=clock,
         settings=store.settings,
@@ -404,10 +406,8 @@ def _conversation(
         meaning=store.recall.meaning,
         notes=store.notes,
         read_file=read_text if store.path else None,
-        memory=lasting(store.memory, clock) if options.get("memory") and store.memory else None,
-        user_memory=lasting(store.user_memory, clock)
-        if options.get("memory") and store.user_memory
-        else None,
+        memory=memory,
+        user_memory=user_memory,
         store=store.store,
         there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         secrets=known_secrets(store, options.get("client")),
@@ -475,10 +475,7 @@ def _system(given: object) -> tuple[bytes, ...]:
 
 
 def _sinks(store: SessionParts) -> list[Listener]:
-    match store.settings.current().telemetry:
-        case "jsonl" if store.telemetry is not None:
-            return [JsonlSink(store.telemetry)]
-        case "otel":
-            return [OtelSink()]
-        case _:
-            return []
+    kind = store.settings.current().telemetry
+    if kind == "jsonl" and store.telemetry is not None:
+        return [JsonlSink(store.telemetry)]
+    return [OtelSink()] if kind == "otel" else []

@@ -41,8 +41,8 @@ def checked(
     for name, value in kept.items():
         if name not in known.__annotations__:
             raise InputError(unknown("option", name, known.__annotations__))
-        fits, what = tests.get(name, (_anything, ""))
-        if value is not None and not fits(value):
+        if value is not None and name in tests and not tests[name][0](value):
+            what = tests[name][1]
             needed = what() if callable(what) else what
             raise InputError(f"{name} is {_shown(value)}; it has to be {needed}")
     chosen = kept.get("hooks")
@@ -70,10 +70,6 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 def _fires(hooks: Any, *, awaits: bool) -> bool:
     fire = getattr(hooks, "fire", None)
     return callable(fire) and iscoroutinefunction(fire) is awaits
-
-
-def _anything(value: Any) -> bool:
-    return True
 
 
 def one_of(*values: str) -> Fits:
