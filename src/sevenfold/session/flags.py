@@ -87,9 +87,8 @@ class FlagSource:
         self._read_at: float | None = None
         self._flags: Mapping[str, Any] = {}
         self._told: frozenset[str] = frozenset()
-        settings = base.current()
-        self._made_of: tuple[Settings, Mapping[str, Any]] = (settings, self._flags)
-        self._settings = settings
+        self._settings = base.current()
+        self._made_of: tuple[Settings, Mapping[str, Any]] = (self._settings, self._flags)
 
     @property
     def flags(self) -> Mapping[str, Any]:
@@ -99,7 +98,10 @@ class FlagSource:
     def current(self) -> Settings:
         """The settings as of the last copy; starts reading the flags again if that has grown old."""
         if self._due() and self._reading.acquire(blocking=False):
-            self._read_in_the_background()
+            try:
+                self._start(self._read_and_release)
+            except RuntimeError:  # no thread to be had: the last copy has to do
+                self._reading.release()
         base, flags = self._base.current(), self._flags
         if self._made_of[0] is not base or self._made_of[1] is not flags:
             self._settings, complaints = overlaid(base, flags, dict.fromkeys(flags, "flag"))
@@ -113,15 +115,7 @@ class FlagSource:
             self._read()
 
     def _due(self) -> bool:
-        if self._read_at is None:
-            return True
-        return not 0 <= self._clock.now() - self._read_at < self._seconds
-
-    def _read_in_the_background(self) -> None:
-        try:
-            self._start(self._read_and_release)
-        except RuntimeError:  # no thread to be had: the last copy has to do
-            self._reading.release()
+        return self._read_at is None or not 0 <= self._clock.now() - self._read_at < self._seconds
 
     def _read_and_release(self) -> None:
         try:
