@@ -176,12 +176,8 @@ def learned(profile: Profile, told: Iterable[Measured | Epoch], *before_messages
 
 def in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """System and tools as the model knows them: the epoch's, or those of the last amendment it can see."""
-    made = _last_amendment(view)
-    return (
-        (tuple(map(bytes, made.system)), tuple(map(bytes, made.tools)))
-        if made
-        else (stored.system, stored.tools)
-    )
+    known = _last_amendment(view) or stored
+    return tuple(map(bytes, known.system)), tuple(map(bytes, known.tools))
 
 
 def _last_amendment(view: View) -> Amended | None:

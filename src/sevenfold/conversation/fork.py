@@ -22,7 +22,7 @@ from sevenfold.record import blocks
 from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
-from sevenfold.record.wire import NO_RESULT, Message, encoded_message, open_server_calls
+from sevenfold.record.wire import NO_RESULT, Message, open_server_calls
 from sevenfold.request.frame import assemble, plan
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import Sent, Watched
@@ -169,7 +169,7 @@ class Fork:
         if before is not None and before.role == role:
             said = (*before.parts, *said)
             self._own.pop()
-        self._own.append(Message(role, tuple(said), encoded_message(role, said)))
+        self._own.append(Message.of(role, said))
 
     def _unanswered(self, said: Sequence[Block]) -> list[Block]:
         """The same line as a result for every call that was under way when the fork was taken."""
@@ -226,9 +226,8 @@ def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple
 def _without_reasoning(message: Message) -> Message:
     if not any(part.kind in blocks.THINKING for part in message.parts):
         return message
-    parts = tuple(part for part in message.parts if part.kind not in blocks.THINKING)
-    parts = parts or (blocks.text(NO_RESULT),)
-    return Message("assistant", parts, encoded_message("assistant", parts))
+    parts = [part for part in message.parts if part.kind not in blocks.THINKING]
+    return Message.of("assistant", parts or [blocks.text(NO_RESULT)])
 
 
 def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[Block]]:
@@ -246,15 +245,13 @@ def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
     unfinished = open_server_calls([part for place in answer for part in kept[place].parts])
     cut = False
     for place in sorted(answer) if unfinished else ():
-        parts: tuple[Block, ...] = ()
+        parts: list[Block] = []
         for part in kept[place].parts:
             if part.id in unfinished:
                 cut = True
             elif not (cut and part.kind in blocks.THINKING):  # it is bound to the call that is gone
-                parts += (part,)
-        if not parts:
-            parts = (blocks.text(NO_RESULT),)
-        kept[place] = Message("assistant", parts, encoded_message("assistant", parts))
+                parts.append(part)
+        kept[place] = Message.of("assistant", parts or [blocks.text(NO_RESULT)])
     return tuple(kept), moved
 
 

@@ -121,8 +121,7 @@ class Gauge(Struct, frozen=True):
         if before is None or not before.prompt:
             shown = gauge._beyond(prompt, measured.sent - gauge._lost(measured.faded))
             return replace(gauge, overhead=gauge.overhead.corrected(shown) if gauge.overhead else shown)
-        same = before.model == gauge.profile.model
-        if not same and gauge._tokenizer_of(before) != gauge.profile.tokenizer:
+        if gauge._tokenizer_of(before) != gauge.profile.tokenizer:
             return gauge
         # What was expected before the request serves the answer too, if nothing happened in between.
         expected = measured.expected

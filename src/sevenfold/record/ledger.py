@@ -57,11 +57,8 @@ class Replacement(Struct, frozen=True):
 
     def instead_of(self, block: Block) -> Block:
         """The result as it is shown."""
-        return (
-            blocks.with_words(block, self.text)
-            if self.words_only
-            else blocks.with_content(block, self.text)
-        )
+        replace_content = blocks.with_words if self.words_only else blocks.with_content
+        return replace_content(block, self.text)
 
 
 class Effects(Struct, frozen=True):
@@ -168,15 +165,13 @@ class Ledger:
                 continue
             match made.what:
                 case Clearing(uuid=name, about=about):
+                    cleared = Replacement(name, PLACEHOLDER_CLEARED, made.seq)
                     for call in about.compacted_tool_ids:
-                        results.setdefault(call, []).append(
-                            Replacement(name, PLACEHOLDER_CLEARED, made.seq)
-                        )
+                        results.setdefault(call, []).append(cleared)
                     attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
                 case Offloaded(id=name, tool_use_id=call, preview=preview):
-                    results.setdefault(call, []).append(
-                        Replacement(name, preview, made.seq, words_only=True)
-                    )
+                    offloaded = Replacement(name, preview, made.seq, words_only=True)
+                    results.setdefault(call, []).append(offloaded)
                 case Pinned(calls=calls, record=record):
                     references = True
                     deletions = {**deletions, record: blocks.deletion(calls)} if calls else {}
@@ -184,11 +179,9 @@ class Ledger:
                     spans.append(Span(name, first, last))
                 case Fold(id=name, first=first, last=last, summary=summary):
                     spans.append(Span(name, first, last, summary))
-                case Signed(boundary=boundary, block=block, model=model) if not answers or model in (
-                    "",
-                    answers,
-                ):
-                    signed[boundary] = blocks.read(bytes(block))
+                case Signed(boundary=boundary, block=block, model=model):
+                    if not answers or model in ("", answers):
+                        signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
                     thinking.append((made.after, made.seq if made.before is None else made.before))
         return Effects(results, attachments, tuple(spans), tuple(thinking), references, deletions, signed)

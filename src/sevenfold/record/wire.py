@@ -45,6 +45,12 @@ class Message(Struct, frozen=True, gc=False):
     raw: bytes
     repairs: tuple[Repair, ...] = ()
 
+    @classmethod
+    def of(cls, role: str, parts: Sequence[Block], repairs: tuple[Repair, ...] = ()) -> Message:
+        """A message as it is sent."""
+        content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
+        return cls(role, tuple(parts), b"".join((_HEADS[role], content, b"]}")), repairs)
+
 
 class _Draft(Struct, gc=False):
     """A message being put together from items ``first`` to ``last``."""
@@ -232,7 +238,7 @@ class Wire:
         if draft.role == "user":
             parts, repaired = _answered(parts, self._drafts[index - 1] if index else None, closing)
             repairs = (*repairs, *repaired) if repaired else repairs
-        return Message(draft.role, tuple(parts), encoded_message(draft.role, parts), repairs)
+        return Message.of(draft.role, parts, repairs)
 
     def _settled(self) -> int:
         """How many messages stay as they are, whatever the user says next."""
@@ -270,12 +276,6 @@ class Wire:
             else:
                 kept.append(block)
         return kept or [blocks.text(NO_RESULT)], repairs
-
-
-def encoded_message(role: str, parts: Sequence[Block]) -> bytes:
-    """A message as it is sent."""
-    content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
-    return b"".join((_HEADS[role], content, b"]}"))
 
 
 def open_server_calls(parts: Sequence[Block]) -> set[str]:

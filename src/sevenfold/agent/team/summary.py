@@ -25,7 +25,7 @@ from sevenfold.ports import Clock
 from sevenfold.prompts.context import AskProgress
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields, words_of
-from sevenfold.record.wire import Message, encoded_message
+from sevenfold.record.wire import Message
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -117,7 +117,7 @@ def write_line(c: Conversation) -> Flow[str]:
         answer = (yield from asked.turn()).reply.answer
     else:
         question = (blocks.text(AskProgress(recent).render()),)
-        message = Message("user", question, encoded_message("user", question))
+        message = Message.of("user", question)
         reply, _, _ = yield from billed(c, plain_call(model, [message], SOURCE, ANSWER_TOKENS), model)
         answer = reply.answer
     line = blocks.text_of(answer.blocks).strip().strip("\"'“”.")
