@@ -19,7 +19,7 @@ from sevenfold.ports import AsyncClient, Client
 Result = TypeVar("Result")
 Work: TypeAlias = Flow[Result]
 Done = Callable[[Result | Exception], None]
-Stop = Callable[[], None]
+Stop = Callable[[], object]
 
 
 class Runner(Protocol):
@@ -102,12 +102,7 @@ class TaskRunner:
                 await asyncio.sleep(seconds)
                 call()
 
-        task = asyncio.get_running_loop().create_task(beat())
-
-        def stop() -> None:
-            task.cancel()
-
-        return stop
+        return asyncio.get_running_loop().create_task(beat()).cancel
 
     async def settle(self, seconds: float) -> None:
         """Wait for what is under way, at most so long."""

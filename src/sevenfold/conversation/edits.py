@@ -211,18 +211,16 @@ def _candidates(view: View) -> list[Undoable]:
 
 
 def _find(view: View, reference: str) -> Undoable:
-    candidates = _candidates(view)
-    if not reference:
-        if not candidates:
-            raise Refused(
-                "there is nothing to undo: no layer has taken anything out of the context "
-                "(what the provider clears itself cannot be undone, only switched off: provider_edits)"
-            )
-        return candidates[-1]
-    for made in candidates:
-        if _name(made) == reference:
-            return made
-    raise Refused(_why_not(view, reference))
+    candidates = {_name(made): made for made in _candidates(view)}
+    if not reference and not candidates:
+        raise Refused(
+            "there is nothing to undo: no layer has taken anything out of the context "
+            "(what the provider clears itself cannot be undone, only switched off: provider_edits)"
+        )
+    name = reference or [*candidates][-1]
+    if name not in candidates:
+        raise Refused(_why_not(view, name))
+    return candidates[name]
 
 
 def _why_not(view: View, reference: str) -> str:

@@ -79,8 +79,7 @@ def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:
     if ours.kind != theirs.kind or ours.id != theirs.id:
         return False
     if stored is not None:
-        text = whole(theirs).text.encode(errors="surrogatepass")
-        return hashlib.sha256(text).hexdigest() == stored.sha256
+        return hashlib.sha256(whole(theirs).content).hexdigest() == stored.sha256
     if ours.kind == "tool_result" and nothing(theirs):
         theirs = filled(theirs)
     return ours.raw == theirs.raw or _plain(ours) == _plain(theirs)

@@ -300,17 +300,14 @@ class Stock:
             if not item.said.synthetic:
                 self.answered = place
             for block in item.said.blocks:
-                match block.body() if block.kind == "tool_use" else None:
-                    case ToolUse(id=call, name=name):
-                        self._tools[call] = name
+                if block.kind == "tool_use" and isinstance(body := block.body(), ToolUse):
+                    self._tools[body.id] = body.name
         if not item.said.answers:
             return
         said = {block.id: block for block in item.said.blocks}
         for block in item.shown:
-            if (
-                block.kind == "tool_result"
-                and self._kinds.get(self._tools.get(block.id, "")) in REPRODUCIBLE
-            ):
+            kind = self._kinds.get(self._tools.get(block.id, ""))
+            if block.kind == "tool_result" and kind in REPRODUCIBLE:
                 self._hold(block, said.get(block.id), item, place)
 
     def _hold(self, block: Block, said: Block | None, item: Item, place: int) -> None:
