@@ -18,6 +18,7 @@ from sevenfold.conversation.request import completed
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.idle import IdleDecision, idle
 from sevenfold.layers.notes.layer import compact
+from sevenfold.ports import Call
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
@@ -158,7 +159,6 @@ class AsyncSession(SessionBase):
     recall = _awaited(Session.recall, in_thread=True)
     why = _awaited(Session.why, in_thread=True)
     fetch = _awaited(Session.fetch, in_thread=True)
-    at = _awaited(Session.at, in_thread=True)
 
     async def prepare(self, **fields: Unpack[RequestFields]) -> Request:
         """See `Session.prepare`."""
@@ -189,6 +189,11 @@ class AsyncSession(SessionBase):
     async def idle(self) -> IdleDecision:
         """See `Session.idle`."""
         return await self._run(idle(self.conversation))
+
+    async def at(self, number: int = -1) -> bytes:
+        """See `Session.at`."""
+        past = await asyncio.to_thread(self.conversation.past, number)
+        return self._provider.put(Call(past.body, cache_key=self.conversation.cache_key)).body
 
     async def settle(self, seconds: float = 5.0) -> None:
         """See `Session.settle`."""
