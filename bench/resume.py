@@ -36,7 +36,7 @@ from sevenfold.conversation.resume import fold, resume
 from sevenfold.record import blocks
 from sevenfold.record import log as lines
 from sevenfold.record.decisions import Carry, Commit, CompactMetadata, Segment
-from sevenfold.record.log import Answer, Place
+from sevenfold.record.log import Answer, Place, Stamp
 from sevenfold.stores.jsonl.log import JsonlLog
 
 MB = 1_000_000
@@ -137,10 +137,11 @@ class OwnWriter(Writer):
         parts = blocks.text("Let me look."), blocks.read(msgspec.json.encode(_call(call)))
         answer = Answer(f"msg_{number}", MODEL, parts, usage, "tool_use")
         uuid = self.ids.new()
-        self.put(lines.said_by_model(self.place, uuid, self.tip, NOW, answer).line, uuid)
+        self.put(lines.said_by_model(Stamp(self.place, uuid, self.tip, NOW), answer).line, uuid)
         uuid = self.ids.new()
         self.put(
-            lines.said_by_user(self.place, uuid, self.tip, NOW, [blocks.result(call, result)]).line, uuid
+            lines.said_by_user(Stamp(self.place, uuid, self.tip, NOW), [blocks.result(call, result)]).line,
+            uuid,
         )
 
     def compaction(self, summary: str, *, keeps: bool) -> None:
@@ -156,8 +157,10 @@ class OwnWriter(Writer):
         )
         commit = Commit(id=self.ids.new(), at=anchor, timestamp=NOW, boundary=boundary)
         said = [blocks.text(summary)]
-        self.put(lines.compacted(self.place, boundary, self.tip, NOW, about).line)
-        self.put(lines.said_by_user(self.place, anchor, boundary, NOW, said, summary=True).line, anchor)
+        self.put(lines.compacted(Stamp(self.place, boundary, self.tip, NOW), about).line)
+        self.put(
+            lines.said_by_user(Stamp(self.place, anchor, boundary, NOW), said, summary=True).line, anchor
+        )
         self.put(lines.decided(carry).line)
         self.put(lines.decided(commit).line)
 

@@ -17,7 +17,7 @@ from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.responses import respond
 from sevenfold.lab.simulator.responses_stream import response_events
 from sevenfold.ports import Call
-from sevenfold.record.log import Answer, Place, said_by_model
+from sevenfold.record.log import Answer, Place, Stamp, said_by_model
 from tests.clients.asking import (
     KEY,
     MODELS,
@@ -66,7 +66,7 @@ def asked(api: str, *pieces: bytes, **answer: Any) -> Answer | ModelError:
 def kept(answer: object) -> None:
     """Hold what came to what the log takes."""
     if isinstance(answer, Answer):
-        line = said_by_model(Place("s"), "u", None, "t", answer).line
+        line = said_by_model(Stamp(Place("s"), "u", None, "t"), answer).line
         assert json.loads(line)["message"]["content"] == [json.loads(block.raw) for block in answer.blocks]
 
 

@@ -15,7 +15,7 @@ from sevenfold.events import Event
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import blocks, entries, log
 from sevenfold.record.decisions import OwnDecision, Signed
-from sevenfold.record.log import Answer, Place, Written
+from sevenfold.record.log import Answer, Place, Stamp, Written
 from sevenfold.record.redact import mask_json, mask_text
 from sevenfold.request.frame import Frame
 from sevenfold.stores.jsonl.store import FileText
@@ -84,7 +84,9 @@ def test_the_summary_a_provider_signed_stays_as_it_came() -> None:
 
 
 def test_a_record_without_a_secret_keeps_its_bytes() -> None:
-    said = log.said_by_user(Place("s"), "u", None, "", [blocks.read(b'{"type":"text",  "text":"\\u00ef"}')])
+    said = log.said_by_user(
+        Stamp(Place("s"), "u", None, ""), [blocks.read(b'{"type":"text",  "text":"\\u00ef"}')]
+    )
     assert Gate().record(said) is said
 
 
@@ -126,7 +128,7 @@ def test_no_text_of_an_agents_state_reaches_its_file(tmp_path: Path) -> None:
 
 def test_no_text_of_any_record_reaches_the_index_the_models_neither(tmp_path: Path) -> None:
     answer = Answer("m", "model", (blocks.text(f"I use {SECRET} here"),))
-    said = log.said_by_model(Place("s"), "a-1", None, "2026-01-01T00:00:00Z", answer)
+    said = log.said_by_model(Stamp(Place("s"), "a-1", None, "2026-01-01T00:00:00Z"), answer)
     kept = log_of_all()
     kept.append([said.line])
     path = tmp_path / "s.recall.sqlite"

@@ -12,7 +12,7 @@ from sevenfold.cli import gc as gc_command
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata, Pin, Rewound, Segment, Undone
 from sevenfold.record.entries import Stored
-from sevenfold.record.log import Place, said_by_user
+from sevenfold.record.log import Place, Stamp, said_by_user
 from sevenfold.stores.home import Home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.store import FileResults
@@ -135,14 +135,10 @@ def test_what_is_pinned_stays(worker):
 def test_results_stored_before_they_were_logged_count_the_same(worker):
     def embedded(call: str) -> None:
         path = worker.results.keep(call, call.encode())
-        written = said_by_user(
-            Place("s-1"),
-            worker.script.new_id(),
-            worker.script.view.tip,
-            "2026-11-01T00:00:00.000Z",
-            [blocks.result(call, "preview")],
-            stored={call: Stored(path, 2, "0" * 64)},
-        )
+        script = worker.script
+        at = Stamp(Place("s-1"), script.new_id(), script.view.tip, "2026-11-01T00:00:00.000Z")
+        where = {call: Stored(path, 2, "0" * 64)}
+        written = said_by_user(at, [blocks.result(call, "preview")], stored=where)
         worker.script._write(written)
 
     embedded("t1")
