@@ -162,6 +162,9 @@ class Conversation:
         """Called after a compaction, to forget what is no longer in view."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
         """What comes back after a compaction, the most important first."""
+        self._report_opening(options)
+
+    def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
         if against := against_lifetime(options, self.profile, self._current):
             self.events.aside("cache", f"an hour in the cache: {against}")

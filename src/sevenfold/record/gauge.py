@@ -121,7 +121,8 @@ class Gauge(Struct, frozen=True):
         if before is None or not before.prompt:
             shown = gauge._beyond(prompt, measured.sent - gauge._lost(measured.faded))
             return replace(gauge, overhead=gauge.overhead.corrected(shown) if gauge.overhead else shown)
-        if gauge._tokenizer_of(before) != gauge.profile.tokenizer:
+        other = before.model != gauge.profile.model
+        if other and profiles.find(before.model).tokenizer != gauge.profile.tokenizer:
             return gauge
         # What was expected before the request serves the answer too, if nothing happened in between.
         expected = measured.expected
@@ -209,7 +210,9 @@ class Gauge(Struct, frozen=True):
         ``back`` are tokens that were taken out since and were not in the report either.
         """
         known, estimate = expected.known, self.estimator.band(expected.belief)
-        tokenizer = self._tokenizer_of(expected.anchor)
+        model, tokenizer = expected.anchor.model, self.profile.tokenizer
+        if model != self.profile.model:
+            tokenizer = profiles.find(model).tokenizer
         if tokenizer == self.profile.tokenizer:
             known += back
             tokens, low = max(0, known + estimate.tokens), max(0, known + estimate.low)
@@ -244,11 +247,6 @@ class Gauge(Struct, frozen=True):
         else:
             changed += anchor.reply
         return Expected(self, anchor, known, self.estimator.believe(changed), final)
-
-    def _tokenizer_of(self, anchor: Anchor) -> str:
-        """The tokenizer that counted a report."""
-        same = anchor.model == self.profile.model
-        return self.profile.tokenizer if same else profiles.find(anchor.model).tokenizer
 
     def _beyond(self, prompt: int, weight: Weight) -> Overhead:
         """What a prompt of that size holds besides messages of that weight."""
