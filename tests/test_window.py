@@ -257,7 +257,7 @@ def test_nothing_is_above_auto_compact_while_it_is_off() -> None:
 )
 def test_percent_left_counts_down_to_the_limit_and_no_further(used: int, left: int) -> None:
     status = Window.of(HAIKU).status(used)
-    assert (status.limit, status.percent_left) == (167_000, left)
+    assert (status.used, status.limit, status.percent_left) == (used, 167_000, left)
 
 
 @pytest.mark.spec("S0.4")
@@ -265,7 +265,9 @@ def test_percent_left_counts_down_to_the_limit_and_no_further(used: int, left: i
 def test_the_flags_hold_for_the_upper_edge_of_the_error_band(context: int, used: int, band: int) -> None:
     window = Window.of(HAIKU, override=context)
     banded, edge = window.status(used, band=band), window.status(used + band)
-    assert banded == msgspec.structs.replace(edge, percent_left=window.status(used).percent_left)
+    assert banded == msgspec.structs.replace(
+        edge, used=used, band=band, percent_left=window.status(used).percent_left
+    )
 
 
 @pytest.mark.spec("S0.4")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from sevenfold.conversation.room import Budget, Limits, nearly
 from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Account
-from sevenfold.record.window import Status, Window
+from sevenfold.record.window import Window
 
 
-class Reading(Status, frozen=True, kw_only=True):
+class Reading(Struct, frozen=True, kw_only=True):
     """How full the window is, and what the session has cost."""
 
     seen: int
@@ -26,6 +25,13 @@ class Reading(Status, frozen=True, kw_only=True):
     threshold: int
     warning: int
     blocking: int
+    limit: int
+    """What percentages are of: the threshold while auto-compaction is on, else the effective window."""
+    percent_left: int
+    above_warning: bool
+    above_error: bool
+    above_auto_compact: bool
+    at_blocking: bool
     wire: int
     wire_limit: int | None
     images: int
@@ -37,8 +43,8 @@ class Reading(Status, frozen=True, kw_only=True):
     @classmethod
     def of(cls, size: Size, window: Window, limits: Limits, account: Account) -> Reading:
         """``limits`` are the most bytes and pictures a request may have."""
+        status = window.status(size.tokens, band=size.band)
         return cls(
-            **asdict(window.status(size.tokens, band=size.band)),
             seen=size.tokens,
             sent=size.sent,
             low=size.low,
@@ -48,6 +54,12 @@ class Reading(Status, frozen=True, kw_only=True):
             threshold=window.threshold,
             warning=window.warning,
             blocking=window.blocking,
+            limit=status.limit,
+            percent_left=status.percent_left,
+            above_warning=status.above_warning,
+            above_error=status.above_error,
+            above_auto_compact=status.above_auto_compact,
+            at_blocking=status.at_blocking,
             wire=size.wire,
             wire_limit=limits.wire,
             images=size.images,

@@ -44,8 +44,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     within its error band never slips past one; `percent_left` is that of `used` itself.
     """
 
+    used: int
+    band: int
+    """How many tokens more than `used` it may really be."""
     limit: int
-    """What percentages are of: the threshold while auto-compaction is on, else the effective window."""
     percent_left: int
     above_warning: bool
     above_error: bool
@@ -130,8 +132,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     def status(self, used: int, *, band: int = 0) -> Status:
         """How full the window is with `used` tokens, give or take `band`; all levels are inclusive."""
-        most = used + max(0, band)
+        band = max(0, band)
+        most = used + band
         return Status(
+            used=used,
+            band=band,
             limit=self.limit,
             percent_left=max(0, round((self.limit - used) / self.limit * 100)),
             above_warning=most >= self.warning,
