@@ -49,7 +49,7 @@ class Considered(Struct, frozen=True):
 
     rule: str = "everything fits"
     chosen: str = "nothing"
-    options: tuple[Option, ...] = ()
+    options: Sequence[Option] = ()
 
 
 class Applied(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from sevenfold.conversation import provider_edits
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import Offer, TooFull
+from sevenfold.conversation.request import Considered
 from sevenfold.conversation.room import overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Proposed
@@ -101,7 +102,8 @@ class Clearer:
             self._delete()
             plan = self.plan(self._c.size())
         if plan.chosen in ("clear", "provider"):
-            self._c.considered = self._act(plan)
+            plan = self._act(plan)
+            self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do, without doing it."""
@@ -111,7 +113,8 @@ class Clearer:
 
     def plan(self, size: Size, *, forced: int = 0) -> Plan:
         """What clearing would do at this size; ``forced`` tokens must go whatever it is."""
-        self._c.considered = plan = self._plan(size, forced)
+        plan = self._plan(size, forced)
+        self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
         return plan
 
     def _plan(self, size: Size, forced: int) -> Plan:
@@ -121,7 +124,7 @@ class Clearer:
         if forced:
             moment = replace(moment, most=max(moment.most, c.window.threshold + forced))
         if not clear.could_matter(moment, c.gauge.estimator.tokens(c.stock.weight)):
-            return Plan()
+            return Plan("everything fits")
         moment = replace(moment, compacts=c.ladder.dearer(c))
         rests = self._progress.rests(c.window, size.tokens)
         if moment.cold or moment.overdue or (clear.cannot_be_sent(moment) and not moment.compacts):

@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.request import Considered
 from sevenfold.conversation.room import Limits
 from sevenfold.layers.clear.ledger import CostLedger, Terms
 from sevenfold.profiles import Price
@@ -169,9 +168,11 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
         return sum(result.tokens for result in self.results)
 
 
-class Plan(Considered, frozen=True):
+class Plan(Struct, frozen=True):
     """What to do before the request, and what else was considered."""
 
+    rule: str
+    chosen: str = "nothing"
     cause: str = ""
     """Which rule it was: room, full, overdue, pause, provider or size."""
     targets: tuple[str, ...] = ()
@@ -182,6 +183,7 @@ class Plan(Considered, frozen=True):
     """Reasoning of earlier turns is left out from now on."""
     drops_all_thinking: bool = False
     """Reasoning of the last turn is left out too, because it would not be valid behind what changed."""
+    options: tuple[Option, ...] = ()
     ledger: CostLedger = CostLedger()
     """How the session differs from itself without clearing, once this is done."""
 
@@ -243,7 +245,7 @@ def _room(moment: ClearingMoment) -> Plan | Option | None:
     images = moment.images - sum(map(_pictures, targets))
     if moment.compacts and moment.limits.passed(wire, images):
         option = Option("clear", _freed(moment, targets), because="it would not be enough")
-        return Plan(rule, "compact", (option,), "room")
+        return Plan(rule, "compact", "room", options=(option,))
     if not any(need.worth(target) > 0 for need in needs for target in targets):
         return Option("clear", because=f"{rule}, but no result that may go holds any")
     return _clear(moment, "room", targets, rule)
@@ -274,7 +276,7 @@ def _full(moment: ClearingMoment) -> Plan | Option | None:
     why = "" if enough else " and leave the conversation at the threshold"
     why = " and soon be due again: a compaction costs less" if dearer else why
     option = Option("clear", freed, because=f"it would free {freed:,} tokens{why}")
-    return Plan(rule, "compact", (option,), "full") if moment.compacts else option
+    return Plan(rule, "compact", "full", options=(option,)) if moment.compacts else option
 
 
 def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
@@ -299,7 +301,7 @@ def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
 def _overdue(moment: ClearingMoment) -> Plan | None:
     """Without clearing, a compaction would have been made."""
     rule = "clearing has put a compaction off for as long as that was cheaper"
-    return Plan(rule, "compact", cause="overdue") if moment.overdue else None
+    return Plan(rule, "compact", "overdue") if moment.overdue else None
 
 
 def _pause(moment: ClearingMoment) -> Plan | Option | None:
@@ -355,7 +357,7 @@ def _provider(moment: ClearingMoment) -> Plan | Option | None:
     rule = f"the provider clears {cut.tokens:,} tokens of old results for less than waiting would cost"
     option = Option("provider", cut.tokens, None if ends else _usd(moment, saved), rule)
     usd = _usd(moment, once)
-    return Plan(rule, "provider", (option,), "provider", tokens=cut.tokens, usd=usd, ledger=ledger)
+    return Plan(rule, "provider", "provider", tokens=cut.tokens, usd=usd, options=(option,), ledger=ledger)
 
 
 def _size(moment: ClearingMoment) -> Plan | Option | None:
@@ -405,13 +407,13 @@ def _clear(
     return Plan(
         rule,
         "clear",
-        (Option("clear", freed, _usd(moment, later - extra), rule),),
         cause,
         tuple(target.call for target in targets),
         freed,
         _usd(moment, extra),
         drops_thinking=drops_all or thinking > 0,
         drops_all_thinking=drops_all,
+        options=(Option("clear", freed, _usd(moment, later - extra), rule),),
         ledger=_cleared(moment, freed),
     )
 
