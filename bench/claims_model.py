@@ -119,7 +119,7 @@ def examples(name: str) -> Iterator[Example]:
 
 
 def made(count: int) -> Iterator[Example]:
-    """Sentences made of frames and acts: a claim of the user's will about an act that is hard to take back is planted."""
+    """Sentences of frames and acts; planted are claims of the user's will for an act that is hard to take back."""
 
     def lines(name: str) -> list[str]:
         return (CLAIMS / "made" / f"{name}.txt").read_text("utf-8").splitlines()
