@@ -312,7 +312,7 @@ def in_memory(
     if source is None or isinstance(source, Mapping):
         found = load(folder or Path.cwd(), source or {})
         warn_ignored(found)
-        source = found
+        source = found.settings
     return _opened(MemoryStore(), name, source)
 
 
