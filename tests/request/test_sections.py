@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sevenfold import prompts as prompts_package
+from sevenfold.agent.sections import Sections, SectionSource, standard
 from sevenfold.errors import InputError
 from sevenfold.prompts import system
 from sevenfold.prompts.context import Changed, Withdrawn
@@ -38,14 +39,7 @@ from sevenfold.prompts.system import (
 )
 from sevenfold.prompts.text import KB, CutNote, Stage, Text, cut, fill, render, size
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
-from sevenfold.request.sections import (
-    Section,
-    Sections,
-    SectionSource,
-    SystemPrompt,
-    announcement,
-    standard,
-)
+from sevenfold.request.sections import Section, SystemPrompt, announcement
 
 GOLDEN = Path(__file__).parent / "golden"
 

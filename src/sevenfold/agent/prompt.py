@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 from sevenfold.agent import instructions
 from sevenfold.agent.programs import TIMED_OUT, run_program
+from sevenfold.agent.sections import Sections, SectionSource, standard
 from sevenfold.errors import SettingError
 from sevenfold.memory.front_matter import split
 from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
 from sevenfold.record.blocks import read, words_of
 from sevenfold.record.decisions import Epoch
-from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
+from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.factory import lasting
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.sections import SectionSource
 from sevenfold.agent.tools import files
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.memory.front_matter import split
 from sevenfold.prompts.system import AgentTypes
-from sevenfold.request.sections import SectionSource
 
 Scope = Literal["user", "project", "local"]
 Isolation = Literal["worktree"]
