@@ -175,14 +175,8 @@ class _Message(Struct):
     stop_details: Raw = NULL
 
 
-class _Ending(Struct, frozen=True):
-    stop_reason: str | None = None
-    stop_details: Raw = NULL
-
-
 _event = msgspec.json.Decoder(_Event)
 _message = msgspec.json.Decoder(_Message)
-_ending = msgspec.json.Decoder(_Ending)
 _encoder = msgspec.json.Encoder()
 
 
@@ -278,7 +272,7 @@ class MessagesReader:
             raise MalformedAnswer(f"an event continues block {index}, which is not open") from None
 
     def _end(self, event: _Event) -> None:
-        head, ending = self._begun(), decoded(_ending, event.delta)
+        head, ending = self._begun(), decoded(_message, event.delta)
         head.stop_reason = ending.stop_reason or head.stop_reason
         if bytes(ending.stop_details) != b"null":
             head.stop_details = ending.stop_details
