@@ -21,8 +21,7 @@ import sevenfold
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
-from sevenfold.providers.listing import Listing, read
-from sevenfold.providers.models import MOST, Listings
+from sevenfold.providers.models import MOST, Listing, Listings, read_listing
 from sevenfold.stores.home import user_home
 
 pytestmark = pytest.mark.spec("S9.1")
@@ -210,10 +209,10 @@ def test_a_copy_is_asked_for_again_when_it_is_old(
 )
 def test_the_window_is_read_wherever_servers_put_it(entry: dict[str, Any], window: int | None) -> None:
     listed = json.dumps({"object": "list", "data": [{"id": "other"}, {"id": "m", **entry}]}).encode()
-    found = read(listed, "m")
+    found = read_listing(listed, "m")
     assert found is not None
     assert found.window == window
-    assert read(listed, "another") is None
+    assert read_listing(listed, "another") is None
 
 
 @given(
@@ -222,7 +221,7 @@ def test_the_window_is_read_wherever_servers_put_it(entry: dict[str, Any], windo
     )
 )
 def test_whatever_a_server_says_is_no_more_than_wrong(said: Any) -> None:
-    assert read(json.dumps(said).encode(), "m") is None
+    assert read_listing(json.dumps(said).encode(), "m") is None
 
 
 def test_nobody_is_asked_where_it_is_switched_off(simulator: Simulator, local: openai.OpenAI) -> None:

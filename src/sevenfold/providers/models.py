@@ -10,18 +10,20 @@ because a server does not answer.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
 from sevenfold.profiles import Profile, find
-from sevenfold.providers.listing import Listing, is_local, read
 from sevenfold.stores.files import private_folder, write_whole
 
 _log = logging.getLogger(__name__)
@@ -33,6 +35,23 @@ ASK_SECONDS = 10.0
 """How long a server may take if no session waits for it."""
 FRESH_SECONDS = 24 * 3_600
 """How old a copy may be before the server is asked again."""
+WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
+"""What providers, vLLM, routers and local servers call a model's window."""
+ANSWERS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""What they call the most tokens of an answer."""
+ABILITIES = ("thinking", "context_management", "compaction")
+"""The capabilities that are kept: those that `sevenfold.profiles.Profile.listed` reads."""
+_PRIVATE = re.compile(
+    r"127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|.*\.(local|localhost|internal|lan)$"
+)
+
+
+class Listing(Struct, frozen=True):
+    """What a server says about a model; None or empty where it says nothing."""
+
+    window: int | None = None
+    answer: int | None = None
+    capabilities: Mapping[str, Any] = {}
 
 
 class _Copy(Struct, frozen=True):
@@ -125,7 +144,7 @@ class Listings:
         def ask() -> None:
             try:
                 # A server that does not list the model need not be asked again at once either.
-                came.append(read(client.listing(model, ASK_SECONDS), model) or Listing())
+                came.append(read_listing(client.listing(model, ASK_SECONDS), model) or Listing())
                 self.keep(client.address, model, came[0], time.time())
             except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)
                 _log.info("the server did not list its model; what was known before holds", exc_info=True)
@@ -134,3 +153,30 @@ class Listings:
         asking.start()
         asking.join(wait)
         return came[0] if came else None
+
+
+def read_listing(raw: bytes, model: str) -> Listing | None:
+    """What a server's answer, one entry or a list of them, says about this model; None if it is not there."""
+    body = msgspec.json.decode(raw)
+    listed = body.get("data", [body]) if isinstance(body, dict) else []
+    entry = next((one for one in listed if isinstance(one, dict) and one.get("id") == model), None)
+    if entry is None:
+        return None
+    capabilities = entry.get("capabilities")
+    said = capabilities if isinstance(capabilities, dict) else {}
+    return Listing(
+        _count(entry, WINDOWS) or _count(entry.get("meta"), ("n_ctx",)),
+        _count(entry, ANSWERS),
+        {name: said[name] for name in ABILITIES if name in said},
+    )
+
+
+def is_local(address: str) -> bool:
+    """Whether a server is on this machine or in its own network."""
+    host = urlsplit(address).hostname or ""
+    return bool(host) and ("." not in host or _PRIVATE.match(host) is not None)
+
+
+def _count(entry: object, names: tuple[str, ...]) -> int | None:
+    values = (entry.get(name) for name in names) if isinstance(entry, dict) else ()
+    return next((value for value in values if type(value) is int and value > 0), None)

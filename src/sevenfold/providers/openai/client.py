@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sevenfold.ports import Call
 from sevenfold.profiles import Betas, Profile, ThinkingRules
 from sevenfold.providers.http_client import HttpClient
-from sevenfold.providers.listing import is_local, read
+from sevenfold.providers.models import is_local, read_listing
 from sevenfold.providers.openai.chat import ChatReader, chat_request
 from sevenfold.providers.openai.local_servers import running_window
 from sevenfold.providers.openai.responses import (
@@ -101,7 +101,7 @@ class OpenAIProvider(SdkProvider):
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """The server's listing; where it leaves out the window, what a local server says about the running model."""
         raw = super().describe(model, address, fetch)
-        if not is_local(address) or ((listed := read(raw, model)) and listed.window):
+        if not is_local(address) or ((listed := read_listing(raw, model)) and listed.window):
             return raw
         parts = urlsplit(address)
         size = running_window(
