@@ -452,7 +452,6 @@ class Source(Protocol):
 
     def current(self) -> Settings:
         """The settings as of now, at once and without fail; the same object while nothing changes."""
-        ...
 
 
 def latch(opened: Settings, now: Settings) -> Settings:

@@ -67,11 +67,9 @@ class Lister(Protocol):
     @property
     def address(self) -> str:
         """Where the server is."""
-        ...
 
     def listing(self, model: str, seconds: float) -> bytes:
         """What the server says about a model, undecoded; raises whatever goes wrong."""
-        ...
 
 
 class ListingClient:
