@@ -104,7 +104,7 @@ class Messages(SdkProvider):
         said = kind == "message" or words_in(fields.get("role", NULL)) == "assistant"
         return said and "content" in fields and bool(words_in(fields.get("id", NULL)))
 
-    def reader(self, asked: bytes, *, summary: bool = False) -> MessagesReader:
+    def reader(self, asked: bytes) -> MessagesReader:
         """Reads an answer of the Messages API."""
         return MessagesReader()
 

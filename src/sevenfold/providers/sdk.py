@@ -255,10 +255,9 @@ class Incoming:
     def __init__(self, client: SdkBase, call: Call, watch: Watcher | None) -> None:
         self._client, self._call, self._watch = client, call, watch
         self._provider = client.provider(call)
-        put = self._provider.put(call, stream=client.stream)
-        self.post = self._provider.post(put, client)
+        self.post = self._provider.post(self._provider.put(call, stream=client.stream), client)
         """The arguments of the SDK's `post`."""
-        self._reader = self._provider.reader(call.body, summary=put.summary)
+        self._reader = self._provider.reader(call.body)
         self._lines = EventLines()
         self._body: list[bytes] | None = None
         self._request_id: str | None = None

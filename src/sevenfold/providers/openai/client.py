@@ -150,7 +150,7 @@ class ChatCompletions(OpenAIProvider):
         kind = "" if event else words_in(fields.get("object", NULL))
         return kind == "chat.completion" or (not kind and "choices" in fields)
 
-    def reader(self, asked: bytes, *, summary: bool = False) -> Reader:
+    def reader(self, asked: bytes) -> Reader:
         """Reads a chat completion."""
         return ChatReader(seeded(asked), asked)
 
@@ -161,14 +161,10 @@ class Responses(OpenAIProvider):
     name = "responses"
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
-        """The same request as one of the Responses API, or as one for its own summary."""
-        if bytes(_asking.decode(call.body).compaction) != b"null":
-            return self.summarise(call)
+        """The same request as one of the Responses API; one for its own summary is never answered as a stream."""
+        if _summariser(call.body) is not None:
+            return Put("/responses/compact", compact_request(call.body, call.cache_key))
         return Put("/responses", responses_request(call.body, stream=stream, cache_key=call.cache_key))
-
-    def summarise(self, call: Call) -> Put:
-        """The request that has the provider summarise the conversation; its answer never comes as a stream."""
-        return Put("/responses/compact", compact_request(call.body, call.cache_key), summary=True)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response, or an event of one."""
@@ -176,10 +172,10 @@ class Responses(OpenAIProvider):
             return words_in(fields.get("type", NULL)).startswith("response.")
         return words_in(fields.get("object", NULL)) == "response"
 
-    def reader(self, asked: bytes, *, summary: bool = False) -> Reader:
+    def reader(self, asked: bytes) -> Reader:
         """Reads a response, or the provider's own summary."""
-        seed = seeded(asked)
-        return summary_reader(_asking.decode(asked).model, seed) if summary else ResponsesReader(seed)
+        seed, model = seeded(asked), _summariser(asked)
+        return ResponsesReader(seed) if model is None else summary_reader(model, seed)
 
 
 CHAT, RESPONSES = ChatCompletions(), Responses()
@@ -209,6 +205,12 @@ class _Asking(Struct):
 
 
 _asking = msgspec.json.Decoder(_Asking)
+
+
+def _summariser(body: bytes) -> str | None:
+    """The model by which a request wants the provider's own summary; None for any other request."""
+    asking = _asking.decode(body or b"{}")
+    return None if bytes(asking.compaction) == b"null" else asking.model
 
 
 def _api(wire: str | None) -> Literal["chat", "responses"] | None:
