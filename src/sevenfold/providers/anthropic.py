@@ -35,6 +35,7 @@ from sevenfold.providers.reader import (
 )
 from sevenfold.providers.sdk import (
     AsyncSdkClient,
+    Fetch,
     SdkBase,
     SdkClient,
     SdkOptions,
@@ -115,9 +116,9 @@ class Messages(SdkProvider):
         headers = {"authorization": f"Bearer {key}", "anthropic-version": VERSION}
         return HttpClient(self.address(env), headers | headers_in(env.get(CUSTOM_HEADERS, "")), **options)
 
-    def models(self, model: str) -> str:
-        """The path at which Anthropic describes a model."""
-        return f"/v1/models/{quote(model, safe='')}"
+    def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
+        """What Anthropic says about a model."""
+        return fetch(f"/v1/models/{quote(model, safe='')}", None)
 
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
         """Arguments for the SDK's `post`; clients for other platforms get the request decoded."""

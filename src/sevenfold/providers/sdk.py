@@ -119,13 +119,9 @@ class SdkProvider(Provider):
         found = next((one for one in _causes(error) if is_of(one, (self.vendor.sdk, *TRANSPORTS))), None)
         return None if found is None else failures.error_of(found, at)
 
-    def models(self, model: str) -> str:
-        """The path at which the server describes a model."""
-        raise NotImplementedError
-
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """What the server at an address says about a model, undecoded."""
-        return fetch(self.models(model), None)
+        raise NotImplementedError
 
     def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
         """The SDK's client without the SDK, for this environment; None if only the SDK can sign its requests."""

@@ -88,10 +88,6 @@ class OpenAIProvider(SdkProvider):
         """The same for asyncio."""
         return AsyncOpenAIClient(given, api=_api(wire))
 
-    def models(self, model: str) -> str:
-        """The path of the list of all models: some servers tell less about a single one."""
-        return "/models"
-
     def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
         """OpenAI, or a server like it, over HTTP; a server of one's own often has no key."""
         headers = {"authorization": f"Bearer {env.get(self.vendor.key_variable) or UNUSED_KEY}"}
@@ -100,7 +96,7 @@ class OpenAIProvider(SdkProvider):
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """The server's listing; where it leaves out the window, what a local server says about the running model."""
-        raw = super().describe(model, address, fetch)
+        raw = fetch("/models", None)  # the whole list: some servers tell less about a single model
         if not is_local(address) or ((listed := read_listing(raw, model)) and listed.window):
             return raw
         parts = urlsplit(address)
