@@ -11,19 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sevenfold.agent.processes import GONE, BackgroundTask
+from sevenfold.agent.state_slots import AnnouncedSlot, State, StateSlot
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
-from sevenfold.conversation.restore import (
-    BYTES_PER_TOKEN,
-    AnnouncedSlot,
-    FilesSlot,
-    Moment,
-    Restored,
-    Seen,
-    Slot,
-    State,
-    StateSlot,
-)
+from sevenfold.conversation.restore import BYTES_PER_TOKEN, FilesSlot, Moment, Restored, Seen, Slot
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.prompts import system
 from sevenfold.record import blocks
