@@ -15,8 +15,8 @@ from sevenfold.agent import instructions
 from sevenfold.agent.instructions import LoadedFile, as_text, imports, load
 from sevenfold.agent.prompt import describe_environment
 from sevenfold.agent.sections import SectionSource, standard
+from sevenfold.agent.texts import Instructions
 from sevenfold.errors import InputError
-from sevenfold.prompts.system import Instructions
 
 
 @pytest.fixture

@@ -11,24 +11,24 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.prompts import system
+from sevenfold.agent import texts
 from sevenfold.prompts.text import Stage, Text
 from sevenfold.request.sections import Section, SystemPrompt
 
 _ORDER: tuple[type[Text], ...] = (
-    system.Guidance,
-    system.MemoryIndex,
-    system.Instructions,
-    system.Environment,
-    system.Today,
-    system.Language,
-    system.OutputStyle,
-    system.McpInstructions,
-    system.Skills,
-    system.AgentTypes,
-    system.Scratch,
-    system.Clearing,
-    system.Budgets,
+    texts.Guidance,
+    texts.MemoryIndex,
+    texts.Instructions,
+    texts.Environment,
+    texts.Today,
+    texts.Language,
+    texts.OutputStyle,
+    texts.McpInstructions,
+    texts.Skills,
+    texts.AgentTypes,
+    texts.Scratch,
+    texts.Clearing,
+    texts.Budgets,
 )
 
 
@@ -78,10 +78,10 @@ class Sections(Struct, frozen=True):
 
 
 def standard(
-    session_sources: Iterable[SectionSource], texts: Iterable[type[Text]] = system.STATIC
+    session_sources: Iterable[SectionSource], static: Iterable[type[Text]] = texts.STATIC
 ) -> Sections:
     """Our own prompt: the static sections, then these in a fixed order, however they were given."""
     places = {kind.file: place for place, kind in enumerate(_ORDER)}
-    fixed = [SectionSource.of(kind, kind) for kind in texts]
+    fixed = [SectionSource.of(kind, kind) for kind in static]
     mine = sorted(session_sources, key=lambda source: (places.get(source.name, len(places)), source.name))
     return Sections((*fixed, *mine))

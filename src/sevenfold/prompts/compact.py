@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sevenfold.prompts.system import Static
-from sevenfold.prompts.text import Text
+from sevenfold.prompts.text import Static, Text
 
 
 class Asked(Text, frozen=True):

@@ -105,6 +105,13 @@ class Text(Struct, frozen=True):
         return re.sub(rf"<(/\s*{self.tag}\s*>)", r"&lt;\1", words, flags=re.IGNORECASE)
 
 
+class Static(Text, frozen=True):
+    """A text without holes."""
+
+    stage = "static"
+    cap = 3 * KB
+
+
 class CutNote(Text, frozen=True):
     """Says that a text goes on, and where."""
 

@@ -29,10 +29,10 @@ from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.sections import SectionSource
 from sevenfold.agent.state_slots import AnnouncedSlot
+from sevenfold.agent.texts import McpInstructions, McpServer
 from sevenfold.agent.tools.tool import Tool, Toolbox
 from sevenfold.conversation.provider_edits import protect_results
 from sevenfold.errors import InputError, Refused
-from sevenfold.prompts.system import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
 from sevenfold.request.sections import SystemPrompt
 
