@@ -145,6 +145,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fsync: Literal["always", "durable", "never"] = "durable"
     telemetry: Literal["none", "jsonl", "otel"] = "none"
 
+    def current(self) -> Settings:
+        """These settings: they do not change."""
+        return self
+
     def offload_limit(self, tool: str) -> int | None:
         """How many characters a result of this tool may have; None: it is never offloaded."""
         limit = self.offload_by_tool.get(tool, self.offload_characters)
@@ -290,10 +294,6 @@ class Resolved(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     """What was wrong with values that were left out; these are among the notes."""
-
-    def current(self) -> Settings:
-        """These settings: they do not change."""
-        return self.settings
 
 
 class _Clash(Struct, frozen=True):
@@ -448,21 +448,10 @@ def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
 
 
 class Source(Protocol):
-    """Knows the settings: a fixed copy, or something that follows files or flags."""
+    """Knows the settings: `Settings` themselves, which stay as they are, or something that follows files or flags."""
 
     def current(self) -> Settings:
         """The settings as of now, at once and without fail; the same object while nothing changes."""
-        ...
-
-
-class Fixed(Struct, frozen=True):
-    """Settings that stay as they are."""
-
-    settings: Settings
-
-    def current(self) -> Settings:
-        """These settings."""
-        return self.settings
 
 
 def latch(opened: Settings, now: Settings) -> Settings:

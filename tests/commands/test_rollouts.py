@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.resume import resume
 from sevenfold.lab.profile.files import open_log
+from sevenfold.lab.profile.rollout import KNOWN_TYPES, convert
 from sevenfold.record import entries
 from sevenfold.record.authorship import users_words
 from sevenfold.record.entries import Damaged
-from sevenfold.record.rollout import KNOWN_TYPES, convert
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.commands.recorded import ran
 from tests.profile.making import Rollout
