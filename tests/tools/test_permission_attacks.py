@@ -293,7 +293,17 @@ GUARDED = [
         ".idea/workspace.xml",
         "deep/down/.vscode/x",
     ),
-    *(".ghci", ".iex.exs", ".rvmrc", ".mailcap", ".env", ".qwen/x", ".unheard-of", "x/.new-tool/y", ".g\u200cit/x"),
+    *(
+        ".ghci",
+        ".iex.exs",
+        ".rvmrc",
+        ".mailcap",
+        ".env",
+        ".qwen/x",
+        ".unheard-of",
+        "x/.new-tool/y",
+        ".g\u200cit/x",
+    ),
     *("crontab", "etc/cron.d/x", ".config/systemd/user/x.service", ".config/autostart/x.desktop"),
 ]
 
@@ -465,7 +475,7 @@ def test_what_only_names_a_denied_command_is_free(workspace, line):
         "hash -p /bin/rm ls; ls x",
         "test -v 'a[$(rm x)]'",
         "python3 -c 'import os; os.system(\"rm x\")'",
-        "python3 -c 'import os; os.system(\"r\"\"m x\")'",
+        'python3 -c \'import os; os.system("r""m x")\'',
         "echo 'rm x' | at now",
         "docker exec box rm x",
         "make SHELL=/bin/rm",

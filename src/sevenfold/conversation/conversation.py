@@ -327,6 +327,8 @@ class Conversation:
                 chosen=considered.chosen,
                 options=list(considered.options),
                 after_compaction=boundary if boundary != self.boundary_then else "",
+                owed=considered.owed,
+                ahead=considered.ahead,
             )
             self._due = Pending(why, self.transcript.view.tip, fields)
             events.epochs(self)

@@ -50,6 +50,9 @@ class Considered(Struct, frozen=True):
     rule: str = "everything fits"
     chosen: str = "nothing"
     options: Sequence[Option] = ()
+    owed: float | None = None
+    ahead: int = 0
+    """See `sevenfold.record.decisions.Why`."""
 
 
 class Applied(Struct, frozen=True):

@@ -435,7 +435,9 @@ def _is(word: str, programs: frozenset[str]) -> bool:
 
 
 def _reads_its_input(given: tuple[str, ...]) -> bool:
-    return "-s" in given or all(word == "run" or word.startswith(("-", "/dev/", "/proc/")) for word in given)
+    return "-s" in given or all(
+        word == "run" or word.startswith(("-", "/dev/", "/proc/")) for word in given
+    )
 
 
 def _starts(words: tuple[str, ...], anywhere: bool) -> Iterator[int]:
