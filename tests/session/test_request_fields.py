@@ -307,7 +307,10 @@ def test_errors_are_known_by_their_bases_and_by_what_they_were_raised_for() -> N
         derived, own = wrapped(here, "derived"), wrapped(here, "own")
         assert isinstance(error_of(own, find(BOUND)), RequestRefused)
         assert "slow down" in str(error_of(derived, find(BOUND)))
-    assert error_of(ValueError("no"), find(BOUND)) is None
+        group = ExceptionGroup("tasks failed", [ValueError("no"), ExceptionGroup("inner", [own])])
+        assert isinstance(error_of(group, find(BOUND)), RequestRefused)
+    for other in (ValueError("no"), "prompt is too long", ValueError, 5):
+        assert error_of(other, find(BOUND)) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("S4.13")
