@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Undoable = Clearing | Snip | Fold | Epoch
 CLEARED = "clear"
 """The reason of an epoch that was opened to clear."""
+IMPORTED = "imported_"
+"""How the ids of answers begin that a model gave elsewhere."""
 
 
 # -- pins, snips, rewinds -------------------------------------------------------------------------
@@ -106,9 +108,9 @@ def go_back(c: Conversation, record: str | None) -> None:
         left = transcript.view.messages()
         if _begins(before, left) and not _waits_for_server(left):
             c.vouched = True
-        elif c.profile.thinking.bound and transcript.view.weight.thoughts:
+        elif transcript.view.weight.thoughts and (c.profile.thinking.bound or _has_imported(c)):
             # Other decisions hold there, or a call of the provider's own tools goes as soon as something is said:
-            # reasoning would follow other bytes than it was produced behind.
+            # reasoning would follow other bytes than it was produced behind. What came from elsewhere never counts.
             c.open_epoch("rewound", drops_thinking=True)
 
 
@@ -135,6 +137,10 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     if held := c.transcript.pinned() & {item.said.uuid for item in span}:
         raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
     return span
+
+
+def _has_imported(c: Conversation) -> bool:
+    return any(item.said.message_id.startswith(IMPORTED) for item in c.transcript.view.items)
 
 
 def _waits_for_server(messages: list[Message]) -> bool:
