@@ -12,7 +12,6 @@ from sevenfold.conversation import provider_edits
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.history import own_requests
 from sevenfold.conversation.layer import Offer, TooFull
-from sevenfold.conversation.request import Considered
 from sevenfold.conversation.room import overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Proposed
@@ -23,7 +22,7 @@ from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, Provi
 from sevenfold.record import blocks
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
-from sevenfold.record.decisions import MicrocompactMetadata, Pinned
+from sevenfold.record.decisions import UNWEIGHED, MicrocompactMetadata, Pinned
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item
@@ -116,9 +115,15 @@ class Clearer:
         return plan
 
     def _consider(self, plan: Plan) -> None:
-        after = self._ledger.requested(1)
-        self._c.considered = Considered(
-            plan.rule, plan.chosen, plan.options, after.owed or None, after.ahead
+        ledger = self._ledger
+        after = ledger.requested(1) if ledger.ahead else ledger
+        self._c.considered = replace(
+            UNWEIGHED,
+            rule=plan.rule,
+            chosen=plan.chosen,
+            options=list(plan.options),
+            owed=after.owed or None,
+            ahead=after.ahead,
         )
 
     def _plan(self, size: Size, forced: int) -> Plan:
@@ -378,7 +383,10 @@ def _on_record(c: Conversation) -> tuple[CostLedger, int, str | None]:
     for position, made in own_requests(log):
         if made.why is not None:
             boundary = next((one.uuid for place, one in log.boundaries() if place < position), None)
-            return CostLedger(made.why.owed or 0.0, made.why.ahead), made.number + 1, boundary
+            price = c.profile.price(made.why.used)
+            # Calls of the engine's own that came after it found what it had left in the cache.
+            ledger = CostLedger(made.why.owed or 0.0, made.why.ahead, price.read / 1e6 if price else 0.0)
+            return ledger, made.number + 1, boundary
     return CostLedger(), c.account.requests, c.transcript.view.boundary
 
 
