@@ -319,7 +319,7 @@ def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Res
             except SettingError as error:
                 if layer.strict:
                     raise
-                ignored.append(f"{error}. It is ignored")
+                ignored.append(f"{error} (ignored)")
                 continue
             other.pop(name, None)
             origins[name] = layer.origin
@@ -327,7 +327,7 @@ def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Res
     for clash in _clashes(base):
         raise SettingError(_told(clash, base, origins))
     settings, complaints = overlaid(base, loose, origins)
-    ignored += [f"{complaint}. It is ignored" for complaint in complaints]
+    ignored += [f"{complaint} (ignored)" for complaint in complaints]
     origins |= {name: DEFAULT for name in loose if getattr(settings, name) != loose[name]}
     return Resolved(settings, origins, (*notes, *ignored), tuple(ignored))
 

@@ -342,13 +342,15 @@ def headers_in(lines: str) -> dict[str, str]:
 
 
 def _causes(error: BaseException | None) -> Iterator[Exception]:
-    """An exception, and those it was raised for: frameworks put their own around the SDK's."""
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        seen.append(error)
-        if isinstance(error, Exception):
-            yield error
-        error = error.__cause__ or error.__context__
+    """An exception, and those it was raised for or that it groups: frameworks put their own around the SDK's."""
+    waiting, seen = [error], list[BaseException]()
+    for one in waiting:
+        if isinstance(one, BaseException) and one not in seen:
+            seen.append(one)
+            grouped = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+            waiting += [*grouped, one.__cause__ or one.__context__]
+            if isinstance(one, Exception):
+                yield one
 
 
 def _checked(data: bytes) -> bytes:
