@@ -366,7 +366,7 @@ def test_a_path_that_is_gone_is_shown_as_gone(work):
         one.run("Remember that the release notes are in docs/release.md.")
     with agent(work, "b") as two:
         two.run("Where are the release notes?")
-        assert "Not there any more: docs/release.md" in json.dumps(sent(two)["messages"])
+        assert 'Not there any more: \\"docs/release.md\\"' in json.dumps(sent(two)["messages"])
     (work / "docs").mkdir()
     (work / "docs/release.md").write_text("x")
     with agent(work, "c") as three:
@@ -387,7 +387,7 @@ def test_a_flag_that_its_script_no_longer_knows_is_shown_as_gone(work):
     script.write_text("add('--preview')")
     with agent(work, "c") as three:
         three.run("Where do the release notes come from?")
-        assert "Not there any more: --dry-run in tools/release.py" in json.dumps(sent(three)["messages"])
+        assert 'Not there any more: \\"--dry-run in tools/release.py\\"' in json.dumps(sent(three)["messages"])
 
 
 @pytest.mark.spec("S7.8")

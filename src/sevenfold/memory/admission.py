@@ -29,6 +29,7 @@ from sevenfold.memory.entry import (
 )
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory, merge
+from sevenfold.memory.statements import whole
 from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, says
 
 LEAST_CHARACTERS = 8
@@ -113,9 +114,7 @@ def admit(
 
 def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> KnownEntry | str:
     """The entry a fact would make, and its stamp; or why it is refused."""
-    found = {
-        " ".join(words.split()): record for words in fact.quotations if (record := _record(words, seen))
-    }
+    found = dict(filter(None, (users_statement(words, seen) for words in fact.quotations)))
     if found and seen.new and seen.new.isdisjoint(found.values()):
         return "it was said earlier, and looked at then"
     note = fact.note.strip()[:MOST_NOTE]
@@ -150,11 +149,12 @@ def _dates(found: Mapping[str, str], seen: Witness) -> str:
     return f"{DATES}{', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
 
 
-def _record(words: str, seen: Witness) -> str:
-    """The newest record of the user's that holds these words; empty if none does."""
+def users_statement(words: str, seen: Witness) -> tuple[str, str] | None:
+    """The statement of the user's that these words are from, as a whole, and the newest record that holds it."""
     if len(words.strip()) < LEAST_CHARACTERS:
-        return ""
-    return next((record for record in reversed(list(seen.said)) if holds(seen.said[record], words)), "")
+        return None
+    found = ((whole(seen.said[record], words), record) for record in reversed(list(seen.said)))
+    return next(((text, record) for text, record in found if text), None)
 
 
 def _repeated(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sevenfold.memory.admission import LastingFact
+from sevenfold.memory.admission import LEAST_CHARACTERS, LastingFact
 from sevenfold.memory.entry import Kind
+from sevenfold.memory.statements import statements
 from sevenfold.memory.words import passing
 
 MOST_CHARACTERS = 400
@@ -41,25 +42,15 @@ _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         ),
     ),
 )
-_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
-_NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[>`|#$]|\{|<)")
+_NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[`|#$]|\{|<)")
 
 
 def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
     """The facts in what the user said, by record."""
     for words in said.values():
-        for sentence in _sentences(words):
+        for sentence in (one.text for one in statements(words)):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
-            if kind is not None and not _NO_STATEMENT.search(sentence) and not passing(sentence):
+            if kind is None or not LEAST_CHARACTERS <= len(sentence) <= MOST_CHARACTERS:
+                continue
+            if not _NO_STATEMENT.search(sentence) and not passing(sentence):
                 yield LastingFact((sentence,), kind)
-
-
-def _sentences(words: str) -> Iterator[str]:
-    fenced = False
-    for line in words.splitlines():
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        elif not fenced:
-            for found in _SENTENCE.findall(line):
-                if 8 <= len(found.strip()) <= MOST_CHARACTERS:
-                    yield found.strip()

@@ -33,6 +33,8 @@ MOST_EARLIER = 16_000
 """Characters of messages that left the context, looked at in one go."""
 LONGEST_EARLIER = 2_000
 """Characters of each that are shown."""
+LONGEST_SOURCE = 80
+"""Characters of where an entry was found."""
 LOGGED = 120
 """Characters of a question, and of its answer, in the daily log."""
 
@@ -50,6 +52,7 @@ _FLAG = re.compile(r"(?<=\s)--?[a-zA-Z][\w-]*")
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d(?!\d)")
 _DATED = ("modified", "updated", "date", "created")
 """Keys with which other tools say when a file was written."""
+_NO_NAME = re.compile(r"[^\w./:@-]+")
 _COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
 ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", "search": "tool"}
@@ -158,8 +161,7 @@ def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> 
 
 def reason(fit: FittingEntry) -> str:
     """Which entry was recalled, from where and why."""
-    stamp = fit.known.stamp
-    source = "your words" if stamp.trusted else f"unconfirmed, {stamp.source or stamp.origin}"
+    source = "your words" if fit.known.stamp.trusted else f"unconfirmed, {_source(fit.known)}"
     why = f"shares {', '.join(fit.words[:4])}" if fit.words else "alike in meaning"
     return f"{fit.known.entry.name} ({source} of {_day(fit.known)}; {why})"
 
@@ -193,16 +195,21 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
     entry, stamp = known.entry, known.stamp
     day = _day(known)
     gone = stale(entry.body, there) if there is not None else []
-    doubt = f" Not there any more: {', '.join(gone)}." if gone else ""
+    doubt = f" Not there any more: {_quotation(', '.join(gone), 600)}." if gone else ""
     doubt = f"{doubt}{_dates(known)}"
     if not stamp.trusted:
-        whose = f"unconfirmed, from {stamp.source or stamp.origin}, {day}"
+        whose = f"unconfirmed, from {_source(known)}, {day}"
         yield f"- {entry.name} ({whose}): {_quotation(entry.body, 600)}{doubt}"
         return
     for words in entry.quotations or (entry.body,):
         yield f"- {entry.name}: the user said on {day}: {_quotation(words, 1_500)}{doubt}"
     if entry.quotations and entry.note:
         yield f"  unconfirmed note of that session: {_quotation(entry.note, 600)}"
+
+
+def _source(known: KnownEntry) -> str:
+    """Where an entry was found; a name given by others cannot pass for words of ours."""
+    return _NO_NAME.sub("_", known.stamp.source)[:LONGEST_SOURCE] or known.stamp.origin
 
 
 def _day(known: KnownEntry) -> str:
