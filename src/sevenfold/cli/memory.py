@@ -109,7 +109,7 @@ def _show(memory: Memory, options: argparse.Namespace) -> str:
         ("confirmed", _day(stamp.verified) if stamp.verified else ""),
         ("until", one.entry.until),
         *(("evidence", record) for record in stamp.evidence),
-        ("recalled", plural(one.usage.used, "time")),
+        ("recalled", f"{plural(one.usage.used, 'time')}, taken up in {plural(one.usage.helped, 'answer')}"),
         ("file", f"{memory.path}/{one.entry.file}"),
     ]
     return "\n".join([one.entry.body, "", *(f"{name:9}  {value}" for name, value in about if value)])
@@ -281,7 +281,9 @@ def _facts(one: KnownEntry) -> dict[str, object]:
         "evidence": list(one.stamp.evidence),
         "created": one.stamp.created,
         "until": one.entry.until or None,
+        "verified": one.stamp.verified or None,
         "used": one.usage.used,
+        "helped": one.usage.helped,
     }
 
 

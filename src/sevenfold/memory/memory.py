@@ -57,7 +57,7 @@ Checked = Callable[[bytes], str]
 
 
 class EntryUse(Struct, frozen=True):
-    """How often an entry was put before a model, and how often that turned out to help."""
+    """How often an entry was put before a model, and how often the answer took up what it says."""
 
     used: int = 0
     helped: int = 0
@@ -346,13 +346,14 @@ class Memory:
         """What keeps a content out of memory; empty if nothing does."""
         return self._refuse(content)
 
-    def count_use(self, files: Sequence[str], *, helped: bool = False) -> None:
-        """Note that entries were put before a model, or that one of them helped."""
-        usage = self._usage()
-        for file in files:
-            was = usage.get(file, EntryUse())
-            usage[file] = EntryUse(was.used + (not helped), was.helped + helped, self._clock.now())
-        self._folder.write(USAGE, msgspec.json.encode(usage))
+    def count_use(self, helped: Mapping[str, bool]) -> None:
+        """Note that entries were put before a model, and which of them helped."""
+        with self._folder.lock(wait=WAIT):
+            usage = self._usage()
+            for file, did in helped.items():
+                was = usage.get(file, EntryUse())
+                usage[file] = EntryUse(was.used + 1, was.helped + did, self._clock.now())
+            self._folder.write(USAGE, msgspec.json.encode(usage))
 
     def log_request(self, line: str) -> None:
         """Add a line to the log of the day; what looks like a secret is masked."""

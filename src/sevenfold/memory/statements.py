@@ -1,9 +1,9 @@
 """The user's own statements in a message, each as a whole.
 
-Half a sentence can say the opposite of the whole: "push on Fridays" is in "Never push on Fridays", in "Should we push on
-Fridays?" and in 'The page says "push on Fridays"'. So what counts as the user's words is never less than a sentence, and
-an item of a list comes with the line that introduces the list. What a message only quotes is not the user's statement:
-fenced blocks (what is piped into a command is one), lines behind ``>``, and what is between two tags.
+Half a sentence can say the opposite of the whole: "push on Fridays" is in "Never push on Fridays", in "Should we push
+on Fridays?" and in 'The page says "push on Fridays"'. So what counts as the user's words is never less than a sentence,
+and an item of a list comes with the line that introduces the list. What a message only quotes is not the user's
+statement: fenced blocks (what is piped into a command is one), lines behind ``>``, and what is between two tags.
 
 In doubt a statement is longer than it need be: that loses nothing.
 """
@@ -26,7 +26,7 @@ _CLOSED = re.compile(r"</([A-Za-z][\w:-]*)>\s*$")
 _ITEM = re.compile(r"(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
 _END = re.compile(r"[.!?…]+[\"'”’»)\]*_`]*(?= (?![a-z])|$)|[。！？]+[」』”]?")
 _ABBREVIATED = re.compile(r"\b(?:al|approx|cf|dr|e\.g|i\.e|mrs?|ms|prof|st|vs)\.$", re.IGNORECASE)
-_MARKS = re.compile("[\"“”„«»「」『』]")
+_MARKS = re.compile('["“”„«»「」『』]')
 _GAP = " […]"
 _QUOTED = "\f"
 """A line in place of each that is only quoted."""
@@ -105,7 +105,9 @@ def _own_lines(message: str) -> Iterator[str]:
     for place, line in enumerate(lines):
         bare = line.strip()
         if ends:
-            ended = bare.endswith(ends) if ends[0] == "<" else bare.startswith(ends) and not bare.strip(ends[0])
+            ended = (
+                bare.endswith(ends) if ends[0] == "<" else bare.startswith(ends) and not bare.strip(ends[0])
+            )
             ends = "" if ended else ends
             yield _QUOTED
         elif fence := _FENCE.match(line):

@@ -19,10 +19,12 @@ from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
-from sevenfold.layers.remember.policy import Stretch
+from sevenfold.layers.remember.policy import ATTACHMENT, Stretch
 from sevenfold.memory.admission import Admission, LastingFact, Witness, admit
 from sevenfold.memory.commands import MemoryCommands
-from sevenfold.memory.search import FittingEntry, StatementVectors, fitting
+from sevenfold.memory.generation import Origin, least_trusted
+from sevenfold.memory.memory import KnownEntry
+from sevenfold.memory.search import FittingEntry, StatementVectors, fitting, taken_up
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 SOURCE = "extract_memories"
-ATTACHMENT = "recalled_memory"
 MOST_TURNS = 5
 MOST_READS = 8
 """Calls of one turn that are carried out."""
@@ -88,6 +89,10 @@ class MemoryKeeper:
         """When memory was last looked after here."""
         self._usd = 0.0
         """What looking for facts has cost in this session."""
+        self._recalled: list[FittingEntry] = []
+        """What was put behind the user's newest message, until the request is finished."""
+        self._users: list[KnownEntry] = []
+        """Those entries of the last search that are the user's in every project."""
         self._compares: StatementVectors | None = None
         self._texts: list[str] = []
         """What the entries say that were looked at last; some may have no vector yet."""
@@ -123,13 +128,14 @@ class MemoryKeeper:
         files = [fit.known.entry.file for fit in fits]
         text = Recalled(policy.shown(fits, there)).render()
         record = self._c.transcript.attach(ATTACHMENT, {"files": files}, [blocks.text(text)])
-        self._memory.count_use(files)
+        self._recalled = fits
         self._tell("recall", f"recalled from memory: {', '.join(map(policy.reason, fits))}", record)
 
     def _fitting(self, words: str) -> list[FittingEntry]:
         """The entries of the project, and of the user, that fit."""
         other = self._c.services.user_memory
-        known = [*self._memory.entries(), *(other.entries() if other is not None else ())]
+        self._users = other.entries() if other is not None else []
+        known = [*self._memory.entries(), *self._users]
         likeness = self._likeness() if known else None
         if likeness is not None:
             self._texts = [one.entry.words for one in known]
@@ -316,10 +322,23 @@ class MemoryKeeper:
         asked = next((words for item in items if (words := _users_words(item.said).strip())), "")
         said = "\n".join(blocks.words_of(block) for block in answer.blocks if block.kind == "text")
         line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, said)
-        self._c.run_aside(self._write_log(line), self._logged)
+        used = [(fit.known, taken_up(fit.known.entry, asked, said)) for fit in self._recalled]
+        self._recalled = []
+        self._c.run_aside(self._write_log(line, used, self._users), self._logged)
 
-    def _write_log(self, line: str) -> Flow[None]:
+    def _write_log(
+        self, line: str, used: list[tuple[KnownEntry, bool]], users: list[KnownEntry]
+    ) -> Flow[None]:
         yield from in_thread(partial(self._memory.log_request, line))
+        for memory in filter(None, (self._memory, self._c.services.user_memory)):
+            everywhere = memory is not self._memory
+            helped = {
+                known.entry.file: did
+                for known, did in used
+                if any(known is one for one in users) == everywhere
+            }
+            if helped:
+                yield from in_thread(partial(memory.count_use, helped))
         while self._compares is not None and (
             yield from in_thread(partial(self._compares.prepare, self._texts))
         ):
@@ -374,10 +393,24 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
         days={item.said.uuid: day for item in items if (day := policy.day_of(item.said.timestamp))},
         new=frozenset(new),
         session=c.transcript.place.session,
-        least=policy.least(kinds.values()),
+        least=_least(c, kinds.values()),
         given=given,
         shown=(*map(blocks.words_of, results), *_recalled(c)),
     )
+
+
+def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
+    """The least trusted source of what a conversation holds, if tools of these kinds were called in view."""
+    records = [item.said for item in c.transcript.view.items]
+    if any(said.summary for said in records):  # it rests on what earlier calls returned
+        earlier = (
+            block
+            for said in c.transcript.log.answers()
+            for block in said.blocks
+            if block.kind == "tool_use"
+        )
+        kinds = [*kinds, *(c.kinds.get(read_field(block.raw, "name"), "") for block in earlier)]
+    return least_trusted(policy.least(kinds), *map(policy.origin_of, records))
 
 
 def _recalled(c: Conversation) -> list[str]:

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 from sevenfold.memory.admission import DATES, Admission, LastingFact
 from sevenfold.memory.dates import absolute_dates
 from sevenfold.memory.entry import KINDS, Kind, shortened
-from sevenfold.memory.generation import Origin, least_trusted
+from sevenfold.memory.generation import MOST_TRUSTED_FIRST, Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.rules import facts as stated
 from sevenfold.memory.search import FittingEntry
 from sevenfold.prompts.memory import RememberFacts
+from sevenfold.record import blocks
+from sevenfold.record.entries import Said
 
 GROWTH = 6_000
 """Tokens of conversation after which the user's words are looked through, whatever they are."""
@@ -55,6 +57,8 @@ _DATED = ("modified", "updated", "date", "created")
 _NO_NAME = re.compile(r"[^\w./:@-]+")
 _COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
+ATTACHMENT = "recalled_memory"
+_UNCONFIRMED = re.compile(r"^- \S+ \(unconfirmed, from (\w+)", re.MULTILINE)
 ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", "search": "tool"}
 """Where the output of a tool of each kind comes from; that of any other tool counts as ``tool``."""
 
@@ -125,6 +129,19 @@ def log_line(now: float, session: str, asked: str, answered: str) -> str:
 def least(kinds: Iterable[str]) -> Origin:
     """The least trusted source of what tools of these kinds said."""
     return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in kinds))
+
+
+def origin_of(said: Said) -> Origin:
+    """Where a record comes from that is neither the user's words nor a tool's result."""
+    words = "\n".join(map(blocks.words_of, said.blocks)) if said.attachment or said.meta else ""
+    if said.attachment == ATTACHMENT:
+        named = set(_UNCONFIRMED.findall(words))
+        return least_trusted("model", *(one for one in MOST_TRUSTED_FIRST if one in named))
+    if words.startswith("<agent-"):
+        return "agent"
+    if words.startswith("<command-output") or said.attachment.startswith("hook"):
+        return "tool"
+    return "file" if said.attachment in ("file", "directory") else "model"
 
 
 def read_facts(answer: str) -> list[LastingFact] | None:
@@ -209,7 +226,7 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
 
 def _source(known: KnownEntry) -> str:
     """Where an entry was found; a name given by others cannot pass for words of ours."""
-    return _NO_NAME.sub("_", known.stamp.source)[:LONGEST_SOURCE] or known.stamp.origin
+    return f"{known.stamp.origin} {_NO_NAME.sub('_', known.stamp.source)[:LONGEST_SOURCE]}".rstrip()
 
 
 def _day(known: KnownEntry) -> str:
