@@ -231,7 +231,7 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
     first = telling(parts[0].entry.words)
     for part in parts[1:]:
         words = telling(part.entry.words)
-        if len(shared(first, words)) < ALIKE * min(len(first), len(words)):
+        if not first or len(shared(first, words)) < ALIKE * min(len(first), len(words)):
             return "they speak of different things"
         if any(map(names_something, first ^ words)):
             return "they name different things"

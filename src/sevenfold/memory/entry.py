@@ -29,6 +29,8 @@ MOST_BYTES = 100_000
 
 _FILE = re.compile(r"(?:pinned/)?[a-z0-9][a-z0-9._-]{0,79}\.md")
 _SLUG = 48
+_LONGEST = 70
+"""Characters of a name that is given a number."""
 
 
 class MemoryEntry(Struct, frozen=True):
@@ -148,7 +150,7 @@ def free_name(file: str, taken: Container[str]) -> str:
     """The name, or the first that is free with a number behind it."""
     stem, number = file.removesuffix(".md"), 2
     while file in taken:
-        file, number = f"{stem}-{number}.md", number + 1
+        file, number = f"{stem[:_LONGEST]}-{number}.md", number + 1
     return file
 
 

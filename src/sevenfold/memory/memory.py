@@ -19,7 +19,14 @@ from difflib import unified_diff
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import InputError, Refused, TranscriptDenied, TranscriptTooNew
+from sevenfold.errors import (
+    InputError,
+    Refused,
+    TranscriptDenied,
+    TranscriptFull,
+    TranscriptLocked,
+    TranscriptTooNew,
+)
 from sevenfold.memory import index
 from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, quoted, read_entry
 from sevenfold.memory.front_matter import Page
@@ -160,8 +167,8 @@ class Memory:
         try:
             with self._folder.lock(wait=WAIT):
                 return self._reconciled(), files
-        except TranscriptDenied:
-            return now, files  # a folder that may only be read is as it was last written
+        except (TranscriptDenied, TranscriptFull, TranscriptLocked):
+            return now, files  # where nothing can be written, memory is as it was last written
 
     def problems(self) -> list[str]:
         """Files that cannot be entries, and contents that are lost: what they are and what to do."""
@@ -173,7 +180,7 @@ class Memory:
                 found.append(
                     f"{file}: not an entry; name it in lower case, ending in .md, here or in pinned/"
                 )
-            elif len(self._folder.read(file) or b" " * (MOST_BYTES + 1)) > MOST_BYTES:
+            elif self._folder.read(file, most=MOST_BYTES) is None:
                 found.append(f"{file}: larger than {MOST_BYTES:,} bytes, so it is not used; shorten it")
         for file, stamp in self.generation().entries.items():
             if self._content(file, stamp) is None:
