@@ -16,15 +16,18 @@ from types import MappingProxyType
 
 from sevenfold.cli.text import clean, money, plural
 from sevenfold.clock import SystemClock
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, Refused
 from sevenfold.memory import exchange
 from sevenfold.memory.entry import KINDS, free_name, read_entry, slug, write_entry
 from sevenfold.memory.generation import MemoryChange
 from sevenfold.memory.memory import KnownEntry, Memory
 from sevenfold.session.factory import open_memory
 from sevenfold.stores.settings_files import load
+from sevenfold.stores.trust import AGENT_VARIABLE
 
 ALL_WELL = "nothing to look at"
+BY_HAND = frozenset(("add", "edit", "forget", "confirm", "pin", "unpin", "undo", "import"))
+"""Actions that change memory."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -62,6 +65,11 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    if AGENT_VARIABLE in os.environ and options.action in BY_HAND:
+        raise Refused(
+            f"`sevenfold memory {options.action}` counts as the user's own hand, and an agent runs this; "
+            "ask the user, who can do it with /memory in a chat"
+        )
     memory = open_memory(options.folder, user=options.user)
     options.budget = load(options.folder.absolute()).settings.memory_daily_budget
     text = perform(memory, options)
