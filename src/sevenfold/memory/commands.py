@@ -73,19 +73,8 @@ class MemoryCommands:
 
     def carry_out(self, command: MemoryCommand) -> str:
         """The same, for a command that was read already."""
-        match command.command:
-            case "view":
-                return self._view(command)
-            case "create":
-                return self._create(command)
-            case "str_replace":
-                return self._replace(command)
-            case "insert":
-                return self._insert(command)
-            case "delete":
-                return self._delete(command)
-            case "rename":
-                return self._rename(command)
+        done: str = getattr(self, f"_{command.command}")(command)
+        return done
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -137,7 +126,7 @@ class MemoryCommands:
         self._write({path: content}, f"created {path}")
         return f"File created successfully at: {command.path}"
 
-    def _replace(self, command: MemoryCommand) -> str:
+    def _str_replace(self, command: MemoryCommand) -> str:
         path, known = self._file(command.path)
         text = known.entry.render().decode(errors="surrogateescape")
         places = [n for n, line in enumerate(text.split("\n"), 1) if command.old_str in line]

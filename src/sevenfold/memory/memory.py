@@ -14,7 +14,9 @@ origin that is not trusted, as soon as memory is next looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import unified_diff
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -59,6 +61,7 @@ LONGEST_HISTORY = 1 << 30
 WAIT = 10.0
 """Seconds a change waits for another process to finish its own."""
 
+_Count = TypeVar("_Count")
 Checked = Callable[[bytes], str]
 """Says what keeps a content out of memory (a secret, for example); empty if nothing does."""
 
@@ -77,6 +80,8 @@ class KnownEntry(Struct, frozen=True):
     entry: MemoryEntry
     stamp: Provenance
     usage: EntryUse = EntryUse()
+    scope: str = ""
+    """The folder of the memory it is in."""
 
     @property
     def when(self) -> float:
@@ -110,6 +115,16 @@ def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
     return EntryEdit(content, stamp)
 
 
+def difference(file: str, old: bytes | None, new: bytes | None) -> str:
+    """What becomes of a file, as a unified diff; None: it is not there."""
+    before, after = (
+        (text or b"").decode(errors="replace").splitlines(keepends=True) for text in (old, new)
+    )
+    was, now = ("/dev/null" if text is None else file for text in (old, new))
+    lines = unified_diff(before, after, was, now)
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
 class Memory:
     """The entries of one scope (a project's, or the user's)."""
 
@@ -132,14 +147,15 @@ class Memory:
     def entries(self) -> list[KnownEntry]:
         """All entries, by name."""
         now, files = self._looked_at()
-        usage = self._usage()
+        usage = self._counted(USAGE, EntryUse)
         found = []
         for file, stamp in now.entries.items():
             content = files.get(file)
             if content is None or digest(content) != stamp.sha256:
                 content = self._content(file, stamp)
             if content is not None:
-                found.append(KnownEntry(read_entry(file, content), stamp, usage.get(file, EntryUse())))
+                entry = read_entry(file, content)
+                found.append(KnownEntry(entry, stamp, usage.get(file, EntryUse()), self.path))
         return found
 
     def entry(self, name: str) -> KnownEntry:
@@ -190,13 +206,7 @@ class Memory:
     def changes(self) -> Iterator[MemoryChange]:
         """Every change, the newest first; one that was never completed is left out."""
         at = self.generation().id  # first, because looking may add a change
-        by_id: dict[str, MemoryChange] = {}
-        for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
-            try:
-                change = msgspec.json.decode(line, type=MemoryChange)
-            except msgspec.DecodeError:
-                continue
-            by_id[change.id] = change
+        by_id = {change.id: change for change in self._recorded()}
         while at and at in by_id:
             yield by_id[at]
             at = by_id[at].parent
@@ -211,19 +221,10 @@ class Memory:
     def diff(self, change: MemoryChange) -> str:
         """What a change did, as a unified diff."""
         parts = []
-        for file, (before, after) in change.entries.items():
-            old, new = (self._lines(stamp) for stamp in (before, after))
-            names = (file if before else "/dev/null", file if after else "/dev/null")
-            lines = [
-                line if line.endswith("\n") else f"{line}\n" for line in unified_diff(old, new, *names)
-            ]
-            parts.append("".join(lines) or f"{file}: only its origin changed\n")
+        for file, stamps in change.entries.items():
+            old, new = (self._object(stamp.sha256) if stamp else None for stamp in stamps)
+            parts.append(difference(file, old, new) or f"{file}: only its origin changed\n")
         return "".join(parts)
-
-    def _lines(self, stamp: Provenance | None) -> list[str]:
-        return (
-            self._object(stamp.sha256).decode(errors="replace").splitlines(keepends=True) if stamp else []
-        )
 
     def corrected_share(self) -> float | None:
         """The part of the entries that were remembered, and not written by the user, that turned out wrong.
@@ -283,19 +284,7 @@ class Memory:
                 if whole and len(fresh) < len(edits):
                     return now
                 edits = {file: edit for file, edit in edits.items() if file in fresh}
-            made = {
-                file: (now.entries.get(file), edit.stamp if edit else None)
-                for file, edit in edits.items()
-                if now.entries.get(file) != (edit.stamp if edit else None)
-            }
-            if not made:
-                return now
-            for edit in edits.values():
-                if edit is not None:
-                    self._keep(edit.content)
-            return self._apply(
-                now, MemoryChange(now.number + 1, now.id, self._clock.now(), by, reason, made, session)
-            )
+            return self._change(now, edits, by, reason, session)
 
     def write(
         self,
@@ -353,13 +342,12 @@ class Memory:
         """What keeps a content out of memory; empty if nothing does."""
         return self._refuse(content)
 
-    def count_use(self, helped: Mapping[str, bool]) -> None:
-        """Note that entries were put before a model, and which of them helped."""
+    def count_use(self, file: str, *, helped: bool) -> None:
+        """Note that an entry was put before a model, and whether it helped."""
         with self._folder.lock(wait=WAIT):
-            usage = self._usage()
-            for file, did in helped.items():
-                was = usage.get(file, EntryUse())
-                usage[file] = EntryUse(was.used + 1, was.helped + did, self._clock.now())
+            usage = self._counted(USAGE, EntryUse)
+            was = usage.get(file, EntryUse())
+            usage[file] = EntryUse(was.used + 1, was.helped + helped, self._clock.now())
             self._folder.write(USAGE, msgspec.json.encode(usage))
 
     def log_request(self, line: str) -> None:
@@ -377,7 +365,7 @@ class Memory:
     def spend(self, usd: float) -> None:
         """Count what a model was paid today for looking after this memory."""
         with self._folder.lock(wait=WAIT):
-            spent = self._spending()
+            spent = self._counted(SPENT, float)
             spent[self.today()] = spent.get(self.today(), 0.0) + usd
             kept = dict(sorted(spent.items())[-DAYS_OF_SPENDING:])
             self._folder.write(SPENT, msgspec.json.encode(kept))
@@ -385,7 +373,7 @@ class Memory:
     @property
     def spent(self) -> float:
         """What models were paid today for looking after this memory, in dollars."""
-        return self._spending().get(self.today(), 0.0)
+        return self._counted(SPENT, float).get(self.today(), 0.0)
 
     def affords(self, most: float | None) -> bool:
         """Is a daily budget not spent yet? None: there is no limit."""
@@ -438,22 +426,33 @@ class Memory:
         now = self._current()
         if self._applied() != now.id:
             self._complete(now)
-        outside = self._outside(now, self._files())
-        if not outside:
+        return self._change(now, self._outside(now, self._files()), "outside", "changed outside Sevenfold")
+
+    def _change(
+        self,
+        now: Generation,
+        edits: Mapping[str, EntryEdit | None],
+        by: Author,
+        reason: str,
+        session: str = "",
+    ) -> Generation:
+        """Make edits, if any changes something. The lock is held."""
+        stamps = {file: edit.stamp if edit else None for file, edit in edits.items()}
+        made = {
+            file: (now.entries.get(file), stamp)
+            for file, stamp in stamps.items()
+            if now.entries.get(file) != stamp
+        }
+        if not made:
             return now
-        made = {}
-        for file, edit in outside.items():
-            if edit is not None:
-                self._keep(edit.content)
-            made[file] = (now.entries.get(file), edit.stamp if edit else None)
-        reason = "changed outside Sevenfold"
-        return self._apply(
-            now, MemoryChange(now.number + 1, now.id, self._clock.now(), "outside", reason, made)
-        )
+        for edit in filter(None, edits.values()):
+            self._keep(edit.content)
+        at = self._clock.now()
+        return self._apply(now, MemoryChange(now.number + 1, now.id, at, by, reason, made, session))
 
     def _complete(self, now: Generation) -> None:
         """Write out what a process did not get to after its change counted; what others wrote meanwhile stays."""
-        last = self._newest(now.id)
+        last = {change.id: change for change in self._recorded()}.get(now.id)
         for file, (before, after) in last.entries.items() if last else ():
             content = self._folder.read(file)
             there = digest(content) if content is not None else None
@@ -487,15 +486,11 @@ class Memory:
             self._folder.write(index.FILE, text)
         self._folder.write(APPLIED, now.id.encode())
 
-    def _newest(self, made: str) -> MemoryChange | None:
-        for line in reversed((self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines()):
-            try:
-                change = msgspec.json.decode(line, type=MemoryChange)
-            except msgspec.DecodeError:
-                continue
-            if change.id == made:
-                return change
-        return None
+    def _recorded(self) -> Iterator[MemoryChange]:
+        """The list of changes; a line that cannot be read is left out."""
+        for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
+            with suppress(msgspec.DecodeError):
+                yield msgspec.json.decode(line, type=MemoryChange)
 
     def _last(self) -> MemoryChange:
         """The newest change that is neither undone nor an undo."""
@@ -527,14 +522,8 @@ class Memory:
                 return content
         return None
 
-    def _spending(self) -> dict[str, float]:
-        try:
-            return msgspec.json.decode(self._folder.read(SPENT) or b"{}", type=dict[str, float])
-        except msgspec.DecodeError:
-            return {}
-
-    def _usage(self) -> dict[str, EntryUse]:
-        try:
-            return msgspec.json.decode(self._folder.read(USAGE) or b"{}", type=dict[str, EntryUse])
-        except msgspec.DecodeError:
-            return {}
+    def _counted(self, file: str, kind: type[_Count]) -> dict[str, _Count]:
+        """What a file of counts holds; nothing if it cannot be read."""
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(self._folder.read(file) or b"{}", type=dict[str, kind])  # type: ignore[valid-type]
+        return {}

@@ -91,8 +91,6 @@ class MemoryKeeper:
         """What looking for facts has cost in this session."""
         self._recalled: list[FittingEntry] = []
         """What was put behind the user's newest message, until the request is finished."""
-        self._users: list[KnownEntry] = []
-        """Those entries of the last search that are the user's in every project."""
         self._compares: StatementVectors | None = None
         self._texts: list[str] = []
         """What the entries say that were looked at last; some may have no vector yet."""
@@ -134,8 +132,7 @@ class MemoryKeeper:
     def _fitting(self, words: str) -> list[FittingEntry]:
         """The entries of the project, and of the user, that fit."""
         other = self._c.services.user_memory
-        self._users = other.entries() if other is not None else []
-        known = [*self._memory.entries(), *self._users]
+        known = [*self._memory.entries(), *(other.entries() if other is not None else ())]
         likeness = self._likeness() if known else None
         if likeness is not None:
             self._texts = [one.entry.words for one in known]
@@ -324,21 +321,14 @@ class MemoryKeeper:
         line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, said)
         used = [(fit.known, taken_up(fit.known.entry, asked, said)) for fit in self._recalled]
         self._recalled = []
-        self._c.run_aside(self._write_log(line, used, self._users), self._logged)
+        self._c.run_aside(self._write_log(line, used), self._logged)
 
-    def _write_log(
-        self, line: str, used: list[tuple[KnownEntry, bool]], users: list[KnownEntry]
-    ) -> Flow[None]:
+    def _write_log(self, line: str, used: Sequence[tuple[KnownEntry, bool]]) -> Flow[None]:
         yield from in_thread(partial(self._memory.log_request, line))
-        for memory in filter(None, (self._memory, self._c.services.user_memory)):
-            everywhere = memory is not self._memory
-            helped = {
-                known.entry.file: did
-                for known, did in used
-                if any(known is one for one in users) == everywhere
-            }
-            if helped:
-                yield from in_thread(partial(memory.count_use, helped))
+        users = self._c.services.user_memory
+        for known, helped in used:
+            memory = users if users is not None and known.scope == users.path else self._memory
+            yield from in_thread(partial(memory.count_use, known.entry.file, helped=helped))
         while self._compares is not None and (
             yield from in_thread(partial(self._compares.prepare, self._texts))
         ):
