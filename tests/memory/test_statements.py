@@ -15,7 +15,13 @@ from sevenfold.memory.memory import EntryEdit, Memory
 from sevenfold.memory.search import fitting
 from sevenfold.memory.statements import LONGEST, statements, whole
 from sevenfold.recall.ranking import folded
+from sevenfold.record.redact import find
 from sevenfold.stores.folder import MemoryFolder
+
+
+def secret_in(content: bytes) -> str:
+    return "it holds a secret" if find(content.decode()) else ""
+
 
 ACT = "switch the smoke alarms off"
 
@@ -80,6 +86,23 @@ def test_what_a_message_only_quotes_is_not_the_user_s_word(quoted):
 def test_what_is_not_closed_is_no_tag_and_what_has_no_end_is_no_statement():
     assert remembered(f"<T> is a type.\nAlways {ACT}.", ACT) == (f"Always {ACT}.",)
     assert remembered(f"{'word ' * (LONGEST // 5)}{ACT}", ACT) == ()
+
+
+@pytest.mark.spec("S5.3", "S5.14")
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"Just for now, {ACT}.",
+        f"The key is sk-ant-api03-{'k9Xq' * 23}AA and you must {ACT}.",
+    ],
+)
+def test_what_the_whole_statement_says_decides_whether_it_is_kept(message):
+    held = Memory(MemoryFolder(), ManualClock(1.0), lambda: "2026-11-17", secret_in)
+    said = {"u1": f"{message} We deploy on Tuesdays."}
+    facts = [LastingFact((ACT,)), LastingFact(("We deploy on Tuesdays.",))]
+    first, second = admit(held, facts, Witness(said, session="s"), 1.0)
+    assert first.refused
+    assert second.new
 
 
 @given(st.text(alphabet='aB .!?:\n-“"`>…。1)'), st.integers(0, 30), st.integers(1, 30))

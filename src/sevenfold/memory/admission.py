@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import Refused
-from sevenfold.memory.dates import absolute_dates
+from sevenfold.memory.consolidation import merge
 from sevenfold.memory.entry import (
     Kind,
     MemoryEntry,
@@ -28,8 +28,8 @@ from sevenfold.memory.entry import (
     write_entry,
 )
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory, merge
-from sevenfold.memory.statements import whole
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.statements import absolute_dates, whole
 from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, says
 
 LEAST_CHARACTERS = 8
@@ -84,11 +84,7 @@ class Admission(Struct, frozen=True):
 
 
 def admit(
-    memory: Memory,
-    facts: Sequence[LastingFact],
-    seen: Witness,
-    now: float,
-    alike: Alike | None = None,
+    memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float, alike: Alike | None = None
 ) -> list[Admission]:
     """Store facts, all in one change; returns what became of each. ``alike`` compares them by meaning as well."""
     for _ in range(TRIES):
@@ -97,12 +93,12 @@ def admit(
         edits: dict[str, EntryEdit] = {}
         results = []
         for fact in facts:
-            judged = _judge(memory, fact, seen, now)
-            results.append(
-                Admission(fact, refused=judged)
-                if isinstance(judged, str)
-                else _repeated(fact, judged, there, edits, alike) or _kept(fact, judged, seen, there, edits)
-            )
+            new = _judge(memory, fact, seen, now)
+            if isinstance(new, str):
+                results.append(Admission(fact, refused=new))
+            else:
+                known = _repeated(fact, new, there, edits, alike)
+                results.append(known or _kept(fact, new, seen, there, edits))
         if not edits:
             return results
         reason = "; ".join(shortened(there[file].entry.description, 60) for file in edits)
@@ -118,14 +114,15 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
     if found and seen.new and seen.new.isdisjoint(found.values()):
         return "it was said earlier, and looked at then"
     note = fact.note.strip()[:MOST_NOTE]
-    text = "\n".join(found or fact.quotations) or note
+    words = tuple(found) or fact.quotations or (note,)
+    text = "\n".join(words)
     if not text.strip():
         return "it says nothing"
-    if problem := memory.refuses("\n".join((*fact.quotations, note)).encode(errors="replace")):
+    if problem := memory.refuses("\n".join((text, *fact.quotations, note)).encode(errors="replace")):
         return problem
-    if not fact.until and all(map(passing, fact.quotations or (note,))):
+    if not fact.until and all(map(passing, words)):
         return "it holds for the moment only"
-    if all(map(finished, fact.quotations or (note,))):
+    if all(map(finished, words)):
         return "it reports finished debugging"
     note = "\n\n".join(filter(None, (note, _dates(found, seen))))
     body = f"{quoted(found)}\n\n{note}" if found else "\n\n".join((*fact.quotations, note))

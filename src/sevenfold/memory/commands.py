@@ -17,12 +17,12 @@ from sevenfold.errors import InputError, Refused
 from sevenfold.memory import index
 from sevenfold.memory.admission import LastingFact, Witness, admit, users_statement
 from sevenfold.memory.entry import read_entry
-from sevenfold.memory.exchange import free_entry
+from sevenfold.memory.exchange import free_entry, their_path
 from sevenfold.memory.generation import Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 
 ROOT = "/memories"
-SOURCE = "memory-tool:"
+SOURCE = "memory-tool"
 """What precedes the model's own name for a file, where that cannot be the name of an entry."""
 LONGEST_PATH = 200
 LONGEST_VIEW = 16_000
@@ -96,7 +96,7 @@ class MemoryCommands:
 
     def _files(self) -> dict[str, KnownEntry]:
         """The entries by the paths a model knows them by."""
-        return {_path(one): one for one in self._memory.entries()}
+        return {their_path(one, SOURCE): one for one in self._memory.entries()}
 
     def _file(self, given: str) -> tuple[str, KnownEntry]:
         path = _below_root(given)
@@ -188,11 +188,8 @@ class MemoryCommands:
         """Make one change of new contents, by path; None deletes."""
         base, files = self._memory.generation(), self._files()
         taken = {one.entry.file for one in files.values()}
-        least = least_trusted(
-            "model",
-            self._witness().least,
-            *(files[path].stamp.origin for path in contents if path in files),
-        )
+        seen, touched = self._witness(), (files[path].stamp.origin for path in contents if path in files)
+        least = least_trusted("model", seen.least, *touched)
         edits: dict[str, EntryEdit | None] = {}
         for path, content in contents.items():
             known = files.get(path)
@@ -202,17 +199,11 @@ class MemoryCommands:
                     f"sevenfold memory edit {known.entry.name}, or forget {known.entry.name}"
                 )
             file = known.entry.file if known else free_entry(path, taken)
-            if content is None:
-                edits[file] = None
-                continue
             created = known.stamp.created if known else self._memory.now()
-            source = "" if file == path else f"{SOURCE}{path}"
-            edits[file] = EntryEdit(
-                content, Provenance(digest(content), least, source=source, created=created)
-            )
-        now = self._memory.commit(
-            edits, "agent", reason, session=self._witness().session, based_on=base, whole=True
-        )
+            source = "" if file == path else f"{SOURCE}:{path}"
+            stamp = Provenance(digest(content or b""), least, source=source, created=created)
+            edits[file] = None if content is None else EntryEdit(content, stamp)
+        now = self._memory.commit(edits, "agent", reason, session=seen.session, based_on=base, whole=True)
         if now.id == base.id:
             raise Refused("memory was changed meanwhile; view it again, and repeat the command")
 
@@ -226,21 +217,15 @@ def _doubt(known: KnownEntry) -> str:
     return ""
 
 
-def _path(one: KnownEntry) -> str:
-    """What a model calls an entry."""
-    source = one.stamp.source
-    return source.removeprefix(SOURCE) if source.startswith(SOURCE) else one.entry.file
-
-
 def _below_root(given: str) -> str:
     """A path below the root, without it; raises `InputError` if it leads elsewhere."""
     path = given.rstrip("/")
-    parts = path.removeprefix(ROOT).strip("/").split("/")
-    if path != ROOT and not path.startswith(f"{ROOT}/"):
+    if path == ROOT:
+        return ""
+    if not path.startswith(f"{ROOT}/"):
         raise InputError(f"Path must start with {ROOT}, got: {given[:LONGEST_PATH]}")
-    if len(path) > LONGEST_PATH or any(part in (".", "..") or not part.isprintable() for part in parts):
-        raise InputError(f"{given[:LONGEST_PATH]!r} is not a path of a memory file")
-    if path != ROOT and not all(parts):
+    parts = path.removeprefix(f"{ROOT}/").split("/")
+    if len(path) > LONGEST_PATH or any(part in ("", ".", "..") or not part.isprintable() for part in parts):
         raise InputError(f"{given[:LONGEST_PATH]!r} is not a path of a memory file")
     return "/".join(parts)
 

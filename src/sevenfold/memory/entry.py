@@ -67,6 +67,10 @@ class MemoryEntry(Struct, frozen=True):
         """The day after which it no longer holds, as YYYY-MM-DD; empty if it has none."""
         return self.page.values.get("valid_until", "")
 
+    def over(self, today: str) -> bool:
+        """Has its last day passed?"""
+        return bool(self.until) and self.until < today
+
     @property
     def body(self) -> str:
         """The text below the head."""
@@ -113,7 +117,7 @@ def is_entry(file: str) -> bool:
 
 
 def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: bool = False) -> MemoryEntry:
-    """A new entry; raises `InputError` if its name cannot be one or it is too large."""
+    """A new entry; raises `InputError` if its name cannot be one."""
     file = f"{PINNED if pinned else ''}{name}.md"
     if not is_entry(file):
         raise InputError(
@@ -121,12 +125,7 @@ def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: b
         )
     page = Page((), f"\n{_clean(body).strip()}\n").with_value("name", name)
     page = page.with_value("description", shortened(_clean(description), 150)).with_value("type", kind)
-    made = MemoryEntry(file, page)
-    if len(made.render()) > MOST_BYTES:
-        raise InputError(
-            f"an entry has at most {MOST_BYTES:,} bytes; keep one fact in it and link to the rest"
-        )
-    return made
+    return MemoryEntry(file, page)
 
 
 def quoted(words: Iterable[str]) -> str:

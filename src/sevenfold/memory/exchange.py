@@ -61,7 +61,7 @@ def take_in(
     known, left = list[str](), dict[str, str]()
     for path, content in sorted(files.items()):
         source = f"{tool}:{path}"
-        problem = _unfit(path, content) or memory.refuses(content)
+        problem = _unfit(content) or memory.refuses(content)
         file = by_source.get(source) or free_entry(path, {*there, *edits})
         if problem:
             left[path] = problem
@@ -85,13 +85,16 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
             f"memory cannot be exported for {tool!r}; choose {', '.join(sorted(TOOLS.keys() - IMPORT_ONLY))}"
         )
     found = list(entries)
-    files: dict[str, bytes] = {}
-    for one in found:
-        from_tool, _, path = one.stamp.source.partition(":")
-        files[path if from_tool == tool and path else one.entry.file] = one.entry.render()
+    files = {their_path(one, tool): one.entry.render() for one in found}
     if tool != JSON:
         files.setdefault(index.FILE, index.index(((one.entry, one.stamp) for one in found), "").encode())
     return files
+
+
+def their_path(one: KnownEntry, tool: str) -> str:
+    """What another tool calls an entry: the path it came with, if it came from there."""
+    from_tool, _, path = one.stamp.source.partition(":")
+    return path if from_tool == tool and path else one.entry.file
 
 
 def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
@@ -121,15 +124,11 @@ def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
 def write_stores(entries: Iterable[KnownEntry]) -> bytes:
     """Entries as a JSON list of Memory Stores, with what such a list said of them when it was imported."""
     found = list(entries)
-    extras = {
-        one.stamp.source.removeprefix(f"{JSON}:"): json.loads(one.stamp.extra)
-        for one in found
-        if one.stamp.extra and one.stamp.source.startswith(f"{JSON}:")
-    }
+    extras = {their_path(one, JSON): json.loads(one.stamp.extra) for one in found if one.stamp.extra}
+    texts = {path: _text(content) for path, content in sorted(give_out(found, JSON).items())}
     listed = [
         {**extras.get(path, {}), "path": path, "content": text, "content_sha256": digest(_bytes(text))}
-        for path, content in sorted(give_out(found, JSON).items())
-        for text in [_text(content)]
+        for path, text in texts.items()
     ]
     # What has no bytes in UTF-8, half of a surrogate pair, is written as JSON escapes it.
     return f"{json.dumps(listed, ensure_ascii=False, indent=2)}\n".encode(errors="backslashreplace")
@@ -146,14 +145,12 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-def _unfit(path: str, content: bytes) -> str:
+def _unfit(content: bytes) -> str:
     if len(content) > MOST_BYTES:
         return f"it has more than {MOST_BYTES:,} bytes"
     if b"\0" in content[:1024]:
         return "it is not text"
-    if not content.strip():
-        return "it is empty"
-    return ""
+    return "" if content.strip() else "it is empty"
 
 
 def free_entry(path: str, taken: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ origin that is not trusted, as soon as memory is next looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from difflib import unified_diff
 from typing import TypeVar
@@ -21,26 +21,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import (
-    InputError,
-    Refused,
-    TranscriptDenied,
-    TranscriptFull,
-    TranscriptLocked,
-    TranscriptTooNew,
-)
+from sevenfold.errors import InputError, Refused, TranscriptError, TranscriptTooNew
 from sevenfold.memory import index
-from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, quoted, read_entry
-from sevenfold.memory.front_matter import Page
-from sevenfold.memory.generation import (
-    Author,
-    Generation,
-    MemoryChange,
-    Provenance,
-    digest,
-    encode,
-    least_trusted,
-)
+from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
+from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
 from sevenfold.ports import Clock, DreamLock, Folder
 from sevenfold.record.redact import mask_text
 
@@ -96,25 +80,6 @@ class EntryEdit(Struct, frozen=True):
     stamp: Provenance
 
 
-def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
-    """The first of these entries with everything they all hold, and no more trusted than any."""
-    said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
-    rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
-    body = "\n\n".join(filter(None, (quoted(said), *rest)))
-    entry = MemoryEntry(
-        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
-    )
-    content = entry.render()
-    stamp = msgspec.structs.replace(
-        first.stamp,
-        sha256=digest(content),
-        origin=least_trusted(*(part.stamp.origin for part in parts)),
-        evidence=tuple(dict.fromkeys(one for part in parts for one in part.stamp.evidence)),
-        verified=max(part.stamp.verified for part in parts),
-    )
-    return EntryEdit(content, stamp)
-
-
 def difference(file: str, old: bytes | None, new: bytes | None) -> str:
     """What becomes of a file, as a unified diff; None: it is not there."""
     before, after = (
@@ -164,8 +129,9 @@ class Memory:
         for one in known:
             if name in (one.entry.name, one.entry.file):
                 return one
-        names = ", ".join(one.entry.name for one in known[:10]) or "memory is empty"
-        raise InputError(f"there is no memory entry {name[:80]!r}; there is: {names}")
+        names = ", ".join(one.entry.name for one in known[:10])
+        there = f"there is: {names}" if names else "memory is empty"
+        raise InputError(f"there is no memory entry {name[:80]!r}; {there}")
 
     def index(self) -> str:
         """The index, as the prompt has it."""
@@ -183,7 +149,7 @@ class Memory:
         try:
             with self._folder.lock(wait=WAIT):
                 return self._reconciled(), files
-        except (TranscriptDenied, TranscriptFull, TranscriptLocked):
+        except TranscriptError:
             return now, files  # where nothing can be written, memory is as it was last written
 
     def problems(self) -> list[str]:
@@ -194,7 +160,7 @@ class Memory:
                 continue
             if not is_entry(file):
                 found.append(
-                    f"{file}: not an entry; name it in lower case, ending in .md, here or in pinned/"
+                    f"{file}: not an entry; use lower case, end in .md, and put it here or in pinned/"
                 )
             elif self._folder.read(file, most=MOST_BYTES) is None:
                 found.append(f"{file}: larger than {MOST_BYTES:,} bytes, so it is not used; shorten it")
@@ -238,13 +204,10 @@ class Memory:
             for file, (before, after) in change.entries.items():
                 if before is None:
                     made.update([file] if change.by in ("remember", "agent") else [])
-                elif before.sha256 in now:
-                    pass  # only its origin or its name changed: it was confirmed, or pinned
-                elif (
-                    change.by in ("user", "outside")
-                    or (change.by == "undo" and after is None)
-                    or self._closes(file, before, after)
-                ):
+                    continue
+                changed = before.sha256 not in now  # else it was only confirmed, or pinned
+                by_hand = change.by in ("user", "outside") or (change.by == "undo" and after is None)
+                if changed and (by_hand or self._closes(file, before, after)):
                     wrong.add(file)
         return len(made & wrong) / len(made) if made else None
 
@@ -287,32 +250,24 @@ class Memory:
             return self._change(now, edits, by, reason, session)
 
     def write(
-        self,
-        entry: MemoryEntry,
-        by: Author,
-        reason: str,
-        *,
-        stamp: Provenance | None = None,
-        session: str = "",
+        self, entry: MemoryEntry, by: Author, reason: str, *, stamp: Provenance | None = None
     ) -> Generation:
         """Write one entry. Without a stamp it is the user's own."""
         content, at = entry.render(), self._clock.now()
-        stamp = stamp or Provenance(digest(content), "user", created=at, verified=at)
+        stamp = stamp or Provenance("", "user", created=at, verified=at)
         stamp = msgspec.structs.replace(stamp, sha256=digest(content))
-        return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason, session=session)
+        return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason)
 
-    def forget(self, name: str, by: Author = "user", reason: str = "forgotten") -> Generation:
+    def forget(self, name: str, by: Author = "user") -> Generation:
         """Remove an entry; its versions stay, so this can be undone."""
-        return self.commit({self.entry(name).entry.file: None}, by, reason)
+        return self.commit({self.entry(name).entry.file: None}, by, "forgotten")
 
     def confirm(self, name: str) -> Generation:
         """The user vouches for an entry: from now on it counts as theirs."""
         known = self.entry(name)
-        at = self._clock.now()
-        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=at)
-        return self.commit(
-            {known.entry.file: EntryEdit(known.entry.render(), stamp)}, "user", f"confirmed {name}"
-        )
+        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=self._clock.now())
+        edit = EntryEdit(known.entry.render(), stamp)
+        return self.commit({known.entry.file: edit}, "user", f"confirmed {name}")
 
     def pin(self, name: str, *, pinned: bool = True) -> Generation:
         """Move an entry to where nothing automatic touches it, or back."""
@@ -387,7 +342,7 @@ class Memory:
         if file.startswith(PINNED) and by not in ("user", "undo", "import", "outside"):
             raise Refused(f"{file} is pinned: only the user changes it")
         if edit is not None and len(edit.content) > MOST_BYTES:
-            raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes")
+            raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes; keep one fact in it")
         if edit is not None and (problem := self._refuse(edit.content)):
             raise Refused(f"{file} is not stored: {problem}")
 

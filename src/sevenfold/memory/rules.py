@@ -50,7 +50,8 @@ def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
     for words in said.values():
         for sentence in (one.text for one in statements(words)):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
-            if kind is None or not LEAST_CHARACTERS <= len(sentence) <= MOST_CHARACTERS:
-                continue
-            if not _NO_STATEMENT.search(sentence) and not passing(sentence):
+            fits = LEAST_CHARACTERS <= len(sentence) <= MOST_CHARACTERS and not _NO_STATEMENT.search(
+                sentence
+            )
+            if kind is not None and fits and not passing(sentence):
                 yield LastingFact((sentence,), kind)

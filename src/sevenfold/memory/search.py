@@ -82,7 +82,7 @@ def fitting(
     words = [telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known]
     holding = Counter(word for held in words for word in held)
     # By their places: an entry of the project and one of the user's may have the same name.
-    valid = [place for place, one in enumerate(known) if not one.entry.until or one.entry.until >= today]
+    valid = [place for place, one in enumerate(known) if not one.entry.over(today)]
     shares = {place: both for place in valid if _enough(both := shared(words[place], asked))}
     rare = {
         place: sum(rarity(holding[word], len(known)) for word in both) for place, both in shares.items()

@@ -6,13 +6,18 @@ and an item of a list comes with the line that introduces the list. What a messa
 statement: fenced blocks (what is piped into a command is one), lines behind ``>``, and what is between two tags.
 
 In doubt a statement is longer than it need be: that loses nothing.
+
+A statement may name a day by the day it was made on: "tomorrow", "by Friday", "in two weeks". Only what has one meaning
+is resolved. "Next Friday" has two, "on Friday" may be past, and "by Friday" may be today if it is said on a Friday.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import date, timedelta
 from functools import lru_cache
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -67,11 +72,10 @@ def statements(message: str) -> tuple[Statement, ...]:
 def whole(message: str, words: str) -> str:
     """The statements of a message that these words are from, as wholes; empty if they are not the user's own."""
     wanted = folded("\n".join(_ITEM.sub("", line, count=1) for line in words.splitlines()))
-    found, ends, joined = statements(message), list[int](), ""
-    for one in found:
-        joined += f"{folded(one.own)} "
-        ends.append(len(joined))
-    place = joined.find(wanted) if wanted else -1
+    found = statements(message)
+    parts = [f"{folded(one.own)} " for one in found]
+    ends = list(accumulate(map(len, parts)))
+    place = "".join(parts).find(wanted) if wanted else -1
     if place < 0:
         return ""
     held = [one for one, end in zip(found, ends, strict=True) if place < end]
@@ -129,5 +133,41 @@ def _sentences(words: str) -> Iterator[str]:
         if marks % 2 == 0 and not _ABBREVIATED.search(words, max(start, looked - 8), looked):
             yield words[start:looked].strip()
             start = looked
-    if words[start:].strip():
-        yield words[start:].strip()
+    yield from filter(None, [words[start:].strip()])
+
+
+# -- days ----------------------------------------------------------------------------------------
+
+_DAYS = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1, "the day after tomorrow": 2}
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+_NUMBER = rf"\d{{1,3}}|{'|'.join(_NUMBERS)}"
+_RELATIVE = re.compile(
+    rf"\b(?:(?P<day>the day after tomorrow|today|tonight|tomorrow|yesterday)"
+    rf"|(?:by|until|before|this) (?P<weekday>{'|'.join(_WEEKDAYS)})"
+    rf"|in (?P<ahead>{_NUMBER}) (?P<unit>day|week)s?|(?P<back>{_NUMBER}) (?P<past>day|week)s? ago)\b",
+    re.IGNORECASE,
+)
+
+
+def absolute_dates(words: str, said_on: date) -> dict[str, str]:
+    """What the words call a day, each with its date, if they were said on that day."""
+    return {found: day.isoformat() for found, day in _resolved(words, said_on)}
+
+
+def _resolved(words: str, said_on: date) -> Iterator[tuple[str, date]]:
+    for found in _RELATIVE.finditer(" ".join(words.split())):
+        part = {name: value.casefold() for name, value in found.groupdict().items() if value}
+        if "day" in part:
+            yield found[0], said_on + timedelta(days=_DAYS[part["day"]])
+        elif "ahead" in part:
+            yield found[0], said_on + _span(part["ahead"], part["unit"])
+        elif "back" in part:
+            yield found[0], said_on - _span(part["back"], part["past"])
+        elif ahead := (_WEEKDAYS.index(part["weekday"]) - said_on.weekday()) % 7:
+            yield found[0], said_on + timedelta(days=ahead)
+
+
+def _span(number: str, unit: str) -> timedelta:
+    count = _NUMBERS.get(number) or int(number)
+    return timedelta(days=count * (7 if unit == "week" else 1))

@@ -97,11 +97,6 @@ class MemoryKeeper:
         self._paused = ""
         """The day on which the budget was reported as spent."""
 
-    @property
-    def busy(self) -> bool:
-        """Are facts being looked for?"""
-        return self._busy
-
     # -- recalling ------------------------------------------------------------------------------
 
     def recall(self) -> Flow[None]:
@@ -143,11 +138,9 @@ class MemoryKeeper:
         """Compares by meaning, where that is installed and switched on; loaded when it is first needed."""
         given, switched_on = self._c.services.meaning, self._c.settings.recall_meaning
         embedder = given.embedder(switched_on=switched_on) if given is not None else None
-        if embedder is None:
-            return None
-        if self._compares is None:
+        if embedder is not None and self._compares is None:
             self._compares = StatementVectors(embedder)
-        return self._compares
+        return self._compares if embedder is not None else None
 
     # -- remembering ----------------------------------------------------------------------------
 
@@ -184,17 +177,15 @@ class MemoryKeeper:
 
     def _may_spend(self) -> bool:
         """Is there money left for today? If not, what was said waits, and that is reported once a day."""
-        most, today = self._c.settings.memory_daily_budget, self._memory.today()
-        if not self._c.may_spend():
-            return False
-        if most is None or (spent := self._memory.spent) < most:
-            return True
+        most, today, spent = self._c.settings.memory_daily_budget, self._memory.today(), self._memory.spent
+        if most is None or spent < most or not self._c.may_spend():
+            return self._c.may_spend()
         if self._paused != today:
             self._paused = today
-            reason = (
-                f"looking for lasting facts waits until tomorrow: ${spent:.2f} of ${most:.2f} are spent"
+            left = f"${spent:.2f} of ${most:.2f} are spent (memory_daily_budget)"
+            self._c.events.aside(
+                "memory", f"looking for lasting facts waits until tomorrow: {left}", source=SOURCE
             )
-            self._c.events.aside("memory", f"{reason} (memory_daily_budget)", source=SOURCE)
         return False
 
     def _extract(self, span: Stretch) -> Flow[tuple[Stretch, list[Admission]]]:
@@ -374,10 +365,7 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
     }
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
     # What the instruction itself says is no fact, should a model repeat it.
-    given = (
-        RememberFacts("").render(),
-        *(blocks.words_of(blocks.read(block)) for block in c.frame.system),
-    )
+    given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
     return Witness(
         said={**new, **_words(item.said for item in items)},
         days={item.said.uuid: day for item in items if (day := policy.day_of(item.said.timestamp))},

@@ -10,12 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.memory.admission import DATES, Admission, LastingFact
-from sevenfold.memory.dates import absolute_dates
 from sevenfold.memory.entry import KINDS, Kind, shortened
 from sevenfold.memory.generation import MOST_TRUSTED_FIRST, Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.rules import facts as stated
 from sevenfold.memory.search import FittingEntry
+from sevenfold.memory.statements import absolute_dates
 from sevenfold.prompts.memory import RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
@@ -148,18 +148,10 @@ def read_facts(answer: str) -> list[LastingFact] | None:
     """The facts in a model's answer; None if it did not keep to the format."""
     found = []
     for attributes, inside in _FACT.findall(answer):
-        kind = _TYPE.search(attributes)
-        until = _UNTIL.search(attributes)
+        kind, until, note = _TYPE.search(attributes), _UNTIL.search(attributes), _NOTE.search(inside)
         quotations = tuple(filter(None, map(_unwrapped, _QUOTE.findall(inside))))
-        note = _NOTE.search(inside)
-        found.append(
-            LastingFact(
-                quotations,
-                _kind(kind[1] if kind else ""),
-                note[1].strip() if note else "",
-                until[1] if until else "",
-            )
-        )
+        said, last = note[1].strip() if note else "", until[1] if until else ""
+        found.append(LastingFact(quotations, _kind(kind[1] if kind else ""), said, last))
     if not found and not _NOTHING.search(answer):
         return None
     return found[:MOST_FACTS]
@@ -239,15 +231,11 @@ def _dates(known: KnownEntry) -> str:
     entry, stamp = known.entry, known.stamp
     if DATES in entry.note:
         return ""
+    day = datetime.fromtimestamp(stamp.created).date() if stamp.created else None
     if stamp.origin == "import":
-        head = entry.page.values
-        dated = _DAY.search(" ".join((*(head.get(key, "") for key in _DATED), stamp.source)))
-        try:
-            day = date.fromisoformat(dated[0]) if dated else None
-        except ValueError:
-            day = None
-    else:
-        day = datetime.fromtimestamp(stamp.created).date() if stamp.created else None
+        head = (entry.page.values.get(key, "") for key in _DATED)
+        dated = _DAY.search(" ".join((*head, stamp.source)))
+        day = day_of(dated[0]) if dated else None
     found = absolute_dates(entry.body, day) if day else {}
     return f" {DATES}{', '.join(f'{named} is {when}' for named, when in found.items())}." if found else ""
 
