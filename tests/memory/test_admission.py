@@ -8,9 +8,10 @@ from datetime import date
 import pytest
 
 from sevenfold.clock import ManualClock
-from sevenfold.memory.admission import LastingFact, Witness, admit
+from sevenfold.memory.admission import Witness, admit
 from sevenfold.memory.entry import write_entry
 from sevenfold.memory.memory import Memory
+from sevenfold.memory.rules import LastingFact
 from sevenfold.memory.search import fitting
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 

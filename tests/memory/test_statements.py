@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from sevenfold.clock import ManualClock
 from sevenfold.layers.remember.policy import shown
-from sevenfold.memory.admission import LastingFact, Witness, admit
+from sevenfold.memory.admission import Witness, admit
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory
+from sevenfold.memory.rules import LastingFact
 from sevenfold.memory.search import fitting
 from sevenfold.memory.statements import LONGEST, statements, whole
 from sevenfold.recall.ranking import folded

@@ -69,8 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 def perform(memory: Memory, options: argparse.Namespace) -> str:
     """Carry out an action; returns what to print. Raises `sevenfold.errors.UserError`."""
-    act, _ = _ACTIONS[options.action or "list"]
-    return act(memory, options)
+    return _ACTIONS[options.action or "list"][0](memory, options)
 
 
 def _list(memory: Memory, options: argparse.Namespace) -> str:
@@ -157,8 +156,8 @@ def _edited(content: bytes, name: str) -> bytes:
 
 
 def _forget(memory: Memory, options: argparse.Namespace) -> str:
-    made = memory.forget(options.name)
-    return f"{options.name} is forgotten; memory undo {made.number} brings it back"
+    number = memory.forget(options.name).number
+    return f"{options.name} is forgotten; memory undo {number} brings it back"
 
 
 def _confirm(memory: Memory, options: argparse.Namespace) -> str:

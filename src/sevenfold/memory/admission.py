@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from sevenfold.errors import Refused
 from sevenfold.memory.consolidation import merge
 from sevenfold.memory.entry import (
-    Kind,
     MemoryEntry,
     free_name,
     quoted,
@@ -29,29 +28,15 @@ from sevenfold.memory.entry import (
 )
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
-from sevenfold.memory.statements import absolute_dates, whole
+from sevenfold.memory.rules import LEAST_CHARACTERS, LastingFact
+from sevenfold.memory.statements import DATES, absolute_dates, whole
 from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, says
 
-LEAST_CHARACTERS = 8
-"""Shorter quotations prove nothing: anyone says "yes" or "do it"."""
 MOST_NOTE = 2_000
 MOST_WORDINGS = 4
 """Ways in which an entry says its fact; one said in yet another way is an entry of its own."""
-DATES = "Dates: "
-"""How the line of a note begins that gives dates to what the user's words call a day."""
 TRIES = 8
 """How often a change is made again because another process was quicker."""
-
-
-class LastingFact(Struct, frozen=True):
-    """Something worth remembering, as it was proposed."""
-
-    quotations: tuple[str, ...]
-    """The words of the user that carry it."""
-    kind: Kind = "project"
-    note: str = ""
-    """Why it matters and how to apply it, in the words of the one who proposes it."""
-    until: str = ""
 
 
 class Witness(Struct, frozen=True):

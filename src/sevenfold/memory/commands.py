@@ -15,11 +15,12 @@ from msgspec import Meta, Struct
 
 from sevenfold.errors import InputError, Refused
 from sevenfold.memory import index
-from sevenfold.memory.admission import LastingFact, Witness, admit, users_statement
+from sevenfold.memory.admission import Witness, admit, users_statement
 from sevenfold.memory.entry import read_entry
 from sevenfold.memory.exchange import free_entry, their_path
 from sevenfold.memory.generation import Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.rules import LastingFact
 
 ROOT = "/memories"
 SOURCE = "memory-tool"
@@ -73,8 +74,7 @@ class MemoryCommands:
 
     def carry_out(self, command: MemoryCommand) -> str:
         """The same, for a command that was read already."""
-        done: str = getattr(self, f"_{command.command}")(command)
-        return done
+        return str(getattr(self, f"_{command.command}")(command))
 
     # -- looking ---------------------------------------------------------------------------------
 

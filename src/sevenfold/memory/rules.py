@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sevenfold.memory.admission import LEAST_CHARACTERS, LastingFact
+from msgspec import Struct
+
 from sevenfold.memory.entry import Kind
 from sevenfold.memory.statements import statements
 from sevenfold.memory.words import passing
 
+LEAST_CHARACTERS = 8
+"""Shorter quotations prove nothing: anyone says "yes" or "do it"."""
 MOST_CHARACTERS = 400
 """A longer sentence is a pasted text, not a wish."""
 
@@ -43,6 +46,17 @@ _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ),
 )
 _NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[`|#$]|\{|<)")
+
+
+class LastingFact(Struct, frozen=True):
+    """Something worth remembering, as it was proposed."""
+
+    quotations: tuple[str, ...]
+    """The words of the user that carry it."""
+    kind: Kind = "project"
+    note: str = ""
+    """Why it matters and how to apply it, in the words of the one who proposes it."""
+    until: str = ""
 
 
 def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:

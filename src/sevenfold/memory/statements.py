@@ -23,6 +23,8 @@ from msgspec import Struct
 
 from sevenfold.recall.ranking import folded
 
+DATES = "Dates: "
+"""How a line begins that gives dates to what the user's words call a day."""
 LONGEST = 1_500
 """Characters. What goes on for longer without an end was pasted, and is not a statement."""
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")

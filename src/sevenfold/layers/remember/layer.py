@@ -20,10 +20,11 @@ from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
 from sevenfold.layers.remember.policy import ATTACHMENT, Stretch
-from sevenfold.memory.admission import Admission, LastingFact, Witness, admit
+from sevenfold.memory.admission import Admission, Witness, admit
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.generation import Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
+from sevenfold.memory.rules import LastingFact
 from sevenfold.memory.search import FittingEntry, StatementVectors, fitting, taken_up
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks

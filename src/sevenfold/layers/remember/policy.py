@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.memory.admission import DATES, Admission, LastingFact
+from sevenfold.memory import rules
 from sevenfold.memory.entry import KINDS, Kind, shortened
 from sevenfold.memory.generation import MOST_TRUSTED_FIRST, Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
-from sevenfold.memory.rules import facts as stated
 from sevenfold.memory.search import FittingEntry
-from sevenfold.memory.statements import absolute_dates
+from sevenfold.memory.statements import DATES, absolute_dates
 from sevenfold.prompts.memory import RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
+
+if TYPE_CHECKING:
+    from sevenfold.memory.admission import Admission
 
 GROWTH = 6_000
 """Tokens of conversation after which the user's words are looked through, whatever they are."""
@@ -92,7 +95,7 @@ def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
     """
     if not span.said or share > MOST_SHARE:
         return False
-    lasting = pause == 1 and any(True for _ in stated(span.said))
+    lasting = pause == 1 and any(True for _ in rules.facts(span.said))
     return lasting or (span.tokens >= GROWTH * pause and share <= USUAL_SHARE)
 
 
@@ -144,17 +147,15 @@ def origin_of(said: Said) -> Origin:
     return "file" if said.attachment in ("file", "directory") else "model"
 
 
-def read_facts(answer: str) -> list[LastingFact] | None:
+def read_facts(answer: str) -> list[rules.LastingFact] | None:
     """The facts in a model's answer; None if it did not keep to the format."""
     found = []
     for attributes, inside in _FACT.findall(answer):
         kind, until, note = _TYPE.search(attributes), _UNTIL.search(attributes), _NOTE.search(inside)
         quotations = tuple(filter(None, map(_unwrapped, _QUOTE.findall(inside))))
         said, last = note[1].strip() if note else "", until[1] if until else ""
-        found.append(LastingFact(quotations, _kind(kind[1] if kind else ""), said, last))
-    if not found and not _NOTHING.search(answer):
-        return None
-    return found[:MOST_FACTS]
+        found.append(rules.LastingFact(quotations, _kind(kind[1] if kind else ""), said, last))
+    return found[:MOST_FACTS] if found or _NOTHING.search(answer) else None
 
 
 def outcome(admitted: Sequence[Admission]) -> str:
