@@ -66,7 +66,7 @@ from sevenfold.profiles import Profile
 from sevenfold.record import calls
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
-from sevenfold.record.decisions import UNWEIGHED, Epoch, Request
+from sevenfold.record.decisions import Epoch, Request, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
@@ -142,7 +142,7 @@ class Conversation:
         self.stock = Stock(self.kinds)
         self.reads: dict[str, Read] = {}
         """The newest full reading of each file, by its path."""
-        self.considered = UNWEIGHED
+        self.considered = Why(0, 0, 0, "everything fits")
         self.tally = Tally()
         self.answers = self.passes = 0
         """Answers, and passes over the ladder, since it was opened."""

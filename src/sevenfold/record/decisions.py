@@ -146,10 +146,6 @@ class Why(Struct, frozen=True, omit_defaults=True):
     """Tokens by which it is larger than without clearing; negative: smaller."""
 
 
-UNWEIGHED = Why(used=0, band=0, threshold=0, rule="everything fits")
-"""Before anything was looked at."""
-
-
 class Request(Own, frozen=True, tag="request"):
     """One request as it went out: enough, with its epoch and its tip, to rebuild the body byte for byte."""
 

@@ -22,7 +22,7 @@ from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, Provi
 from sevenfold.record import blocks
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
-from sevenfold.record.decisions import UNWEIGHED, MicrocompactMetadata, Pinned
+from sevenfold.record.decisions import MicrocompactMetadata, Pinned, Why
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item
@@ -117,14 +117,8 @@ class Clearer:
     def _consider(self, plan: Plan) -> None:
         ledger = self._ledger
         after = ledger.requested(1) if ledger.ahead else ledger
-        self._c.considered = replace(
-            UNWEIGHED,
-            rule=plan.rule,
-            chosen=plan.chosen,
-            options=list(plan.options),
-            owed=after.owed or None,
-            ahead=after.ahead,
-        )
+        chosen = Why(0, 0, 0, plan.rule, plan.chosen, list(plan.options))
+        self._c.considered = replace(chosen, owed=after.owed or None, ahead=after.ahead)
 
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c

@@ -2,9 +2,9 @@
 
 Neither the ways to say so nor the acts can be listed, so a linear model decides: over the words, which of them precede
 the first word of will and which follow it, the frame that is left without the words for things and acts, the parts of
-words, and the forms that deny, ask, suppose or permit (`claims.toml`). It was learnt from the sentences in `bench/claims`;
-`bench/claims_model.py` learns it, measures it on writers it has not seen, and writes its weights (`claims.weights`). A
-question is never a claim.
+words, and the forms that deny, ask, suppose or permit (`claims.toml`). It was learnt from the sentences in
+`bench/claims`; `bench/claims_model.py` learns it, measures it on writers it has not seen, and writes its weights
+(`claims.weights`). A question is never a claim.
 """
 
 from __future__ import annotations
