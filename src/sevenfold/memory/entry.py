@@ -121,7 +121,7 @@ def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: b
     file = f"{PINNED if pinned else ''}{name}.md"
     if not is_entry(file):
         raise InputError(
-            f"{name[:80]!r} cannot be the name of an entry: use lower-case letters, digits, dots and dashes"
+            f"{name[:80]!r} cannot name an entry: use lower-case letters, digits, dots and dashes"
         )
     page = Page((), f"\n{_clean(body).strip()}\n").with_value("name", name)
     page = page.with_value("description", shortened(_clean(description), 150)).with_value("type", kind)

@@ -466,7 +466,7 @@ class Memory:
         content = self._folder.read(OBJECTS + sha256)
         if content is None or digest(content) != sha256:
             raise Refused(
-                f"{self.path}/{OBJECTS}{sha256[:16]}… is missing or damaged; restore it from a backup"
+                f"{self.path}/{OBJECTS}{sha256[:16]}… is gone or damaged; restore it from a backup"
             )
         return content
 
