@@ -31,6 +31,7 @@ from sevenfold.agent.interrupt import (
 from sevenfold.agent.loop import Loop
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.team.team import MapProgress, Team
+from sevenfold.agent.texts import CommandOutput
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.shell import ShellTool
@@ -41,7 +42,6 @@ from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
-from sevenfold.prompts.context import CommandOutput
 from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record.decisions import AgentEnd
 from sevenfold.session.async_session import AsyncSession

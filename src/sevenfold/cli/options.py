@@ -12,7 +12,7 @@ from typing import TypeVar
 from sevenfold.cli.text import printable
 from sevenfold.errors import UserError
 
-_UNESCAPED = re.compile("[\x7f-\x9f]")
+_UNESCAPED = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 N = TypeVar("N", int, float)
 
 
@@ -55,7 +55,7 @@ def print_json(fields: object) -> None:
         # The name of a file may hold bytes that are no text; JSON has an escape for them, which scripts can undo.
         raw = json.dumps(msgspec.to_builtins(fields)).encode()
     text = msgspec.json.format(raw, indent=2).decode()
-    # JSON need not escape these, but a terminal may obey them.
+    # JSON need not escape these, but a terminal may obey them, or show what follows backwards.
     sys.stdout.write(_UNESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text) + "\n")
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from sevenfold.cli import transcripts
 from sevenfold.cli.options import complain, print_json, write
+from sevenfold.cli.storage.secrets import SecretHit, scan
 from sevenfold.cli.text import plural
 from sevenfold.errors import UserError
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.secrets import SecretHit, scan
 
 FOUND = 1
 """The exit code if there is a secret."""
