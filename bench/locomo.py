@@ -56,12 +56,8 @@ class Kept:
     """A scorer that remembers its scores: the weights that are tried leave them as they are."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.name, self.weight, self.place, self.prepare = (
-            scorer.name,
-            scorer.weight,
-            scorer.place,
-            scorer.prepare,
-        )
+        self.name, self.weight, self.enough = scorer.name, scorer.weight, scorer.enough
+        self.place, self.prepare = scorer.place, scorer.prepare
         self._scorer = scorer
         self._kept: dict[tuple[Tables, str], Mapping[int, float]] = {}
 

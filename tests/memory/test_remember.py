@@ -21,10 +21,11 @@ from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, as_reply
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.layers.remember.offline import find_facts
-from sevenfold.layers.remember.policy import FREE_USD, MOST_SHARE, Stretch, due
+from sevenfold.layers.remember.policy import FREE_USD, MOST_SHARE, Stretch, due, may_read
 from sevenfold.memory.entry import write_entry
 from sevenfold.memory.exchange import take_in
 from sevenfold.memory.memory import Memory
+from sevenfold.record.usage import Account
 from sevenfold.stores.folder import FileFolder
 
 MODEL = "claude-sonnet-5-5"
@@ -215,6 +216,15 @@ def test_the_fork_may_read_files_before_it_answers_and_the_agent_does_not_know_t
     assert "notes.txt" in found["r1"]
     assert "call no tool but Glob, Grep, Read" in json.dumps(first["messages"][-1])
     assert lines(events, "extract") == ["remembered: please-always-indent-makefiles-with-tabs"]
+
+
+@pytest.mark.spec("S5.12")
+def test_files_are_read_only_while_a_turn_more_stays_within_the_usual_share():
+    assert may_read(0.0, Account(requests=100, usd=10.0))
+    assert not may_read(0.0, Account(requests=40, usd=4.0))
+    assert not may_read(0.05, Account(requests=100, usd=10.0))
+    assert may_read(0.0, Account(requests=2, usd=0.01))  # the first cents are free
+    assert may_read(0.0, Account(requests=2, usd=None))
 
 
 @pytest.mark.spec("S5.2", "S5.6")

@@ -344,6 +344,8 @@ class Opinion:
     def __init__(self, **scores: float) -> None:
         self._scores = scores
 
+    enough = 0.0
+
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         rows = pieces.among(range(pieces.count() + 1))
         return {row.piece: self._scores[row.uuid] for row in rows if row.uuid in self._scores}

@@ -67,8 +67,8 @@ class VectorTrust(Struct, frozen=True):
     same: float
     """How alike two statements must be to mean the same."""
     apart: float = 0.0
-    """How alike the best passage must be apart from what all passages have in common: in a session with one manner of
-    speaking, everything is a little like any question."""
+    """How alike the best passage must be, apart from what all passages have in common, to vouch for an answer: in a
+    session with one manner of speaking, everything is a little like any question."""
 
 
 class Likeness(Struct, frozen=True):
@@ -96,12 +96,11 @@ def enough(query: str, trust: VectorTrust) -> float | None:
     return trust.least + trust.longer * max(0.0, math.log(telling / LONG))
 
 
-def trusted(found: Sequence[Likeness], least: float, trust: VectorTrust) -> dict[int, float]:
-    """The pieces to be shown, each with its score; none if the best one is not alike enough."""
-    best = max((one.apart for one in found), default=0.0)
-    if max((one.near for one in found), default=0.0) < least or best < trust.apart:
+def trusted(found: Sequence[Likeness], least: float, part: float) -> dict[int, float]:
+    """The pieces to be shown, each with its score, from that part of the best one's; none if it is not alike enough."""
+    if max((one.near for one in found), default=0.0) < least:
         return {}
-    behind = trust.behind * best
+    behind = part * max(one.apart for one in found)
     return {one.piece: one.apart for one in found if one.apart >= max(behind, 1e-9)}
 
 

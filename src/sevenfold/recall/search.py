@@ -74,6 +74,8 @@ class Scorer(Protocol):
     """What a hit names as its match."""
     weight: float
     """How much it counts, where the words count 1."""
+    enough: float
+    """A score that vouches for an answer even where the words do not."""
 
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         """A score above 0 for each piece of the index worth considering, by its number."""
@@ -168,15 +170,15 @@ class Search:
 
     def _otherwise(self) -> dict[str, float]:
         """Records that fit by their words, or that another scorer brings in."""
-        words, enough = self._by_words() if self._options.words else ({}, True)
+        words, enough = self._by_words() if self._options.words else ({}, False)
         self._matched = {uuid: ["words"] for uuid in words}
         others = list(self._opinions())
         # What the words suggest counts once anything vouches for an answer, be it another scorer.
-        if not enough and not any(scores for _, scores in others):
+        if not enough and not any(vouches for _, _, vouches in others):
             return {}
-        return ranking.fused([(1.0, words), *others])
+        return ranking.fused([(1.0, words), *((weight, scores) for weight, scores, _ in others)])
 
-    def _opinions(self) -> Iterator[tuple[float, dict[str, float]]]:
+    def _opinions(self) -> Iterator[tuple[float, dict[str, float], bool]]:
         for scorer in self._options.scorers:
             scores = scorer.scores(self._index, self._text)
             best: dict[str, Row] = {}
@@ -187,7 +189,8 @@ class Search:
                 if self._shown.setdefault(uuid, row).piece == row.piece and uuid not in self._matched:
                     self._found_by[uuid] = scorer
                 self._matched.setdefault(uuid, []).append(scorer.name)
-            yield scorer.weight, {uuid: scores[row.piece] for uuid, row in best.items()}
+            found = {uuid: scores[row.piece] for uuid, row in best.items()}
+            yield scorer.weight, found, any(score >= scorer.enough for score in found.values())
 
     def _by_words(self) -> tuple[dict[str, float], bool]:
         """Records that hold any of the words, with their scores; and whether the best holds enough of the query."""

@@ -128,7 +128,7 @@ class Meaning:
 
     def __init__(self, embedder: Embedder, most: int = meaning.MOST) -> None:
         """``most``: passages of an index that get a vector, the first ones."""
-        self.weight = embedder.trust.weight
+        self.weight, self.enough = embedder.trust.weight, embedder.trust.apart
         self.embedder = embedder
         self._most = most
         self._pieces: Tables | None = None
@@ -143,7 +143,7 @@ class Meaning:
         while self.prepare(pieces) and monotonic() < until:
             pass
         found = self._likeness(self.embedder.query(query))
-        return meaning.trusted(found, least, self.embedder.trust)
+        return meaning.trusted(found, least, self.embedder.trust.behind)
 
     def prepare(self, pieces: Tables) -> bool:
         """Make the vectors of a few pieces that have none yet; True if there are more."""

@@ -208,7 +208,8 @@ class MemoryKeeper:
     def _ask(self, span: Stretch) -> Flow[tuple[str, list[Block]]]:
         """The model's answer, and what it read before: the calls and their results."""
         asked = fork(self._c, SOURCE)
-        reading = [name for name, kind in self._c.kinds.items() if kind in READS and self._c.read_only]
+        may_read = self._c.read_only is not None and policy.may_read(self._usd, self._c.account)
+        reading = [name for name, kind in self._c.kinds.items() if kind in READS and may_read]
         asked.user(policy.instruction(span, reading).render())
         read: list[Block] = []
         for turn in range(1, MOST_TURNS + 1):
@@ -321,10 +322,11 @@ class MemoryKeeper:
         for known, helped in used:
             memory = users if users is not None and known.scope == users.path else self._memory
             yield from in_thread(partial(memory.count_use, known.entry.file, helped=helped))
-        while self._compares is not None and (
-            yield from in_thread(partial(self._compares.prepare, self._texts))
-        ):
-            pass  # a few at a time: the rest of a large memory is compared from the next request on
+        compares, more = self._compares, True
+        while (
+            compares is not None and more
+        ):  # a few at a time: the others are compared from the next request on
+            more = yield from in_thread(partial(compares.prepare, self._texts))
 
     def _logged(self, came: Exception | None) -> None:
         if came is not None:

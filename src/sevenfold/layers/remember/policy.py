@@ -19,6 +19,7 @@ from sevenfold.memory.statements import DATES, absolute_dates
 from sevenfold.prompts.memory import RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
+from sevenfold.record.usage import Account
 
 if TYPE_CHECKING:
     from sevenfold.memory.admission import Admission
@@ -87,6 +88,12 @@ def share_of(spent: float, bill: float | None) -> float:
     return spent / bill if bill and spent > FREE_USD else 0.0
 
 
+def may_read(spent: float, account: Account) -> bool:
+    """Would one more look, with a turn for reading, stay within memory's usual share? Each costs about a request."""
+    request = (account.usd or 0.0) / max(1, account.requests)
+    return share_of(spent + 2 * request, account.usd) <= USUAL_SHARE
+
+
 def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
     """Is it time to look for facts?
 
@@ -152,7 +159,7 @@ def read_facts(answer: str) -> list[rules.LastingFact] | None:
     found = []
     for attributes, inside in _FACT.findall(answer):
         kind, until, note = _TYPE.search(attributes), _UNTIL.search(attributes), _NOTE.search(inside)
-        quotations = tuple(filter(None, map(_unwrapped, _QUOTE.findall(inside))))
+        quotations = tuple(filter(None, (words.strip().strip('"“”') for words in _QUOTE.findall(inside))))
         said, last = note[1].strip() if note else "", until[1] if until else ""
         found.append(rules.LastingFact(quotations, _kind(kind[1] if kind else ""), said, last))
     return found[:MOST_FACTS] if found or _NOTHING.search(answer) else None
@@ -244,10 +251,6 @@ def _dates(known: KnownEntry) -> str:
 def _quotation(words: str, most: int) -> str:
     """The words on one line in quotation marks, so that nothing in them passes for a line of ours."""
     return '"' + shortened(words, most).replace('"', "'") + '"'
-
-
-def _unwrapped(words: str) -> str:
-    return words.strip().strip('"“”')
 
 
 def _kind(given: str) -> Kind:
