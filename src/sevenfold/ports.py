@@ -247,12 +247,19 @@ class Store(Protocol):
         ...
 
     def branch(
-        self, session: str, name: str, *, at: int | None = None, wait: float = 0.0, take: bool = False
+        self,
+        session: str,
+        name: str,
+        *,
+        of: str = "",
+        at: int | None = None,
+        wait: float = 0.0,
+        take: bool = False,
     ) -> Log:
         """A branch of a session, new or continued, for writing, with a lease of its own.
 
-        A new one begins with the lines of the session up to position ``at``, or up to its present end; what is
-        appended to either of the two later is not seen by the other.
+        A new one begins with the lines of the session, or of its branch ``of``, up to position ``at``, or up to its
+        present end; what is appended to either of the two later is not seen by the other.
         """
         ...
 

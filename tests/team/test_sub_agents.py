@@ -141,7 +141,7 @@ def test_a_fork_of_a_fork_is_refused(folder: Path) -> None:
     )
     with world(script) as there, there.agent(folder, name="s", agents=True) as made:
         made.run("MAIN task")
-        assert "Only the main conversation can be forked" in results(there.bodies[2])["c2"]
+        assert "a fork cannot be forked" in results(there.bodies[2])["c2"]
 
 
 @pytest.mark.spec("S7.3", "S7.11")

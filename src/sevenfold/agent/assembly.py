@@ -295,9 +295,12 @@ class Assembly:
             self.own_tools += team_tools(
                 lambda: cast(Team, self.team), "" if self._lists_types else self.types.text()
             )
-        if (descent := self.descent) is not None and not descent.fork:
+        if (descent := self.descent) is not None:
             # Only for the model to know: what it may use is decided when it is called.
-            self.own_tools = [one for one in self.own_tools if descent.definition.allows(one.name)]
+            listed = {one.name for one in descent.parent.own_tools}
+            if not descent.fork:
+                listed = {name for name in listed if descent.definition.allows(name)}
+            self.own_tools = [one for one in self.own_tools if one.name in listed]
         return self.servers.toolbox(self.own_tools) if self.servers else Toolbox(self.own_tools)
 
     def _server_follower(self) -> McpUpdater | None:

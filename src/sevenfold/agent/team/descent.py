@@ -13,6 +13,7 @@ from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleCli
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
+from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import account_of
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
@@ -61,6 +62,12 @@ class Descent(Struct, frozen=True):
         """How many agents are above it."""
         above = self.parent.descent
         return 1 if above is None else above.depth + 1
+
+    @property
+    def definitions(self) -> tuple[AgentDefinition, ...]:
+        """Its definition and those of the agents above it: what one of them does not allow, it may not do."""
+        above = self.parent.descent
+        return (self.definition, *(above.definitions if above else ()))
 
     @property
     def hook_fields(self) -> dict[str, Any]:
@@ -142,7 +149,7 @@ class Descent(Struct, frozen=True):
         if self.memory is not None:
             permissions = replace(permissions, roots=(*permissions.roots, str(self.memory.resolve())))
         own = sub_permissions(permissions, self.definition)
-        return SubGrants(own, self.parent.state.grants, self.definition)
+        return SubGrants(own, self.parent.state.grants, self.definitions)
 
     def frame(self, store: SessionParts) -> Frame | None:
         """What precedes the messages of a fork: what its parent was sent last."""
@@ -196,7 +203,7 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
     """Whether an agent that reads its parent's conversation with every request costs less than one with a prompt of
     its own, and why."""
     conversation = parent.conversation
-    if parent.descent is not None or (model and model != parent.model):
+    if in_agents_fork(parent.store.log) or (model and model != parent.model):
         return False, "it cannot be a fork"
     tokens = conversation.size().tokens
     price = conversation.profile.price(tokens)

@@ -37,6 +37,7 @@ from sevenfold.agent.team.roster import (
 from sevenfold.agent.team.summary import ProgressLines
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
+from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -236,9 +237,9 @@ class Team:
             return entry
 
     def _definition(self, kind: str) -> AgentDefinition:
-        descent = self._parent.descent
-        permitted = descent.definition.agents if descent else None
-        known = [name for name in self.definitions if permitted is None or name in permitted]
+        above = self._parent.descent.definitions if self._parent.descent else ()
+        limits = [one.agents for one in above if one.agents is not None]
+        known = [name for name in self.definitions if all(name in limit for limit in limits)]
         if kind not in known:
             raise InputError(unknown("type of agent", kind, known))
         return self.definitions[kind]
@@ -249,10 +250,10 @@ class Team:
             return cheaper_as_fork(self._parent, given.model or definition.model)
         if not definition.fork:
             return False, "its definition says so"
-        if self._parent.descent is not None:
+        if in_agents_fork(self._parent.store.log):
             raise Refused(
-                "Only the main conversation can be forked, and this is an agent's. Use the type general, and put "
-                "what it must know into the prompt."
+                "This is a fork, and a fork cannot be forked. Use the type general, and put what it must know into the "
+                "prompt."
             )
         if given.model and given.model != self._parent.model:
             raise InputError("a fork has the model of the conversation it begins with; leave out model")
