@@ -267,8 +267,8 @@ class Store(Protocol):
         """The names of a session's branches."""
         ...
 
-    def transcript(self, session: str) -> Path | None:
-        """The file that holds the log, for tools that read files; None if no file does."""
+    def transcript(self, session: str, branch: str = "") -> Path | None:
+        """The file that holds the log, or what a branch adds to it, for tools that read files; None if no file does."""
         ...
 
     def results(self, session: str) -> Results:

@@ -219,6 +219,10 @@ class SessionParts(Struct, frozen=True):
             fresh=empty,
         )
 
+    def branch_path(self, name: str) -> str:
+        """The file of a branch of the session; empty if no file holds it."""
+        return str((self.store and self.store.transcript(self.name, name)) or "")
+
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
     ) -> list[Hit]:

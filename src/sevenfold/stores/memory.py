@@ -191,7 +191,7 @@ class MemoryStore:
         """The names of the session's branches."""
         return sorted(name for owner, name in self._branches if owner == session)
 
-    def transcript(self, session: str) -> Path | None:
+    def transcript(self, session: str, branch: str = "") -> Path | None:
         """None: no file holds it."""
         return None
 

@@ -165,7 +165,7 @@ class Descent(Struct, frozen=True):
 
     def stop(self, **fields: Any) -> SubagentStop:
         """What hooks receive when it considers itself finished."""
-        return SubagentStop(**fields, agent_transcript_path=self.parent.store.path)
+        return SubagentStop(**fields, agent_transcript_path=self.parent.store.branch_path(self.entry.id))
 
     def inherited_usd(self, store: SessionParts) -> float | None:
         """What the conversation it begins with had cost; None if a price is unknown."""

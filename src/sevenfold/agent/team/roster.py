@@ -181,8 +181,10 @@ def result_parts(entry: AgentEntry) -> tuple[str, str]:
             f"[agentId: {entry.id}. {entry.label} was stopped with the program; it goes on when the session does.]",
         )
     cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
+    cost += f", ${ended.saved_usd:.4f} saved by the cache" if ended.saved_usd >= 0.0001 else ""
     how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
-    footer = f"[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turns{cost}]"
+    turns = "1 turn" if ended.turns == 1 else f"{ended.turns} turns"
+    footer = f"[agentId: {entry.id}. {entry.label}: {how}; {turns}{cost}]"
     return ended.text or "(It said nothing.)", footer
 
 

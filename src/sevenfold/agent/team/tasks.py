@@ -66,8 +66,8 @@ class AgentTasks:
             started = entry.started
             name = f"{entry.label}: {started.description}"
             at = datetime.fromisoformat(started.timestamp).timestamp() if started.timestamp else None
-            progress, usd = team.progress(entry), team.usd(entry)
-            yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd)
+            progress, usd, output = team.progress(entry), team.usd(entry), team.output(entry)
+            yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd, output)
 
     def kill(self, task: str) -> None:
         """Stop an agent."""

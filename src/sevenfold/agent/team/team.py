@@ -38,6 +38,7 @@ from sevenfold.agent.team.summary import ProgressLines
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
 from sevenfold.conversation.fork import in_agents_fork
+from sevenfold.conversation.history import saved_by_cache
 from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -58,6 +59,8 @@ MapProgress = Callable[[int, str], None]
 CLOSING = 5.0
 """Seconds in which agents must have stopped when their session is closed."""
 LONGEST_WAIT = 3600.0
+MAPPED = "map-"
+"""What the call of an agent that `Team.map` has started begins with."""
 WARMING = 60.0
 """Seconds that forks wait for the first of them to have its prefix in the cache."""
 LONGEST_REPORT = 16_000
@@ -129,6 +132,10 @@ class Team:
         live = self._live.get(entry.id)
         now = self._cost(live, entry) if live is not None and entry.ended is None else 0.0
         return None if entry.usd is None or now is None else entry.usd + now
+
+    def output(self, entry: AgentEntry) -> str:
+        """The file with what an agent said and did; empty if no file holds it."""
+        return self._parent.store.branch_path(entry.id)
 
     def spent(self) -> float | None:
         """What the agent itself and everything it has started have cost, work that goes on included."""
@@ -213,7 +220,7 @@ class Team:
         place = self._parent.conversation.transcript.view.tip
         entries = []
         for number, prompt in enumerate(prompts):
-            call = f"map-{sha256(f'{place} {number} {prompt}'.encode()).hexdigest()[:24]}"
+            call = f"{MAPPED}{sha256(f'{place} {number} {prompt}'.encode()).hexdigest()[:24]}"
             words = " ".join(prompt.split())[:80] or "a task"
             entries.append((AgentInput(words, prompt, kind), call, progress and partial(progress, number)))
         room = self._parent.store.settings.current().agents_at_once
@@ -385,12 +392,15 @@ class Team:
     def _judged(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
         kept = worktree.leave(entry.started.worktree) if entry.started.worktree else ""
         text = "\n\n".join(filter(None, (finished.text, kept)))
+        log = child.conversation.transcript.log
+        asked = log.record(log.keyed(entry.key))
         ended = AgentEnd(
             agent=entry.id,
             text=text,
             usd=self._cost(child, entry),
             turns=finished.turns,
             tokens=finished.tokens,
+            saved_usd=saved_by_cache(log, asked[0]) if asked else 0.0,
         )
         match finished.end:
             case "done":
@@ -426,6 +436,7 @@ class Team:
                 background=started.background,
                 because=started.because,
                 usd=ended.usd if ended else None,
+                saved_usd=ended.saved_usd if ended else 0.0,
                 turns=ended.turns if ended else 0,
             )
         )
@@ -466,7 +477,7 @@ class Team:
             if not entry.pending:
                 continue
             if entry.started.background:
-                conversation.note(self._report(entry), key=entry.key)
+                conversation.note(self.report(entry), key=entry.key)
             self.roster.deliver(entry.id)
 
     def await_result(self, otherwise: Callable[[], bool]) -> Flow[bool]:
@@ -491,7 +502,8 @@ class Team:
         news, self._news = self._news, Signal()
         news.happen()
 
-    def _report(self, entry: AgentEntry) -> str:
+    def report(self, entry: AgentEntry) -> str:
+        """The result of an agent as a message: every line of it quoted, and stored where it is long."""
         (text, how), path = result_parts(entry), None
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())

@@ -239,9 +239,10 @@ class JsonlStore:
         """The names of the session's branches, in their safe form."""
         return [path.stem for path in self.files(session).branch_files()]
 
-    def transcript(self, session: str) -> Path | None:
-        """The file that holds the session's log."""
-        return self.files(session).transcript
+    def transcript(self, session: str, branch: str = "") -> Path | None:
+        """The file that holds the session's log, or that of a branch."""
+        files = self.files(session)
+        return files.branch(branch) if branch else files.transcript
 
     def results(self, session: str) -> FileResults:
         """The session's tool results."""
