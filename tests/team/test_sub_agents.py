@@ -377,6 +377,33 @@ def test_an_agent_finds_what_another_of_its_type_wrote_down(scope: Any, folder: 
     assert any(path.name == "MEMORY.md" for path in inside[scope].rglob("*"))
 
 
+@pytest.mark.spec("S7.3")
+@pytest.mark.parametrize(
+    "linked", [".sevenfold", ".sevenfold/agent-memory", ".sevenfold/agent-memory/keeper"]
+)
+def test_a_link_in_a_project_does_not_make_another_folder_an_agents_memory(
+    linked: str, folder: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (folder / linked).parent.mkdir(parents=True, exist_ok=True)
+    (folder / linked).symlink_to(elsewhere)
+    keeper = AgentDefinition(name="keeper", description="Keeps notes.", fork=False, memory="project")
+    script = parts(
+        {
+            "MAIN": [[start("c1", "NOTE it", subagent_type="keeper")], "Done."],
+            "NOTE": [[use("Write", "w1", path=str(elsewhere / "x.txt"), content="x")], "Noted."],
+        }
+    )
+    with (
+        world(script) as there,
+        there.agent(folder, name="s", agents={"keeper": keeper}, mode="accept_edits") as made,
+    ):
+        made.run("MAIN task")
+        assert not list(elsewhere.iterdir())
+        assert "is reached by a link" in results(there.bodies[-1])["c1"]
+
+
 # -- budgets -----------------------------------------------------------------------------------------
 
 

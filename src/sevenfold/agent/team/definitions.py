@@ -23,6 +23,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.team.messages import plain_tags
+from sevenfold.agent.team.roster import check_agent_name
 from sevenfold.agent.tools import files
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.memory.front_matter import split
@@ -35,9 +37,12 @@ MOST_FILES = 500
 """Definitions that are read from one folder."""
 LONGEST_HEAD = 64 * 1024
 LONGEST_PROMPT = 256 * 1024
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+DEEPEST = 20
+"""Levels of lists and mappings in a head; deeper ones take a parser minutes."""
 _TOOL = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
 _COMMAS = re.compile(r",(?![^(]*\))")
+_DASHES = re.compile(r"(?:^|\s)-\s")
+"""A list of lines that begin with dashes, where these lines were joined."""
 
 
 class IgnoredField(Struct, frozen=True):
@@ -216,22 +221,19 @@ def define(
     if reason := _unusable(fields, dialect):
         raise InputError(reason)
     named = str(fields.pop("name", None) or name)
-    if not _NAME.fullmatch(named):
-        raise InputError(
-            f"{named[:80]!r} is not a name for an agent: up to 64 letters, digits, dots, dashes and underscores"
-            if named
-            else "it has no name; add one to its head"
-        )
+    if not named:
+        raise InputError("it has no name; add one to its head")
+    check_agent_name(named)
     description = fields.pop("description", None)
     if not isinstance(description, str) or not description.strip():
         raise InputError("it has no description; add one that says when to use the agent")
-    if dialect == "codex":
-        body = str(fields.pop("developer_instructions", ""))
+    if dialect == "codex" and not isinstance(body := fields.pop("developer_instructions", ""), str):
+        raise InputError("its developer_instructions are not a text")
     if len(body) > LONGEST_PROMPT:
         raise InputError(f"its prompt has {len(body):,} characters; at most {LONGEST_PROMPT:,} are taken")
     made = AgentDefinition(
         name=named,
-        description=" ".join(description.split()),
+        description=_one_line(description),
         prompt=body.strip(),
         path=path,
         dialect=dialect,
@@ -319,19 +321,22 @@ def _yaml(head: str) -> Mapping[str, Any]:
     """The fields of a head; raises `ValueError`."""
     from ruamel.yaml import YAML  # slow to load, and only definitions need it
     from ruamel.yaml.error import YAMLError
-    from ruamel.yaml.events import AliasEvent
+    from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
+    depth = 0
     try:
-        # An alias repeats a part, and aliases of aliases would repeat it a billion times.
-        if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(head)):
-            raise ValueError("aliases are not taken")
+        for event in YAML(typ="safe", pure=True).parse(head):
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ValueError("it is nested too deeply")
+            # An alias repeats a part, and aliases of aliases would repeat it a billion times.
+            if isinstance(event, AliasEvent):
+                raise ValueError("aliases are not taken")
         found = YAML(typ="safe", pure=True).load(head)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not understood"
         raise ValueError(f"{problem}, line {mark.line + 2}" if mark else str(problem)) from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
     if not isinstance(found, Mapping):
         raise ValueError("it has no fields")
     return {str(key): value for key, value in found.items()}
@@ -391,6 +396,8 @@ class _Reader:
 
     def _tools(self, made: AgentDefinition, value: Any) -> AgentDefinition:
         if isinstance(value, Mapping):  # OpenCode: each tool switched on or off
+            if value.get("*") is False:
+                return self._tools(made, [str(name) for name, on in value.items() if on is True])
             off = self._names("tools", [str(name) for name, on in value.items() if on is False])
             return replace(made, disallowed_tools=(*made.disallowed_tools, *off))
         wanted = _listed(value)
@@ -454,10 +461,16 @@ class _Reader:
         self.ignored.append(IgnoredField(field, reason))
 
 
+def _one_line(text: str) -> str:
+    """A text for the prompt of other agents: nothing invisible, and no tags with a meaning."""
+    return plain_tags(" ".join("".join(one if one.isprintable() else " " for one in text).split()))
+
+
 def _listed(value: Any) -> list[str]:
-    """A list, or a text with commas, as a list; a comma in brackets divides nothing."""
+    """A list, or a text with commas or dashes, as a list; a comma in brackets divides nothing."""
     if isinstance(value, str):
-        value = _COMMAS.split(value.strip().removeprefix("[").removesuffix("]"))
+        divided = _DASHES if _DASHES.match(value) else _COMMAS
+        value = divided.split(value.strip().removeprefix("[").removesuffix("]"))
     elif not isinstance(value, list | tuple):
         value = [value]
     return [one for one in (str(each).strip().strip("\"'") for each in cast(Iterable[Any], value)) if one]
@@ -486,7 +499,8 @@ def _one_of(known: Mapping[str, Any], value: Any) -> Any:
 
 
 def _flag(value: Any) -> bool:
-    if (flag := {"true": True, "false": False}.get(str(value).lower())) is None:
+    flags = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    if (flag := flags.get(str(value).lower())) is None:
         raise ValueError(f"{str(value)[:60]!r} is neither true nor false")
     return flag
 

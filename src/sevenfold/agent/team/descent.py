@@ -17,12 +17,13 @@ from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import account_of
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, Refused
 from sevenfold.prompts.context import AgentNotes
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
 from sevenfold.record.usage import MILLION
 from sevenfold.request.frame import Frame
+from sevenfold.stores.folder import read_regular
 from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
@@ -108,27 +109,32 @@ class Descent(Struct, frozen=True):
 
     @property
     def memory(self) -> Path | None:
-        """The folder in which agents of its type keep notes; None if they keep none."""
-        name, workspace, home = self.definition.name, self.parent.workspace, user_home()
+        """The folder in which agents of its type keep notes; None if they keep none. Raises `Refused`."""
+        workspace, home = self.parent.workspace, user_home()
         match self.definition.memory:
             case "user":
-                return home.root / MEMORY / name
+                place = home.root
             case "project":
-                return workspace / ".sevenfold" / MEMORY / name
+                place = workspace / ".sevenfold"
             case "local":
-                return home.project(workspace).folder / MEMORY / name
+                place = home.project(workspace).folder
             case None:
                 return None
+        folder = place.resolve() / MEMORY / self.definition.name
+        astray = self.definition.memory == "project" and not folder.is_relative_to(workspace)
+        if astray or folder.resolve() != folder:
+            # What is there may be read and written, and a project's link could lead anywhere.
+            raise Refused(
+                f"{place / MEMORY / self.definition.name} is reached by a link; replace it by a folder"
+            )
+        return folder
 
     def _memory_text(self) -> str:
         if self.memory is None or self.fork:
             return ""
-        index = self.memory / "MEMORY.md"
-        try:
-            words = index.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            words = ""
-        return AgentNotes(str(self.memory), words.strip() or "(There are no notes yet.)").render()
+        words = read_regular(self.memory / "MEMORY.md") or b""
+        notes = words.decode(errors="replace").strip()
+        return AgentNotes(str(self.memory), notes or "(There are no notes yet.)").render()
 
     def open(self) -> SessionParts:
         """Its log, and what goes with it: new, or continued."""
@@ -147,7 +153,7 @@ class Descent(Struct, frozen=True):
     def grants(self, permissions: Permissions) -> Grants:
         """Its permissions, within those of its parent."""
         if self.memory is not None:
-            permissions = replace(permissions, roots=(*permissions.roots, str(self.memory.resolve())))
+            permissions = replace(permissions, roots=(*permissions.roots, str(self.memory)))
         own = sub_permissions(permissions, self.definition)
         return SubGrants(own, self.parent.state.grants, self.definitions)
 
