@@ -32,7 +32,7 @@ from sevenfold.conversation import hooks as hook_inputs
 from sevenfold.conversation.flow import Fire, Flow, Gather, Run, in_thread
 from sevenfold.conversation.hooks import HookInput, HookOutcome, PostToolUse, PreToolUse
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import Aborted
+from sevenfold.errors import Aborted, SevenfoldError
 
 CONCURRENT = 8
 """The most calls that run at the same time."""
@@ -178,6 +178,8 @@ class Executor:
             output = yield from self._use(call)
         except Aborted as stop:
             output = failed(LEFT if isinstance(stop, LeftBehind) else NOT_DONE)
+        except SevenfoldError as error:
+            output = failed(str(error))
         except Exception as error:  # noqa: BLE001 (a call without a result would end the conversation)
             output = failed(f"{call.name} could not be carried out: {type(error).__name__}: {error}")
         self._callbacks.report(ToolEnded(call, output, time.monotonic() - began))

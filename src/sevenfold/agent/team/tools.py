@@ -46,7 +46,7 @@ class AgentInput(Struct, forbid_unknown_fields=True):
     name: str = ""
     isolation: Annotated[
         Literal["worktree"] | None,
-        Meta(description="worktree: it works on its own copy of the repository."),
+        Meta(description="worktree: it works on its own copy of the last commit."),
     ] = None
 
 
