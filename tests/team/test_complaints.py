@@ -120,17 +120,37 @@ def test_a_child_compacts_at_its_own_window_and_not_at_its_parents(folder: Path)
 
 
 @pytest.mark.spec("S7.3")
-def test_a_childs_context_stays_within_its_window(folder: Path) -> None:
-    definition = AgentDefinition(name="reader", description="Reads.", fork=False, window=10_000_000)
+@pytest.mark.parametrize(
+    ("kind", "definition", "settings", "most"),
+    [
+        ("fresh", {"fork": False}, {}, 200_000),
+        ("its definition says more", {"fork": False, "window": 400_000}, {}, 400_000),
+        ("its definition says too much", {"fork": False, "window": 10_000_000}, {}, 1_000_000),
+        ("the user says less", {"fork": False}, {"agent_window": 60_000}, 60_000),
+        ("a fork has its parent's", {"fork": True}, {}, 1_000_000),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_sub_agent_does_not_grow_to_940_000_tokens_because_its_model_would_take_them(
+    kind: str, definition: dict[str, Any], settings: dict[str, Any], most: int, folder: Path
+) -> None:
+    reader = AgentDefinition(name="reader", description="Reads.", **definition)
+    windows: list[int] = []
+
+    def look(prompt: ModelPrompt) -> str:
+        (live,) = team_of(made)._live.values()
+        windows.append(live.conversation.window.context)
+        return "Read."
+
+    script = parts({"MAIN": [[start("c1", "READ", subagent_type="reader")], "Done."], "READ": [look]})
     with (
-        world(
-            parts({"MAIN": [[start("c1", "READ", subagent_type="reader")], "Done."], **READING})
-        ) as there,
-        there.agent(folder, name="s", agents={"reader": definition}) as made,
+        world(script) as there,
+        there.agent(
+            folder, name="s", model="claude-sonnet-4-6", agents={"reader": reader}, settings=settings
+        ) as made,
     ):
         made.run("MAIN task")
-        (entry,) = team_of(made).roster
-        assert entry.status == "completed"
+        assert windows == [most]
 
 
 @pytest.mark.spec("S7.11")

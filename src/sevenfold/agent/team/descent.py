@@ -148,7 +148,7 @@ class Descent(Struct, frozen=True):
 
     def settings(self, source: Source, profile: Profile) -> Source:
         """Its parent's settings, with a window of its own model."""
-        return SubSettings(source, self.definition.window, profile, self.parent.profile)
+        return SubSettings(source, self, profile)
 
     def grants(self, permissions: Permissions) -> Grants:
         """Its permissions, within those of its parent."""
@@ -184,23 +184,24 @@ class Descent(Struct, frozen=True):
 class SubSettings:
     """The settings of a sub-agent: those of its parent, with a window that its own model has."""
 
-    def __init__(self, source: Source, most: int | None, profile: Profile, parent: Profile) -> None:
-        """``most`` is the most tokens its context may have by its definition."""
+    def __init__(self, source: Source, descent: Descent, profile: Profile) -> None:
         self._source = source
-        self._most = most
+        self._descent = descent
         self._profile = profile
-        self._same_model = profile.model == parent.model
         self._made: tuple[Settings, Settings] | None = None
 
     def current(self) -> Settings:
         """The settings now; the same object as long as nothing has changed."""
         given = self._source.current()
         if self._made is None or self._made[0] is not given:
-            # A window that was set for the parent says nothing about another model.
-            set_for_it = given.context_window if self._same_model else None
-            own = replace(given, context_window=set_for_it)
-            if self._most is not None:
-                own = replace(own, context_window=min(self._most, window_for(self._profile, own).context))
+            descent, own = self._descent, given
+            if self._profile.model != descent.parent.profile.model:
+                # A window that was set for the parent says nothing about another model.
+                own = replace(given, context_window=None)
+            most = descent.definition.window or (None if descent.fork else given.agent_window)
+            if most is not None:
+                # Its model may take a million tokens, but to read so many with every request is dear.
+                own = replace(own, context_window=min(most, window_for(self._profile, own).context))
             self._made = given, own
         return self._made[1]
 
