@@ -216,7 +216,7 @@ def test_an_agent_can_be_ended_whatever_it_waits_for(busy: str, by: str, folder:
         assert _until(lambda: held.reached.is_set() or (folder / "started").exists())
         if by == "TaskStop":
             return [use("TaskStop", "c2", task_id="reader")]
-        (task,) = [one for one in made.session.tasks if one.kind == "agent"]
+        task = next(one for one in made.session.tasks if one.kind == "agent")
         made.session.tasks.kill(task.id)
         return "I stopped it."
 
@@ -361,3 +361,33 @@ def test_a_fork_at_the_responses_api_has_its_parents_cache_key_and_reads_its_par
         assert all(
             usage["input_tokens_details"]["cached_tokens"] > 0.9 * usage["input_tokens"] for usage in forks
         )
+
+
+@pytest.mark.spec("S7.11", "S7.13")
+def test_what_runs_for_an_agent_is_in_the_list_too_and_can_be_ended(folder: Path) -> None:
+    seen: list[str] = []
+
+    def look(prompt: ModelPrompt) -> Any:
+        tasks = made.session.tasks
+        below = [one for one in tasks if "/" in one.id]
+        seen.extend(f"{one.kind}: {one.state}" for one in below)
+        for one in below:
+            if one.kind == "command":
+                tasks.kill(one.id)
+                seen.append(tasks.get(one.id).state)
+        return "deep done"
+
+    script = parts(
+        {
+            "MAIN": [[start("c1", "WORK")], "Done."],
+            "WORK": [
+                [use("Shell", "s1", command="sleep 300", background=True)],
+                [start("c2", "DEEP")],
+                "ok",
+            ],
+            "DEEP": [look],
+        }
+    )
+    with world(script) as there, there.agent(folder, name="s", agents=True, mode="autonomous") as made:
+        made.run("MAIN task")
+    assert seen == ["command: working", "agent: working", "cancelled"]

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     )
     sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
     if options.action == "list" and found.problems:
-        sys.stderr.write(f"{len(found.problems)} files are not used; see: sevenfold agents check\n")
+        sys.stderr.write(f"not everything is used ({len(found.problems)}); see: sevenfold agents check\n")
     return 1 if options.action == "check" and found.problems else 0
 
 

@@ -151,8 +151,8 @@ def find_definitions(
             problems.append(
                 DefinitionProblem(
                     str(folder),
-                    f"{len(there)} agent definitions are not loaded, because this folder is not trusted; to load them, "
-                    f"run: sevenfold trust {folder}",
+                    f"its agent definitions ({len(there)}) are not loaded, because this folder is not trusted; to load "
+                    f"them, run: sevenfold trust {folder}",
                 )
             )
             continue

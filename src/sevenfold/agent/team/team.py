@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.events import Finished
     from sevenfold.agent.team.definitions import AgentDefinition
+    from sevenfold.conversation.tasks import TaskRegistry
 
 R = TypeVar("R")
 MapProgress = Callable[[int, str], None]
@@ -136,6 +137,11 @@ class Team:
     def output(self, entry: AgentEntry) -> str:
         """The file with what an agent said and did; empty if no file holds it."""
         return self._parent.store.branch_path(entry.id)
+
+    def tasks_of(self, agent: str) -> TaskRegistry | None:
+        """What runs in the background of an agent at work; None if it is not."""
+        live = self._live.get(agent)
+        return live.conversation.tasks if live is not None else None
 
     def spent(self) -> float | None:
         """What the agent itself and everything it has started have cost, work that goes on included."""
