@@ -35,7 +35,7 @@ from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.searchers import find_searcher
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
-from sevenfold.agent.tools.tool import Toolbox
+from sevenfold.agent.tools.tool import Toolbox, together
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
@@ -281,7 +281,7 @@ class Assembly:
         """Whether the prompt lists the types of agents, and not their tool; a fork has its parent's of both."""
         if self.descent is not None and self.descent.fork:
             return self.descent.parent._lists_types
-        return self.options.get("system") is None
+        return self.has_standard_prompt
 
     def _toolbox(self) -> Toolbox:
         given = self.options.get("tools")
@@ -301,7 +301,7 @@ class Assembly:
             if not descent.fork:
                 listed = {name for name in listed if descent.definition.allows(name)}
             self.own_tools = [one for one in self.own_tools if one.name in listed]
-        return self.servers.toolbox(self.own_tools) if self.servers else Toolbox(self.own_tools)
+        return together(self.own_tools, self.servers.tools() if self.servers else ())
 
     def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""

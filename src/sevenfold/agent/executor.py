@@ -11,8 +11,9 @@ import asyncio
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -156,18 +157,11 @@ class Executor:
         yield from in_thread(self._callbacks.save)
         return results
 
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+    def _groups(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         """The calls in order, with neighbours that may run concurrently grouped."""
-        groups: list[list[ToolCall]] = []
-        open_group = False
-        for call in calls:
-            concurrent = self.box.concurrent(call.name)
-            if concurrent and open_group:
-                groups[-1].append(call)
-            else:
-                groups.append([call])
-            open_group = concurrent
-        return groups
+        for concurrent, run in groupby(calls, lambda call: self.box.concurrent(call.name)):
+            group = list(run)
+            yield from [group] if concurrent else ([call] for call in group)
 
     # -- one call -------------------------------------------------------------------------------
 

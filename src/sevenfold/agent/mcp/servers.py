@@ -14,7 +14,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from importlib.util import find_spec
@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
-from sevenfold.agent.tools.tool import Tool, Toolbox
+from sevenfold.agent.tools.tool import Tool, Toolbox, together
 from sevenfold.conversation.provider_edits import protect_results
 from sevenfold.conversation.restore import AnnouncedSlot
 from sevenfold.errors import InputError, Refused
@@ -139,10 +139,6 @@ class McpServers:
         with self._changed:
             return not self._connections or self._changed.wait_for(lambda: done(self.states()), seconds)
 
-    def toolbox(self, own: Sequence[Tool]) -> Toolbox:
-        """An agent's own tools and those of a new snapshot."""
-        return together(own, self.tools())
-
     def take(self) -> Snapshot:
         """Take a snapshot of what servers offer now."""
         states = self.states()
@@ -228,12 +224,6 @@ class McpServers:
 
 def _none_connecting(states: Sequence[ServerState]) -> bool:
     return all(state.status != "connecting" for state in states)
-
-
-def together(own: Sequence[Tool], others: Iterable[Tool]) -> Toolbox:
-    """An agent's own tools and those of its servers; of two with one name, its own counts."""
-    names = {tool.name for tool in own}
-    return Toolbox([*own, *(tool for tool in others if tool.name not in names)])
 
 
 class McpUpdater:

@@ -161,13 +161,9 @@ class Descent(Struct, frozen=True):
         """What precedes the messages of a fork: what its parent was sent last."""
         return recorded_frame(store.log) if self.fork else None
 
-    def asked(self, store: SessionParts) -> bool:
-        """Whether it knows what to do already, from an earlier process."""
-        return bool(store.log.keyed(self.entry.key))
-
     def started(self, store: SessionParts, common: dict[str, Any]) -> list[HookInput]:
-        """What hooks receive when it begins."""
-        return [] if self.asked(store) else [SubagentStart(**common)]
+        """What hooks receive when it begins: nothing if an earlier process has told it what to do."""
+        return [] if store.log.keyed(self.entry.key) else [SubagentStart(**common)]
 
     def stop(self, **fields: Any) -> SubagentStop:
         """What hooks receive when it considers itself finished."""

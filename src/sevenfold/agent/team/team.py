@@ -36,7 +36,7 @@ from sevenfold.agent.team.roster import (
 )
 from sevenfold.agent.team.summary import ProgressLines
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
-from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
+from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread, unguarded
 from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import saved_by_cache
 from sevenfold.conversation.request import ToolCall
@@ -298,16 +298,11 @@ class Team:
         conversation = self.root._parent.conversation
         if conversation.background is None:
             raise Refused("nothing runs in the background here; start it in the foreground")
-
-        def work() -> Flow[list[AgentEntry]]:
-            # In a Gather, so that its steps do not hold the lock of the main conversation.
-            return (yield from Gather([self.work(entry)], 1))
-
         # Before its first step: until then it would count as gone.
         self._over[entry.id] = Signal()
-        conversation.run_aside(work(), partial(self._background_ended, entry))
+        conversation.run_aside(unguarded(self.work(entry)), partial(self._background_ended, entry))
 
-    def _background_ended(self, entry: AgentEntry, came: list[AgentEntry] | Exception) -> None:
+    def _background_ended(self, entry: AgentEntry, came: AgentEntry | Exception) -> None:
         if isinstance(came, Exception):
             reason = f"{entry.label} could not be recorded as ended: {came}"
             self._parent.conversation.events.tell(
