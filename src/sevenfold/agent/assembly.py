@@ -413,8 +413,9 @@ class Assembly:
 
     def common(self) -> dict[str, Any]:
         """The fields of every hook input."""
+        below = self.descent
         return {
-            **(self.descent.hook_fields if self.descent else {}),
+            **({"agent_id": below.entry.id, "agent_type": below.definition.name} if below else {}),
             "session_id": self.store.name,
             "transcript_path": self.store.path,
             "cwd": str(self.state.desk.cwd),
@@ -456,8 +457,8 @@ class Assembly:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
             events.append(SessionStart(**self.common(), source=source, model=self.model))
             self._report_unknown_rules()
-            for problem in self.types.problems if self.types else ():
-                self.conversation.events.tell(SteppedAside(layer="agents", reason=str(problem)))
+            for path, why in self.types.problems.items() if self.types else ():
+                self.conversation.events.tell(SteppedAside(layer="agents", reason=f"{path}: {why}"))
         if self.prompt.loaded is not self._announced_files:
             events += [self._instructions_loaded(file) for file in self.prompt.loaded if file.text]
         self.started, self._announced_files = True, self.prompt.loaded

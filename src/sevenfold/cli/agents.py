@@ -61,12 +61,12 @@ def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> l
     for agent in wanted:
         lines.append(f"{agent.name}: {agent.path or 'built in'}")
         lines += [f"  {name}: {value}" for name, value in _understood(agent)] if one else []
-        lines += [f"  ignored: {field}" for field in agent.ignored]
+        lines += [f"  ignored: {field}: {why}" for field, why in agent.ignored.items()]
         if not agent.ignored:
             lines.append("  ok")
     if not one:
         lines += [f"hidden by another {each.name}: {each.path}" for each in found.hidden if each.path]
-        lines += [f"not used: {problem}" for problem in found.problems]
+        lines += [f"not used: {path}: {why}" for path, why in found.problems.items()]
     return lines
 
 

@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def reasons(agent: AgentDefinition) -> dict[str, str]:
-    return {one.field: one.reason for one in agent.ignored}
+    return dict(agent.ignored)
 
 
 def test_a_definition_of_claude_code_means_here_what_it_means_there(project: Path, home: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_project_that_is_not_trusted_brings_no_agents_and_the_reason_is_said(
     write(project / ".claude/agents/a.md", "---\nname: a\ndescription: x\n---\n")
     read = found(project, home, trusted=False)
     assert set(read.known) == {"fork", "general"}
-    assert "sevenfold trust" in read.problems[0].reason
+    assert "sevenfold trust" in next(iter(read.problems.values()))
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,8 @@ def test_a_file_that_is_no_definition_is_named_with_the_reason(
     project: Path, home: Path, text: str, reason: str
 ) -> None:
     path = write(project / ".claude/agents/a.md", text)
-    (problem,) = found(project, home).problems
-    assert problem.path == str(path)
-    assert reason in problem.reason
+    assert list(problems := found(project, home).problems) == [str(path)]
+    assert reason in problems[str(path)]
 
 
 def test_a_head_that_would_grow_without_end_is_read_line_by_line(project: Path, home: Path) -> None:
@@ -245,7 +244,7 @@ def test_whatever_a_field_holds_it_is_understood_or_named(fields: dict[str, obje
         return
     assert isinstance(made.max_turns, int | None)
     assert made.window is None or made.window > 0
-    assert all(one.reason for one in made.ignored)
+    assert all(made.ignored.values())
 
 
 def test_the_command_names_ignored_fields_and_files_that_cannot_be_used(
@@ -275,14 +274,14 @@ def test_the_command_names_ignored_fields_and_files_that_cannot_be_used(
 )
 def test_the_name_of_a_type_cannot_pass_for_another_one(project: Path, home: Path, name: str) -> None:
     write(project / ".claude/agents/a.md", f"---\nname: {name}\ndescription: x\n---\n")
-    (problem,) = found(project, home).problems
-    assert "cannot be an agent's name" in problem.reason
+    (problem,) = found(project, home).problems.values()
+    assert "cannot be an agent's name" in problem
 
 
 def test_a_head_that_is_nested_deeply_is_given_up_at_once(project: Path, home: Path) -> None:
     write(project / ".claude/agents/a.md", f"---\nname: a\ndescription: x\ntools: {'[' * 9_000}\n---\n")
     (one,) = [one for one in found(project, home).known.values() if one.name == "a"]
-    assert "nested too deeply" in str(one.ignored[0])
+    assert "nested too deeply" in one.ignored["head"]
     assert one.tools == ()
 
 
@@ -311,5 +310,5 @@ def test_instructions_that_are_no_text_are_refused(project: Path, home: Path) ->
     write(
         project / ".codex/agents/a.toml", 'name = "a"\ndescription = "x"\ndeveloper_instructions = ["y"]\n'
     )
-    (problem,) = found(project, home).problems
-    assert "not a text" in problem.reason
+    (problem,) = found(project, home).problems.values()
+    assert "not a text" in problem

@@ -135,7 +135,7 @@ class McpServers:
 
     def wait(self, seconds: float, settled: Callable[[Sequence[ServerState]], bool] | None = None) -> bool:
         """Wait until no server is still connecting, or until ``settled(states)``; whether that came about in time."""
-        done = settled or _none_connecting
+        done = settled or (lambda states: all(state.status != "connecting" for state in states))
         with self._changed:
             return not self._connections or self._changed.wait_for(lambda: done(self.states()), seconds)
 
@@ -220,10 +220,6 @@ class McpServers:
     def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-
-def _none_connecting(states: Sequence[ServerState]) -> bool:
-    return all(state.status != "connecting" for state in states)
 
 
 class McpUpdater:

@@ -2,7 +2,7 @@
 
 A definition is a Markdown file whose head says what the agent is for and what it may do, and whose body is its prompt;
 Codex has the same in TOML. What a definition says and we do not do is listed in `AgentDefinition.ignored` with the
-reason, and a file that cannot be used at all is a `DefinitionProblem`: neither is passed over in silence.
+reason, and a file that cannot be used at all in `Definitions.problems`: neither is passed over in silence.
 
 A definition can only narrow what its parent may do, so reading one that another person wrote gives nothing away; still,
 a project's count only if the user trusts its folder, because their prompts are followed.
@@ -45,16 +45,6 @@ _DASHES = re.compile(r"(?:^|\s)-\s")
 """A list of lines that begin with dashes, where these lines were joined."""
 
 
-class IgnoredField(Struct, frozen=True):
-    """A field of a definition, or a part of one, that has no effect here."""
-
-    field: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.reason}"
-
-
 class AgentDefinition(Struct, frozen=True, kw_only=True):
     """What a sub-agent is: who may use it for what, and what it may do."""
 
@@ -89,7 +79,8 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     """Put before its first task."""
     window: int | None = None
     """Tokens its context may have, if fewer than its model takes."""
-    ignored: tuple[IgnoredField, ...] = ()
+    ignored: Mapping[str, str] = MappingProxyType({})
+    """Fields, or parts of fields, that have no effect here, and why."""
 
     def allows(self, tool: str) -> bool:
         """Whether it may use a tool of this name at all."""
@@ -98,21 +89,12 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         return self.tools is None or _named(tool, self.tools)
 
 
-class DefinitionProblem(Struct, frozen=True):
-    """A file that cannot be used as a definition."""
-
-    path: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
-
-
 class Definitions(Struct, frozen=True):
     """The definitions there are, by name, and the files that could not be used."""
 
     known: Mapping[str, AgentDefinition]
-    problems: tuple[DefinitionProblem, ...] = ()
+    problems: Mapping[str, str] = MappingProxyType({})
+    """Why each of these files cannot be used, by path."""
     hidden: tuple[AgentDefinition, ...] = ()
     """Definitions whose name another one has that counts more."""
 
@@ -141,19 +123,16 @@ def find_definitions(
     ``user`` is our own folder of settings, ``home`` the user's home.
     """
     found: list[AgentDefinition] = []
-    problems: list[DefinitionProblem] = []
+    problems: dict[str, str] = {}
     home = home or Path.home()
     for folder in _upwards(workspace, home):
         there = list(_files(folder, _TABLE["project"]))
         if not there:
             continue
         if not trusted(folder):
-            problems.append(
-                DefinitionProblem(
-                    str(folder),
-                    f"its agent definitions ({len(there)}) are not loaded, because this folder is not trusted; to load "
-                    f"them, run: sevenfold trust {folder}",
-                )
+            problems[str(folder)] = (
+                f"its agent definitions ({len(there)}) are not loaded, because this folder is not trusted; to load "
+                f"them, run: sevenfold trust {folder}"
             )
             continue
         _read_all(there, found, problems)
@@ -162,7 +141,7 @@ def find_definitions(
     )
     known: dict[str, AgentDefinition] = {}
     hidden = tuple(one for one in (*found, *BUILT_IN) if known.setdefault(one.name, one) is not one)
-    return Definitions(dict(sorted(known.items())), tuple(problems), hidden)
+    return Definitions(dict(sorted(known.items())), problems, hidden)
 
 
 class AgentCatalog:
@@ -179,7 +158,7 @@ class AgentCatalog:
         self._given = given
         self.known: dict[str, AgentDefinition] = {}
         """Definitions by name; a type whose file has gone stays until the session is opened again."""
-        self.problems: tuple[DefinitionProblem, ...] = ()
+        self.problems: Mapping[str, str] = {}
         """Files that were to define agents, and could not."""
 
     def listing(self) -> dict[str, str]:
@@ -213,11 +192,11 @@ def define(
     *,
     path: str = "",
     name: str = "",
-    ignored: Iterable[IgnoredField] = (),
+    ignored: Mapping[str, str] = MappingProxyType({}),
 ) -> AgentDefinition:
     """A definition from the fields of a file's head and its body; raises `InputError`."""
     fields = dict(fields)
-    reader = _Reader(dialect, list(ignored))
+    reader = _Reader(dialect, dict(ignored))
     if reason := _unusable(fields, dialect):
         raise InputError(reason)
     named = str(fields.pop("name", None) or name)
@@ -241,7 +220,7 @@ def define(
     for key, value in fields.items():
         if value is not None:
             made = reader.take(made, key, value)
-    return replace(made, ignored=tuple(reader.ignored))
+    return replace(made, ignored=reader.ignored)
 
 
 # -- where they are ----------------------------------------------------------------------------------
@@ -270,20 +249,16 @@ def _upwards(workspace: Path, home: Path) -> Iterator[Path]:
 
 
 def _read_all(
-    places: Sequence[tuple[Path, str, str]], found: list[AgentDefinition], problems: list[DefinitionProblem]
+    places: Sequence[tuple[Path, str, str]], found: list[AgentDefinition], problems: dict[str, str]
 ) -> None:
     if len(places) > MOST_FILES:
-        first = places[MOST_FILES][0]
-        problems.append(
-            DefinitionProblem(
-                str(first), f"not read: there are more than {MOST_FILES} definitions in this place"
-            )
-        )
+        first = str(places[MOST_FILES][0])
+        problems[first] = f"not read: there are more than {MOST_FILES} definitions in this place"
     for path, dialect, name in places[:MOST_FILES]:
         try:
             found.append(read_definition(path, dialect, "" if dialect in NAMED else name))
         except (SevenfoldError, Refused, OSError) as error:
-            problems.append(DefinitionProblem(str(path), str(error)))
+            problems[str(path)] = str(error)
 
 
 NAMED: Final = frozenset({"claude", "codex"})
@@ -293,14 +268,14 @@ NAMED: Final = frozenset({"claude", "codex"})
 # -- reading files -----------------------------------------------------------------------------------
 
 
-def _toml(text: str) -> tuple[Mapping[str, Any], str, list[IgnoredField]]:
+def _toml(text: str) -> tuple[Mapping[str, Any], str, dict[str, str]]:
     try:
-        return tomllib.loads(text), "", []
+        return tomllib.loads(text), "", {}
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"it is not valid TOML: {error}") from error
 
 
-def _markdown(text: str) -> tuple[Mapping[str, Any], str, list[IgnoredField]]:
+def _markdown(text: str) -> tuple[Mapping[str, Any], str, dict[str, str]]:
     page = split(text)
     if not page.head:
         raise InputError(
@@ -310,11 +285,11 @@ def _markdown(text: str) -> tuple[Mapping[str, Any], str, list[IgnoredField]]:
     if len(head) > LONGEST_HEAD:
         raise InputError(f"its head has {len(head):,} characters; at most {LONGEST_HEAD:,} are taken")
     try:
-        return _yaml(head), page.body, []
+        return _yaml(head), page.body, {}
     except ValueError as error:
         # Many people write a colon in a description without quotes, and other programs take it.
-        remark = IgnoredField("head", f"it is not valid YAML ({error}), so it was read line by line")
-        return dict(page.values), page.body, [remark]
+        remark = f"it is not valid YAML ({error}), so it was read line by line"
+        return dict(page.values), page.body, {"head": remark}
 
 
 def _yaml(head: str) -> Mapping[str, Any]:
@@ -367,7 +342,7 @@ CHANGES: Final = ("Edit", "Write", "Shell")
 class _Reader:
     """Takes the fields of one definition in, and notes what has no effect."""
 
-    def __init__(self, dialect: str, ignored: list[IgnoredField]) -> None:
+    def __init__(self, dialect: str, ignored: dict[str, str]) -> None:
         self.dialect = dialect
         self.ignored = ignored
 
@@ -385,13 +360,13 @@ class _Reader:
             case "sandbox_mode":
                 return self._sandbox(made, value)
         if plain not in _FIELDS:
-            self._ignore(key, _UNSUPPORTED.get(plain, "it is not known here"))
+            self.ignored[key] = _UNSUPPORTED.get(plain, "it is not known here")
             return made
         field, read = _FIELDS[plain]
         try:
             return replace(made, **{field: read(value)})
         except ValueError as error:
-            self._ignore(key, str(error))
+            self.ignored[key] = str(error)
             return made
 
     def _tools(self, made: AgentDefinition, value: Any) -> AgentDefinition:
@@ -417,7 +392,7 @@ class _Reader:
             match = _TOOL.fullmatch(one)
             name = (_TOOLS.get(match[1].lower()) or _foreign(match[1])) if match else ""
             if match is None or not name:
-                self._ignore(f"{key}: {one}", "there is no such tool here")
+                self.ignored[f"{key}: {one}"] = "there is no such tool here"
             elif match[2] and name not in ("Agent", "Skill"):
                 found.append(f"{name}({match[2]})")
             else:
@@ -431,34 +406,30 @@ class _Reader:
         for tool, verdict in given.items():
             name = "*" if tool == "*" else _TOOLS.get(str(tool).lower())
             if name is None:
-                self._ignore(f"permission: {tool}", "there is no such tool here")
+                self.ignored[f"permission: {tool}"] = "there is no such tool here"
                 continue
             cases = verdict if isinstance(verdict, Mapping) else {"*": verdict}
             for pattern, said in cases.items():
                 rule = name if pattern == "*" else f"{name}({_pattern(name, str(pattern))})"
                 if said == "allow":
                     if len(cases) > 1:
-                        self._ignore(
-                            f"permission: {tool}: {pattern}",
-                            "a rule that allows makes no exception from others here",
+                        self.ignored[f"permission: {tool}: {pattern}"] = (
+                            "a rule that allows makes no exception from others here"
                         )
                 elif said in ("ask", "deny"):
                     (ask if said == "ask" else deny).append(rule)
                 else:
-                    self._ignore(f"permission: {tool}", f"{said!r} is none of allow, ask and deny")
+                    self.ignored[f"permission: {tool}"] = f"{said!r} is none of allow, ask and deny"
         return replace(made, rules={"ask": tuple(ask), "deny": tuple(deny)})
 
     def _sandbox(self, made: AgentDefinition, value: Any) -> AgentDefinition:
         if value != "read-only":
-            self._ignore("sandbox_mode", "there is no sandbox here; the parent's permissions hold")
+            self.ignored["sandbox_mode"] = "there is no sandbox here; the parent's permissions hold"
             return made
-        self._ignore(
-            "sandbox_mode", f"there is no sandbox here; it does not get {', '.join(CHANGES)} instead"
+        self.ignored["sandbox_mode"] = (
+            f"there is no sandbox here; it does not get {', '.join(CHANGES)} instead"
         )
         return replace(made, disallowed_tools=(*made.disallowed_tools, *CHANGES))
-
-    def _ignore(self, field: str, reason: str) -> None:
-        self.ignored.append(IgnoredField(field, reason))
 
 
 def _one_line(text: str) -> str:

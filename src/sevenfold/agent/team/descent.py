@@ -70,11 +70,6 @@ class Descent(Struct, frozen=True):
         above = self.parent.descent
         return (self.definition, *(above.definitions if above else ()))
 
-    @property
-    def hook_fields(self) -> dict[str, Any]:
-        """Fields of every hook input."""
-        return {"agent_id": self.entry.id, "agent_type": self.definition.name}
-
     def options(self) -> AgentOptions:
         """The options of the agent: its parent's, but for what its definition says."""
         parent, definition, started = self.parent, self.definition, self.entry.started
