@@ -158,7 +158,7 @@ def nested(leaked: Worker) -> Worker:
 ALL = ("fork", "agent", "fork-fork", "agent-fork")
 
 
-@pytest.mark.spec("S10.1")
+@pytest.mark.spec("S10.1", "S7.14")
 @pytest.mark.parametrize("commits", range(6))
 def test_a_purge_that_is_cut_off_among_branches_of_branches_is_finished_by_doing_it_again(
     commits, nested, monkeypatch

@@ -121,7 +121,7 @@ def test_a_child_compacts_at_its_own_window_and_not_at_its_parents(folder: Path)
         assert made.session.gauge.usd == pytest.approx(bill(there))
 
 
-@pytest.mark.spec("S7.3")
+@pytest.mark.spec("S7.3", "S7.15")
 @pytest.mark.parametrize(
     ("kind", "definition", "settings", "most"),
     [

@@ -39,7 +39,7 @@ def reader(**more: Any) -> dict[str, AgentDefinition]:
     return {"reader": AgentDefinition(name="reader", description="Reads.", fork=False, **more)}
 
 
-@pytest.mark.spec("S7.1", "S7.2", "S7.11")
+@pytest.mark.spec("S7.1", "S7.2", "S7.11", "S7.14")
 def test_an_agents_forks_read_its_cache_and_its_next_request_is_as_if_they_had_never_been(
     folder: Path,
 ) -> None:
@@ -87,7 +87,7 @@ def costs_of_main(there: Any) -> float:
         there.simulator.requests.answered = whole
 
 
-@pytest.mark.spec("S7.2")
+@pytest.mark.spec("S7.2", "S7.14")
 def test_the_fork_of_an_agent_is_not_forked_again(folder: Path) -> None:
     deeper = {**SURVEY, "LEFT": [[start("c4", "DEEPER", subagent_type="fork")], "I could not."]}
     with world(parts(deeper)) as there, there.agent(folder, name="s", agents=reader()) as made:
@@ -96,7 +96,7 @@ def test_the_fork_of_an_agent_is_not_forked_again(folder: Path) -> None:
         assert "a fork cannot be forked" in refused
 
 
-@pytest.mark.spec("S7.2", "S4.1")
+@pytest.mark.spec("S7.14", "S4.1")
 def test_the_fork_of_an_agent_compacts_itself_and_goes_on_after_a_restart(folder: Path) -> None:
     compacted: list[Compacted] = []
     numbers = iter(range(1, 12))
@@ -138,7 +138,7 @@ def test_the_fork_of_an_agent_compacts_itself_and_goes_on_after_a_restart(folder
             assert sum(b'"kind":"fork"' in line for line in kept) == 1
 
 
-@pytest.mark.spec("S7.3")
+@pytest.mark.spec("S7.3", "S7.15")
 @pytest.mark.parametrize("limits", [{"tools": ("Read", "Agent")}, {"disallowed_tools": ("Write", "Shell")}])
 @pytest.mark.parametrize("kind", ["general", "fork", "writer"])
 def test_an_agent_gets_nothing_that_the_agent_above_it_may_not_use(
@@ -167,7 +167,7 @@ def test_an_agent_gets_nothing_that_the_agent_above_it_may_not_use(
         assert any("w1" in results(body) for body in there.bodies)
 
 
-@pytest.mark.spec("S7.3")
+@pytest.mark.spec("S7.3", "S7.15")
 def test_an_agent_may_start_only_what_every_agent_above_it_may_start(folder: Path) -> None:
     script = parts(
         {

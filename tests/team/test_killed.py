@@ -90,7 +90,7 @@ def test_killed_at_any_boundary_of_its_logs_every_agent_runs_once_and_every_resu
             assert log.result("c1") is not None, tags
 
 
-@pytest.mark.spec("S7.2", "S7.11")
+@pytest.mark.spec("S7.14", "S7.11")
 def test_killed_at_any_boundary_the_forks_of_an_agents_own_conversation_run_once(folder: Path) -> None:
     whole, began = RememberingStore(), set[int]()
     # One provider for all of it: another one would name its answers alike.

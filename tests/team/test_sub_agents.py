@@ -377,7 +377,7 @@ def test_an_agent_finds_what_another_of_its_type_wrote_down(scope: Any, folder: 
     assert any(path.name == "MEMORY.md" for path in inside[scope].rglob("*"))
 
 
-@pytest.mark.spec("S7.3")
+@pytest.mark.spec("S7.3", "S7.15")
 @pytest.mark.parametrize(
     "linked", [".sevenfold", ".sevenfold/agent-memory", ".sevenfold/agent-memory/keeper"]
 )

@@ -269,6 +269,7 @@ def test_the_command_names_ignored_fields_and_files_that_cannot_be_used(
 # -- hostile files -----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("S7.15")
 @pytest.mark.parametrize(
     "name", ["g\u0435neral", "gener\u200bal", "leader", "User", "agent-0123456789ab", "a..b"]
 )

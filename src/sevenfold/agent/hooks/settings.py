@@ -136,15 +136,15 @@ def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bo
     )
 
 
-def parse(settings: Mapping[str, Any], source: str) -> HookSettings:
-    """Read the hooks of one settings mapping."""
+def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> HookSettings:
+    """Read the hooks of one settings mapping; if it is not trusted, all are skipped."""
     disabled = _converted(settings.get("disableAllHooks", False), bool, f"{source}: disableAllHooks")
     found = list(_entries(settings, source))
-    return HookSettings(
-        tuple(entry for entry in found if isinstance(entry, Hook)),
-        tuple(entry for entry in found if isinstance(entry, SkippedHook)),
-        source if disabled else "",
-    )
+    hooks = tuple(entry for entry in found if isinstance(entry, Hook))
+    skipped = tuple(entry for entry in found if isinstance(entry, SkippedHook))
+    if not trusted:
+        return HookSettings(hooks, skipped).skipping("the folder is not trusted")
+    return HookSettings(hooks, skipped, source if disabled else "")
 
 
 def merge(parts: Iterable[HookSettings]) -> HookSettings:
@@ -180,9 +180,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _distrusted(path: Path) -> HookSettings:
     """The hooks an untrusted folder would run; even its errors are only reported."""
     try:
-        return HookSettings(
-            skipped=parse(_read(path), str(path)).skipping("the folder is not trusted").skipped
-        )
+        return parse(_read(path), str(path), trusted=False)
     except SettingError as error:
         return HookSettings(
             skipped=(SkippedHook(str(path), "", "", f"the folder is not trusted; and {error}"),)
