@@ -1,7 +1,8 @@
 """The figures of the short demonstration, as they were when they were recorded.
 
-Paths are part of what its model reads, so tokens and dollars differ a little from machine to machine; how often the
-layers act, and what becomes of the facts, does not.
+Paths and the name of the system are part of what its model reads, so tokens differ a little from machine to machine,
+and with them where a cache lookup finds its prefix: dollars by a few percent. How often the layers act, and what becomes
+of the facts, does not.
 """
 
 from __future__ import annotations
@@ -31,4 +32,4 @@ def test_the_demonstration_comes_to_the_same_figures(tmp_path: Path) -> None:
     assert now.keys() == known.keys()
     assert {name: now[name] for name in COUNTED} == {name: known[name] for name in COUNTED}
     for name in known.keys() - set(COUNTED):
-        assert now[name] == pytest.approx(known[name], rel=0.01), name
+        assert now[name] == pytest.approx(known[name], rel=0.05), name
