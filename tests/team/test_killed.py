@@ -115,3 +115,30 @@ def test_killed_at_any_boundary_the_forks_of_an_agents_own_conversation_run_once
                 reports = [line for branch, line in store.writes if branch == fork and b'"Report ' in line]
                 assert len(reports) == 1, tags
     assert max(began) == 2
+
+
+@pytest.mark.spec("S7.2", "S7.11")
+def test_killed_at_any_boundary_tasks_that_are_mapped_go_on_and_each_is_done_once(folder: Path) -> None:
+    tasks = ["ONE", "TWO", "THREE"]
+    script = parts({"MAIN": ["Ready."], "ONE": reads(1), "TWO": reads(2), "THREE": reads(3)})
+    whole = RememberingStore()
+    with world(script) as there:
+
+        def mapped(store: RememberingStore) -> list[tuple[str, str]]:
+            with there.agent(folder, name="s", store=store, agents=True) as made:
+                return [(one.state, one.text) for one in made.map(tasks)]
+
+        with there.agent(folder, name="s", store=whole, agents=True) as made:
+            made.run("MAIN task")
+        ready = len(whole.writes)
+        reports = [("completed", f"Report {number}.") for number in (1, 2, 3)]
+        assert mapped(whole) == reports
+        for count in range(ready, len(whole.writes)):
+            store, tags = (
+                whole.killed_after(count, "s"),
+                f"killed after {count} of {len(whole.writes)} lines",
+            )
+            assert mapped(store) == reports, tags
+            for kind in (b'"agent_started"', b'"agent_ended"'):
+                assert sum(kind in line for _, line in store.read("s").read()) == 3, tags
+            assert sum(b'"text":"Report ' in line for branch, line in store.writes if branch) == 3, tags

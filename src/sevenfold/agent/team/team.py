@@ -11,7 +11,7 @@ asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from threading import RLock
@@ -222,16 +222,24 @@ class Team:
         The same tasks at the same place in the conversation are done once: after a kill, it goes on with those that
         have not ended.
         """
-        yield from self.resume()
-        place = self._parent.conversation.transcript.view.tip
-        entries = []
-        for number, prompt in enumerate(prompts):
-            call = f"{MAPPED}{sha256(f'{place} {number} {prompt}'.encode()).hexdigest()[:24]}"
-            words = " ".join(prompt.split())[:80] or "a task"
-            entries.append((AgentInput(words, prompt, kind), call, progress and partial(progress, number)))
+        yield from self.resume(self._mapped_calls(prompts))
+        entries = [
+            (
+                AgentInput(" ".join(prompt.split())[:80] or "a task", prompt, kind),
+                call,
+                progress and partial(progress, number),
+            )
+            for number, (prompt, call) in enumerate(zip(prompts, self._mapped_calls(prompts), strict=True))
+        ]
         room = self._parent.store.settings.current().agents_at_once
         done = yield from Gather([self._mapped(*one) for one in entries], room)
         return [one.ended for one in done if one.ended is not None]
+
+    def _mapped_calls(self, prompts: Sequence[str]) -> list[str]:
+        """What stands for a tool call of each of these tasks, at this place in the conversation."""
+        place = self._parent.conversation.transcript.view.tip
+        tasks = [f"{place} {number} {prompt}" for number, prompt in enumerate(prompts)]
+        return [f"{MAPPED}{sha256(task.encode()).hexdigest()[:24]}" for task in tasks]
 
     def _mapped(
         self, given: AgentInput, call: str, progress: Callable[[str], None] | None
@@ -444,8 +452,11 @@ class Team:
 
     # -- results --------------------------------------------------------------------------------
 
-    def resume(self) -> Flow[None]:
-        """Go on with what an earlier process left: calls get their results, and background work continues."""
+    def resume(self, mapped: Collection[str] = ()) -> Flow[None]:
+        """Go on with what an earlier process left: calls get their results, and background work continues.
+
+        The work of ``mapped`` calls is left to the one that goes on with them.
+        """
         if self._resumed:
             return
         self._resumed = True
@@ -459,7 +470,7 @@ class Team:
         for entry in left:
             if entry.started.background and entry.ended is None:
                 self.launch(entry)
-            elif entry.ended is None and entry not in calls:
+            elif entry.ended is None and entry not in calls and entry.started.call not in mapped:
                 detail = "the conversation went on without it"
                 self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail=detail))
         if calls:
