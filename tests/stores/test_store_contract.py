@@ -281,6 +281,13 @@ def test_a_branch_begins_with_another_branch_and_all_three_go_their_own_way(stor
     assert sorted(store.branches("s")) == ["agent", "fork"]
 
 
+def test_a_branch_cannot_begin_with_a_branch_that_is_not_there(store):
+    filled(store, "s", b"one\n")
+    with pytest.raises(TranscriptMissing):
+        store.branch("s", "fork", of="nowhere")
+    assert list(store.branches("s")) == []
+
+
 def test_a_branch_may_begin_where_the_branch_it_comes_from_does(store):
     filled(store, "s", b"one\n")
     store.branch("s", "first").close()

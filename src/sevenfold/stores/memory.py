@@ -177,14 +177,15 @@ class MemoryStore:
         take: bool = False,
     ) -> LineLog:
         """A branch of the session for writing; see `sevenfold.ports.Store`."""
-        session_log = self._there(session).log
-        base, kept = self._branches.get((session, name), (None, None))
-        if base is None or kept is None:
-            before, parent = self._branches[(session, of)] if of else (None, self._there(session))
-            start = parent.log.end if at is None else at
-            whole = BranchLog(before, parent.log, before.end) if before else session_log
-            base, kept = whole.upto(start), _Session(MemoryLog(start=start))
-            self._branches[(session, name)] = base, kept
+        whole: LineLog = (own := self._there(session).log)
+        if of and (session, of) not in self._branches:
+            raise TranscriptMissing(f"{session}: there is no branch {of}")
+        if of:
+            before, kept = self._branches[(session, of)]
+            whole, own = BranchLog(before, kept.log, before.end), kept.log
+        start = own.end if at is None else at
+        fresh = whole.upto(start), _Session(MemoryLog(start=start))
+        base, kept = self._branches.setdefault((session, name), fresh)
         return BranchLog(base, self._opened(kept, f"{session}, branch {name}", wait, take), base.end)
 
     def branches(self, session: str) -> Sequence[str]:
