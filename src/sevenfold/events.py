@@ -293,6 +293,8 @@ class AgentChanged(Event, frozen=True, kw_only=True):
     """Why it is a fork, or why not."""
     usd: float | None = None
     """What the work cost, once it has ended."""
+    saved_usd: float = 0.0
+    """How much more it would have cost without the cache."""
     turns: int = 0
 
 

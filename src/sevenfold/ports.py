@@ -212,19 +212,26 @@ class Store(Protocol):
         """The log for reading; raises `sevenfold.errors.TranscriptMissing`. Needs no lease."""
 
     def branch(
-        self, session: str, name: str, *, at: int | None = None, wait: float = 0.0, take: bool = False
+        self,
+        session: str,
+        name: str,
+        *,
+        of: str = "",
+        at: int | None = None,
+        wait: float = 0.0,
+        take: bool = False,
     ) -> Log:
         """A branch of a session, new or continued, for writing, with a lease of its own.
 
-        A new one begins with the lines of the session up to position ``at``, or up to its present end; what is
-        appended to either of the two later is not seen by the other.
+        A new one begins with the lines of the session, or of its branch ``of``, up to position ``at``, or up to its
+        present end; what is appended to either of the two later is not seen by the other.
         """
 
     def branches(self, session: str) -> Sequence[str]:
         """The names of a session's branches."""
 
-    def transcript(self, session: str) -> Path | None:
-        """The file that holds the log, for tools that read files; None if no file does."""
+    def transcript(self, session: str, branch: str = "") -> Path | None:
+        """The file that holds the log, or what a branch adds to it, for tools that read files; None if no file does."""
 
     def results(self, session: str) -> Results:
         """The session's tool results that were too big for the context."""

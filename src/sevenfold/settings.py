@@ -133,6 +133,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recall_vectors: Count = 50_000
     agent_depth: Count = 3
     agents_at_once: Positive = 20
+    agent_window: Positive = 200_000
     progress_lines: bool = False
     prompt_suggestion: bool = False
     notify: Literal["off", "bell", "desktop"] = "bell"

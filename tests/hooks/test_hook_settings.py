@@ -88,7 +88,7 @@ def test_a_handler_that_is_not_run_as_it_asks_is_listed_as_skipped(handler):
         (settings("Stop", {"type": "command"}), r"hooks\[0\]\.command:"),
         (settings("Stop", {"type": "command", "command": " "}), r"hooks\[0\]\.command:"),
         (settings("Stop", {"type": "command", "command": "a", "args": "b"}), r"\.args:"),
-        (settings("Stop", {"type": "command", "command": "a", "args": [1]}), r"\.args:"),
+        (settings("Stop", {"type": "command", "command": "a", "args": [1]}), r"\.args\[0\]:"),
         (settings("Stop", {"type": "command", "command": "a", "timeout": 0}), r"\.timeout:"),
         (settings("Stop", {"type": "command", "command": "a", "timeout": True}), r"\.timeout:"),
         (settings("Stop", {"type": "command", "command": "a", "timeout": "5"}), r"\.timeout:"),

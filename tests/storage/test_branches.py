@@ -139,6 +139,54 @@ def test_a_purge_that_was_cut_off_between_branch_and_parent_is_finished_by_doing
     assert words(reopened(leaked)) == before.replace("thinking ", "")
 
 
+@pytest.fixture
+def nested(leaked: Worker) -> Worker:
+    """A branch of the branch, and one of a branch that begins with nothing; secrets in each of them."""
+    log = store(leaked).branch("s-1", "agent", at=0)
+    agent = Transcript(log, Place("s-1"), clock=ManualClock(), ids=RandomIds())
+    agent.user([blocks.text(f"use {SECRET}")])
+    agent.model(answer("I do", id="msg_agent"))
+    agent.close()
+    for of in ("fork", "agent"):
+        log = store(leaked).branch("s-1", f"{of}-fork", of=of)
+        fork = Transcript(log, Place("s-1"), clock=ManualClock(), ids=RandomIds())
+        fork.user([blocks.text(f"deeper with {SECRET}")])
+        fork.close()
+    return leaked
+
+
+ALL = ("fork", "agent", "fork-fork", "agent-fork")
+
+
+@pytest.mark.spec("S10.1", "S7.14")
+@pytest.mark.parametrize("commits", range(6))
+def test_a_purge_that_is_cut_off_among_branches_of_branches_is_finished_by_doing_it_again(
+    commits, nested, monkeypatch
+):
+    before = {name: words(reopened(nested, name)) for name in ALL}
+    assert SECRET in before["agent-fork"]
+    commit, done = Staged.commit, list[Path]()
+
+    def killed(staged: Staged) -> None:
+        if len(done) == commits:
+            raise KeyboardInterrupt
+        commit(staged)
+        done.append(staged.target)
+
+    monkeypatch.setattr(Staged, "commit", killed)
+    if commits < 5:
+        with pytest.raises(KeyboardInterrupt):
+            purge(SECRET)
+        monkeypatch.undo()
+        monkeypatch.setenv("SEVENFOLD_HOME", str(nested.files.folder.parent.parent))
+    assert purge(SECRET) == 0
+    for name in ALL:
+        view = reopened(nested, name)
+        assert words(view) == before[name].replace("thinking ", "").replace(SECRET, LABEL)
+        assert SECRET not in nested.files.branch(name).read_text()
+    assert run(gc_command) == 0
+
+
 def test_a_branch_in_use_keeps_a_purge_waiting(leaked):
     log = store(leaked).branch("s-1", "fork")
     before = leaked.files.transcript.read_bytes()

@@ -257,16 +257,64 @@ def test_a_branch_has_a_lease_of_its_own(store):
         log.close()
 
 
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_branch_begins_with_another_branch_and_all_three_go_their_own_way(store, empty):
+    filled(store, "s", b"one\n", b"two\n")
+    branch = store.branch("s", "agent", at=0 if empty else None)
+    branch.append([b"three\n"])
+    fork = store.branch("s", "fork", of="agent")
+    branch.append([b"four\n"])
+    filled(store, "s", b"five\n")
+    (at,) = fork.append([b"six\n"])
+    before = [] if empty else [b"one\n", b"two\n"]
+    assert said(fork) == [*before, b"three\n", b"six\n"]
+    assert said(branch) == [*before, b"three\n", b"four\n"]
+    assert next(fork.read(at)) == (at, b"six\n")
+    assert next(fork.upto(at).find(b"three"))[1] == b"three\n"
+    assert not list(fork.find(b"four")) + list(fork.find(b"five"))
+    fork.close()
+    branch.close()
+    again = store.branch("s", "fork", of="agent")
+    again.append([b"seven\n"])
+    assert said(again) == [*before, b"three\n", b"six\n", b"seven\n"]
+    again.close()
+    assert sorted(store.branches("s")) == ["agent", "fork"]
+
+
+def test_a_branch_cannot_begin_with_a_branch_that_is_not_there(store):
+    filled(store, "s", b"one\n")
+    with pytest.raises(TranscriptMissing):
+        store.branch("s", "fork", of="nowhere")
+    assert list(store.branches("s")) == []
+
+
+def test_a_branch_may_begin_where_the_branch_it_comes_from_does(store):
+    filled(store, "s", b"one\n")
+    store.branch("s", "first").close()
+    filled(store, "s", b"two\n")
+    second = store.branch("s", "second", of="first")
+    second.append([b"three\n"])
+    assert said(second) == [b"one\n", b"three\n"]
+    second.close()
+
+
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_a_branch_answers_every_query(make, tmp_path_factory):
+@pytest.mark.parametrize("of", ["", "agent"])
+def test_a_branch_answers_every_query(make, of, tmp_path_factory):
     from hypothesis import given
 
     @given(lines=st.lists(records(), min_size=1, max_size=12), cut=st.integers(0, 12))
     def holds(lines: list[bytes], cut: int) -> None:
         store = make(tmp_path_factory.mktemp("store"))
-        filled(store, "s", *lines[:cut])
-        branch = store.branch("s", "fork")
+        filled(store, "s", *lines[: cut // 2 if of else cut])
+        if of:
+            parent = store.branch("s", of)
+            parent.append(lines[cut // 2 : cut])
+        branch = store.branch("s", "fork", of=of)
         filled(store, "s", b'{"type":"user","uuid":"a1"}\n')
+        if of:
+            parent.append([b'{"type":"user","uuid":"a2"}\n'])
+            parent.close()
         branch.append(lines[cut:])
         there = list(branch.read())
         assert [line for _, line in there] == lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sevenfold.stores.log import LineLog
 from sevenfold.stores.memory import MemoryLog, MemoryStore
@@ -20,9 +21,7 @@ class _Watched(MemoryLog):
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         places = self._log.append(lines, durable=durable)
         # Line by line: a crash may leave the first lines of a write.
-        self._store.writes += [
-            (self._branch, self._store.starts.get(self._branch, 0), line) for line in lines
-        ]
+        self._store.writes += [(self._branch, line) for line in lines]
         return places
 
 
@@ -31,31 +30,29 @@ class RememberingStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.writes: list[tuple[str, int, bytes]] = []
-        """Branch (empty: the session itself), where that begins, and the line."""
-        self.starts: dict[str, int] = {}
+        self.writes: list[tuple[str, bytes]] = []
+        """Branch (empty: the session itself), and the line."""
+        self.starts: dict[str, tuple[str, int]] = {}
+        """What each branch begins with, and how much of it."""
 
     def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> LineLog:
         return _Watched(super().open(session, wait=wait, take=take), self, "")
 
-    def branch(
-        self, session: str, name: str, *, at: int | None = None, wait: float = 0.0, take: bool = False
-    ) -> LineLog:
-        made = super().branch(session, name, at=at, wait=wait, take=take)
-        self.starts[name] = self._branches[session, name][0]
+    def branch(self, session: str, name: str, *, of: str = "", **more: Any) -> LineLog:
+        made = super().branch(session, name, of=of, **more)
+        self.starts.setdefault(name, (of, self._branches[session, name][0].end))
         return _Watched(made, self, name)
 
     def killed_after(self, count: int, session: str) -> RememberingStore:
         """A store as a kill after so many lines would have left it."""
         again = RememberingStore()
         log = MemoryStore.open(again, session)
-        log.append([line for branch, _, line in self.writes[:count] if not branch])
+        log.append([line for branch, line in self.writes[:count] if not branch])
         log.close()
-        for name in dict.fromkeys(branch for branch, _, _ in self.writes[:count] if branch):
-            start = next(start for branch, start, _ in self.writes if branch == name)
-            own = MemoryStore.branch(again, session, name, at=start)
-            own.append([line for branch, _, line in self.writes[:count] if branch == name])
+        for name in dict.fromkeys(branch for branch, _ in self.writes[:count] if branch):
+            of, start = again.starts[name] = self.starts[name]
+            own = MemoryStore.branch(again, session, name, of=of, at=start)
+            own.append([line for branch, line in self.writes[:count] if branch == name])
             own.close()
-            again.starts[name] = start
         again.writes = list(self.writes[:count])
         return again

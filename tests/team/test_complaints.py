@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import openai
 import pytest
 
 import sevenfold
+from sevenfold.agent.executor import Consented
 from sevenfold.agent.team.definitions import AgentDefinition
 from sevenfold.errors import RequestRefused
 from sevenfold.events import CacheBroke, Compacted
@@ -18,7 +20,7 @@ from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.ports import Call, Reply, Watcher
-from tests.agent.working import MODEL, Model, options, results, texts, use, world
+from tests.agent.working import MODEL, Model, blocks, options, results, texts, use, world
 from tests.team.play import parts, start, team_of
 from tests.team.test_sub_agents import READING, bill, waits_for_a_report
 
@@ -119,18 +121,38 @@ def test_a_child_compacts_at_its_own_window_and_not_at_its_parents(folder: Path)
         assert made.session.gauge.usd == pytest.approx(bill(there))
 
 
-@pytest.mark.spec("S7.3")
-def test_a_childs_context_stays_within_its_window(folder: Path) -> None:
-    definition = AgentDefinition(name="reader", description="Reads.", fork=False, window=10_000_000)
+@pytest.mark.spec("S7.3", "S7.15")
+@pytest.mark.parametrize(
+    ("kind", "definition", "settings", "most"),
+    [
+        ("fresh", {"fork": False}, {}, 200_000),
+        ("its definition says more", {"fork": False, "window": 400_000}, {}, 400_000),
+        ("its definition says too much", {"fork": False, "window": 10_000_000}, {}, 1_000_000),
+        ("the user says less", {"fork": False}, {"agent_window": 60_000}, 60_000),
+        ("a fork has its parent's", {"fork": True}, {}, 1_000_000),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_sub_agent_does_not_grow_to_940_000_tokens_because_its_model_would_take_them(
+    kind: str, definition: dict[str, Any], settings: dict[str, Any], most: int, folder: Path
+) -> None:
+    reader = AgentDefinition(name="reader", description="Reads.", **definition)
+    windows: list[int] = []
+
+    def look(prompt: ModelPrompt) -> str:
+        (live,) = team_of(made)._live.values()
+        windows.append(live.conversation.window.context)
+        return "Read."
+
+    script = parts({"MAIN": [[start("c1", "READ", subagent_type="reader")], "Done."], "READ": [look]})
     with (
-        world(
-            parts({"MAIN": [[start("c1", "READ", subagent_type="reader")], "Done."], **READING})
-        ) as there,
-        there.agent(folder, name="s", agents={"reader": definition}) as made,
+        world(script) as there,
+        there.agent(
+            folder, name="s", model="claude-sonnet-4-6", agents={"reader": reader}, settings=settings
+        ) as made,
     ):
         made.run("MAIN task")
-        (entry,) = team_of(made).roster
-        assert entry.status == "completed"
+        assert windows == [most]
 
 
 @pytest.mark.spec("S7.11")
@@ -145,13 +167,79 @@ def test_a_final_report_is_never_lost(folder: Path) -> None:
             assert texts(there.bodies[-1]).count("<agent-report>") == 1
 
 
-@pytest.mark.spec("S7.11")
-def test_to_address_an_agent_that_is_not_there_is_an_error_with_a_suggestion(folder: Path) -> None:
+@pytest.mark.spec("S7.4", "S7.11")
+@pytest.mark.parametrize(
+    "call",
+    [
+        use("SendMessage", "c2", to="raeder", message="hello", summary="hello"),
+        use("TaskStop", "c2", task_id="raeder"),
+    ],
+    ids=["SendMessage", "TaskStop"],
+)
+def test_sending_to_a_name_nobody_has_does_not_succeed_and_says_who_was_probably_meant(
+    call: dict[str, Any], folder: Path
+) -> None:
     calls = [start("c1", "READ the tides", name="reader")]
-    script = parts({"MAIN": [calls, [use("TaskStop", "c2", task_id="raeder")], "Done."], **READING})
+    script = parts({"MAIN": [calls, [call], "Done."], **READING})
     with world(script) as there, there.agent(folder, name="s", agents=True) as made:
         made.run("MAIN task")
-        assert "did you mean 'reader'" in results(there.bodies[-1])["c2"]
+        (block,) = [one for one in blocks(there.bodies[-1], "tool_result") if one["tool_use_id"] == "c2"]
+        assert block["is_error"]
+        assert "did you mean 'reader'" in str(block["content"])
+
+
+class HeldUp:
+    """Something an agent waits for, for as long as the test lets it."""
+
+    def __init__(self) -> None:
+        self.reached, self.over = threading.Event(), threading.Event()
+
+    def __call__(self, *_: object) -> Consented:
+        self.reached.set()
+        self.over.wait(60)
+        return Consented(True)
+
+
+@pytest.mark.spec("S7.11", "S7.13")
+@pytest.mark.parametrize("busy", ["a command", "the user's consent", "an agent of its own"])
+@pytest.mark.parametrize("by", ["TaskStop", "the list of tasks"])
+def test_an_agent_can_be_ended_whatever_it_waits_for(busy: str, by: str, folder: Path) -> None:
+    held = HeldUp()
+    (folder / "started").unlink(missing_ok=True)
+    work: dict[str, list[Any]] = {
+        "a command": [[use("Shell", "s1", command="touch started; exec sleep 300")], "Never."],
+        "the user's consent": [[use("Write", "w1", path="new.txt", content="x")], "Never."],
+        "an agent of its own": [[start("c9", "DEEP")], "Never."],
+    }
+
+    def stop(prompt: ModelPrompt) -> Any:
+        assert _until(lambda: held.reached.is_set() or (folder / "started").exists())
+        if by == "TaskStop":
+            return [use("TaskStop", "c2", task_id="reader")]
+        task = next(one for one in made.session.tasks if one.kind == "agent")
+        made.session.tasks.kill(task.id)
+        return "I stopped it."
+
+    def deep(prompt: ModelPrompt) -> str:
+        held()
+        return "Never."
+
+    mode = "ask" if "consent" in busy else "autonomous"
+    script = parts({"MAIN": [IN_BACKGROUND, stop, "It has ended."], "Read": work[busy], "DEEP": [deep]})
+    with (
+        world(script) as there,
+        there.agent(folder, name="s", agents=True, mode=mode, consent=held) as made,
+    ):
+        made.run("MAIN task")
+        assert not held.over.is_set()
+        (entry,) = team_of(made).roster
+        assert (entry.status, entry.pending) == ("cancelled", False)
+        held.over.set()
+    assert not (folder / "new.txt").exists()
+
+
+def _until(true: Callable[[], bool]) -> bool:
+    return any(true() or threading.Event().wait(0.02) for _ in range(2_000))
 
 
 @pytest.mark.spec("S7.1", "S7.2")
@@ -273,3 +361,33 @@ def test_a_fork_at_the_responses_api_has_its_parents_cache_key_and_reads_its_par
         assert all(
             usage["input_tokens_details"]["cached_tokens"] > 0.9 * usage["input_tokens"] for usage in forks
         )
+
+
+@pytest.mark.spec("S7.11", "S7.13")
+def test_what_runs_for_an_agent_is_in_the_list_too_and_can_be_ended(folder: Path) -> None:
+    seen: list[str] = []
+
+    def look(prompt: ModelPrompt) -> Any:
+        tasks = made.session.tasks
+        below = [one for one in tasks if "/" in one.id]
+        seen.extend(f"{one.kind}: {one.state}" for one in below)
+        for one in below:
+            if one.kind == "command":
+                tasks.kill(one.id)
+                seen.append(tasks.get(one.id).state)
+        return "deep done"
+
+    script = parts(
+        {
+            "MAIN": [[start("c1", "WORK")], "Done."],
+            "WORK": [
+                [use("Shell", "s1", command="sleep 300", background=True)],
+                [start("c2", "DEEP")],
+                "ok",
+            ],
+            "DEEP": [look],
+        }
+    )
+    with world(script) as there, there.agent(folder, name="s", agents=True, mode="autonomous") as made:
+        made.run("MAIN task")
+    assert seen == ["command: working", "agent: working", "cancelled"]

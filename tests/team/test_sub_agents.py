@@ -131,6 +131,43 @@ def test_forks_begin_with_their_parents_bytes_and_differ_only_in_their_last_text
         assert made.session.gauge.usd == pytest.approx(bill(there))
 
 
+@pytest.mark.spec("S7.1", "S7.11")
+def test_what_a_fork_cost_and_what_the_cache_saved_is_in_the_log_in_its_result_and_in_an_event(
+    folder: Path,
+) -> None:
+    heard: list[AgentChanged] = []
+    (folder / "tides.txt").write_text("High water at 06:12, low water at 12:31.\n" * 2_000)
+    turns = [[use("Read", "r0", path="tides.txt")], [start("c1", "LEFT", subagent_type="fork")]]
+    script = parts({"MAIN": [*turns, "Done."], "LEFT": [[use("Glob", "g1", pattern="*")], "left done"]})
+    listen = [lambda event: heard.append(event) if isinstance(event, AgentChanged) else None]
+    with world(script) as there, there.agent(folder, name="s", agents=True, listen=listen) as made:
+        made.run("MAIN task")
+        (entry,) = team_of(made).roster
+        asked = [one for one in there.simulator.requests.answered() if "<agent-task>" in texts(one.body)]
+        usages = [Usage.read(json.dumps(one.usage).encode()) for one in asked]
+        profile = find(MODEL)
+        paid = sum(one.cost(profile) or 0.0 for one in usages)
+        plain = sum(one.uncached_cost(profile) or 0.0 for one in usages)
+        assert entry.ended is not None
+        assert entry.ended.usd == pytest.approx(paid)
+        assert entry.ended.saved_usd == pytest.approx(plain - paid)
+        assert plain > 2 * paid
+        assert heard[-1].saved_usd == entry.ended.saved_usd
+        assert "saved by the cache" in results(there.bodies[-1])["c1"]
+
+
+@pytest.mark.spec("S7.11", "S8.1")
+def test_an_agents_transcript_is_named_in_the_list_of_tasks_and_to_hooks(folder: Path) -> None:
+    seen: list[Any] = []
+    script = parts({"MAIN": [[start("c1", "READ the tides")], "Done."], **READING})
+    guard = hooks(SubagentStop=seen.append)
+    with world(script) as there, there.agent(folder, name="s", agents=True, hooks=guard) as made:
+        made.run("MAIN task")
+        (task,) = [one for one in made.session.tasks if one.kind == "agent"]
+        assert "High water is at 06:12." in Path(task.output).read_text()
+        assert [event.agent_transcript_path for event in seen] == [task.output]
+
+
 @pytest.mark.spec("S7.2")
 def test_a_fork_of_a_fork_is_refused(folder: Path) -> None:
     script = parts(
@@ -141,7 +178,7 @@ def test_a_fork_of_a_fork_is_refused(folder: Path) -> None:
     )
     with world(script) as there, there.agent(folder, name="s", agents=True) as made:
         made.run("MAIN task")
-        assert "Only the main conversation can be forked" in results(there.bodies[2])["c2"]
+        assert "a fork cannot be forked" in results(there.bodies[2])["c2"]
 
 
 @pytest.mark.spec("S7.3", "S7.11")
@@ -338,6 +375,33 @@ def test_an_agent_finds_what_another_of_its_type_wrote_down(scope: Any, folder: 
         assert entry.ended.text == "It knows."
     inside = {"user": home / "agent-memory", "project": folder / ".sevenfold", "local": home / "projects"}
     assert any(path.name == "MEMORY.md" for path in inside[scope].rglob("*"))
+
+
+@pytest.mark.spec("S7.3", "S7.15")
+@pytest.mark.parametrize(
+    "linked", [".sevenfold", ".sevenfold/agent-memory", ".sevenfold/agent-memory/keeper"]
+)
+def test_a_link_in_a_project_does_not_make_another_folder_an_agents_memory(
+    linked: str, folder: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (folder / linked).parent.mkdir(parents=True, exist_ok=True)
+    (folder / linked).symlink_to(elsewhere)
+    keeper = AgentDefinition(name="keeper", description="Keeps notes.", fork=False, memory="project")
+    script = parts(
+        {
+            "MAIN": [[start("c1", "NOTE it", subagent_type="keeper")], "Done."],
+            "NOTE": [[use("Write", "w1", path=str(elsewhere / "x.txt"), content="x")], "Noted."],
+        }
+    )
+    with (
+        world(script) as there,
+        there.agent(folder, name="s", agents={"keeper": keeper}, mode="accept_edits") as made,
+    ):
+        made.run("MAIN task")
+        assert not list(elsewhere.iterdir())
+        assert "is reached by a link" in results(there.bodies[-1])["c1"]
 
 
 # -- budgets -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A parent whose model has a window of a million tokens, and a child whose model has 200,000."""
+"""A parent whose model has a window of a million tokens, and a child that has 200,000."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from sevenfold.profiles import find
 from tests.agent.working import use, world
 from tests.team.play import start, team_of
 
-PARENT, CHILD = "claude-sonnet-4-6", "claude-haiku-4-5"
+PARENT, SMALL = "claude-sonnet-4-6", "claude-haiku-4-5"
 LINES = 1_600
 """Of a file: about 40,000 tokens."""
 FILES = 6
 
 
 @pytest.mark.spec("S7.3", "S0.1")
-def test_a_child_with_a_fifth_of_its_parents_window_compacts_itself_and_no_request_is_refused(
-    folder: Path,
+@pytest.mark.parametrize("child", [SMALL, PARENT], ids=["a smaller window", "the same window"])
+def test_a_child_compacts_itself_at_200_000_tokens_and_no_request_is_refused(
+    child: str, folder: Path
 ) -> None:
     for number in range(FILES):
         lines = (
@@ -51,8 +52,8 @@ def test_a_child_with_a_fifth_of_its_parents_window_compacts_itself_and_no_reque
         return [use("Read", f"r{number}", path=f"table{number // 2}.txt", **part)]
 
     compacted: list[Compacted] = []
-    reader = AgentDefinition(name="reader", description="Reads.", fork=False, model=CHILD)
-    assert (find(PARENT).window, find(CHILD).window) == (1_000_000, 200_000)
+    reader = AgentDefinition(name="reader", description="Reads.", fork=False, model=child)
+    assert (find(PARENT).window, find(SMALL).window) == (1_000_000, 200_000)
     with (
         world(brain) as there,
         there.agent(
@@ -71,8 +72,11 @@ def test_a_child_with_a_fifth_of_its_parents_window_compacts_itself_and_no_reque
     ):
         assert made.run("MAIN task").text == "Both."
         (entry,) = team_of(made).roster
-        assert (entry.status, entry.started.model) == ("completed", CHILD), entry.ended
+        assert (entry.status, entry.started.model) == ("completed", child), entry.ended
         assert {event.query_source for event in compacted} == {"agent:reader"}
         assert not [one for one in there.simulator.requests if one.status >= 400]
         models = [one.body["model"] for one in there.simulator.requests.answered()]
-        assert {re.sub(r"-\d{8}$", "", one) for one in models} == {PARENT, CHILD}
+        assert {re.sub(r"-\d{8}$", "", one) for one in models} == {PARENT, child}
+        usages = [dict(one.usage or {}) for one in there.simulator.requests.answered()]
+        kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        assert max(sum(usage[kind] for kind in kinds) for usage in usages) < 200_000

@@ -62,6 +62,52 @@ def test_a_working_copy_is_made_only_in_a_folder_the_user_trusts(folder: Path) -
         assert "folder the user trusts" in results(there.bodies[-1])["c1"]
 
 
+@pytest.mark.spec("S7.3")
+def test_what_git_ignores_is_not_thrown_away_with_the_working_copy(folder: Path) -> None:
+    Trust(user_folder(os.environ)).add(folder)
+    (folder / ".git" / "info" / "exclude").write_text("out/\n")
+    step = use("Write", "w1", path="out/result.txt", content="x")
+    with (
+        world(isolated([[step], "Done there."])) as there,
+        there.agent(folder, name="s", agents=True, mode="accept_edits") as made,
+    ):
+        made.run("MAIN task")
+        (entry,) = team_of(made).roster
+        assert (Path(entry.started.worktree) / "out" / "result.txt").read_text() == "x"
+
+
+@pytest.mark.spec("S7.3", "S7.11")
+def test_a_report_is_not_lost_where_the_working_copy_cannot_be_removed(folder: Path) -> None:
+    Trust(user_folder(os.environ)).add(folder)
+    script = isolated([[use("Shell", "s1", command="git worktree lock .")], "Done there."])
+    with (
+        world(script) as there,
+        there.agent(folder, name="s", agents=True, mode="autonomous") as made,
+    ):
+        made.run("MAIN task")
+        result = results(there.bodies[-1])["c1"]
+        assert "Done there." in result
+        assert "is still there: git worktree failed" in result
+
+
+@pytest.mark.spec("S7.3")
+@pytest.mark.parametrize("kind", ["no repository", "no commit", "a folder that is in no commit"])
+def test_where_no_working_copy_can_be_made_the_call_says_why_and_nothing_is_left(
+    kind: str, folder: Path, tmp_path: Path
+) -> None:
+    place = folder / "new" if "folder" in kind else tmp_path / "other"
+    place.mkdir()
+    if kind == "no commit":
+        subprocess.run(["git", "init", "-q", str(place)], check=True)
+    Trust(user_folder(os.environ)).add(place)
+    with world(isolated(["Done."])) as there, there.agent(place, name="s", agents=True) as made:
+        made.run("MAIN task")
+        assert results(there.bodies[-1])["c1"].startswith("git rev-parse failed")
+        assert not list(team_of(made).roster)
+    listed = subprocess.run(["git", "worktree", "list"], cwd=folder, capture_output=True, text=True)
+    assert len(listed.stdout.splitlines()) == 1
+
+
 @pytest.mark.spec("S7.1")
 def test_a_definition_that_does_not_say_is_a_fork_only_if_that_is_cheaper(folder: Path) -> None:
     open_one = AgentDefinition(name="helper", description="Helps.")

@@ -35,7 +35,7 @@ from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.searchers import find_searcher
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
-from sevenfold.agent.tools.tool import Toolbox
+from sevenfold.agent.tools.tool import Toolbox, together
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
@@ -281,7 +281,7 @@ class Assembly:
         """Whether the prompt lists the types of agents, and not their tool; a fork has its parent's of both."""
         if self.descent is not None and self.descent.fork:
             return self.descent.parent._lists_types
-        return self.options.get("system") is None
+        return self.has_standard_prompt
 
     def _toolbox(self) -> Toolbox:
         given = self.options.get("tools")
@@ -295,10 +295,13 @@ class Assembly:
             self.own_tools += team_tools(
                 lambda: cast(Team, self.team), "" if self._lists_types else self.types.text()
             )
-        if (descent := self.descent) is not None and not descent.fork:
+        if (descent := self.descent) is not None:
             # Only for the model to know: what it may use is decided when it is called.
-            self.own_tools = [one for one in self.own_tools if descent.definition.allows(one.name)]
-        return self.servers.toolbox(self.own_tools) if self.servers else Toolbox(self.own_tools)
+            listed = {one.name for one in descent.parent.own_tools}
+            if not descent.fork:
+                listed = {name for name in listed if descent.definition.allows(name)}
+            self.own_tools = [one for one in self.own_tools if one.name in listed]
+        return together(self.own_tools, self.servers.tools() if self.servers else ())
 
     def _server_follower(self) -> McpUpdater | None:
         """Keeps the agent in step with its servers."""
@@ -415,8 +418,9 @@ class Assembly:
 
     def common(self) -> dict[str, Any]:
         """The fields of every hook input."""
+        below = self.descent
         return {
-            **(self.descent.hook_fields if self.descent else {}),
+            **({"agent_id": below.entry.id, "agent_type": below.definition.name} if below else {}),
             "session_id": self.store.name,
             "transcript_path": self.store.path,
             "cwd": str(self.state.desk.cwd),
@@ -458,8 +462,8 @@ class Assembly:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
             events.append(SessionStart(**self.common(), source=source, model=self.model))
             self._report_unknown_rules()
-            for problem in self.types.problems if self.types else ():
-                self.conversation.events.tell(SteppedAside(layer="agents", reason=str(problem)))
+            for path, why in self.types.problems.items() if self.types else ():
+                self.conversation.events.tell(SteppedAside(layer="agents", reason=f"{path}: {why}"))
         if self.prompt.loaded is not self._announced_files:
             events += [self._instructions_loaded(file) for file in self.prompt.loaded if file.text]
         self.started, self._announced_files = True, self.prompt.loaded

@@ -11,8 +11,9 @@ import asyncio
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ from sevenfold.conversation import hooks as hook_inputs
 from sevenfold.conversation.flow import Fire, Flow, Gather, Run, in_thread
 from sevenfold.conversation.hooks import HookInput, HookOutcome, PostToolUse, PreToolUse
 from sevenfold.conversation.request import ToolCall
-from sevenfold.errors import Aborted
+from sevenfold.errors import Aborted, SevenfoldError
 
 CONCURRENT = 8
 """The most calls that run at the same time."""
@@ -156,18 +157,11 @@ class Executor:
         yield from in_thread(self._callbacks.save)
         return results
 
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+    def _groups(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         """The calls in order, with neighbours that may run concurrently grouped."""
-        groups: list[list[ToolCall]] = []
-        open_group = False
-        for call in calls:
-            concurrent = self.box.concurrent(call.name)
-            if concurrent and open_group:
-                groups[-1].append(call)
-            else:
-                groups.append([call])
-            open_group = concurrent
-        return groups
+        for concurrent, run in groupby(calls, lambda call: self.box.concurrent(call.name)):
+            group = list(run)
+            yield from [group] if concurrent else ([call] for call in group)
 
     # -- one call -------------------------------------------------------------------------------
 
@@ -178,6 +172,8 @@ class Executor:
             output = yield from self._use(call)
         except Aborted as stop:
             output = failed(LEFT if isinstance(stop, LeftBehind) else NOT_DONE)
+        except SevenfoldError as error:
+            output = failed(str(error))
         except Exception as error:  # noqa: BLE001 (a call without a result would end the conversation)
             output = failed(f"{call.name} could not be carried out: {type(error).__name__}: {error}")
         self._callbacks.report(ToolEnded(call, output, time.monotonic() - began))

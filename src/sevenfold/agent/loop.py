@@ -65,16 +65,16 @@ class RunLimits(Struct, frozen=True):
         ``models`` are those that will be asked, ``spent`` is what the session has cost; None if that is not known.
         """
         unpriced = next((model for model in models if find(model).price(0) is None), None)
-        if self.usd is not None and unpriced is not None:
-            raise InputError(
-                f"max_usd={self.usd} cannot be kept: what {unpriced} costs is not known, and no setting says it. Leave "
-                "it out, and limit the work by max_turns or max_output_tokens instead"
-            )
-        if self.usd is not None and spent is None:
-            raise InputError(
-                f"max_usd={self.usd} cannot be kept: it counts the whole session, in which a model was asked whose "
-                "price is not known. Begin a new session, or limit the work by max_turns or max_output_tokens instead"
-            )
+        if self.usd is None or (unpriced is None and spent is not None):
+            return
+        why = (
+            f"what {unpriced} costs is not known, and no setting says it. Leave it out, and"
+            if unpriced is not None
+            else "a model was asked in this session whose price is not known. Begin a new one, or"
+        )
+        raise InputError(
+            f"max_usd={self.usd} cannot be kept: {why} limit the work by max_turns or max_output_tokens instead"
+        )
 
 
 class Loop:

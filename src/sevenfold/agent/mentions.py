@@ -23,7 +23,7 @@ from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.read import ReadInput, ReadTool
 from sevenfold.agent.tools.tool import Toolbox
-from sevenfold.conversation.flow import Flow, Gather
+from sevenfold.conversation.flow import Flow, unguarded
 from sevenfold.conversation.intake import user_blocks
 from sevenfold.conversation.request import ToolCall
 from sevenfold.conversation.transcript import Attachment
@@ -87,9 +87,8 @@ class Mentions:
 
     def read(self, text: str) -> Flow[list[Attachment]]:
         """Read what a text mentions; returns the attachments for its message."""
-        # Gathered, so that the session is not locked while a report waits for a slow reader of events.
-        (attachments,) = yield from Gather([self._read(text)], 1)
-        return attachments
+        # The session is not locked while a report waits for a slow reader of events.
+        return unguarded(self._read(text))
 
     def _read(self, text: str) -> Flow[list[Attachment]]:
         calls = self._calls(text)

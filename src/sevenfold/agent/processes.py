@@ -115,7 +115,8 @@ class LocalProcesses:
         """Run a command in the background."""
         self._folder.mkdir(parents=True, exist_ok=True)
         # Names of earlier tasks are not used again, since their output may still be read.
-        name = next(name for name in map("task-{}".format, count(1)) if self._is_free(name))
+        taken = {*self._tasks, *(path.stem for path in self._folder.glob("task-*.log"))}
+        name = next(name for name in map("task-{}".format, count(1)) if name not in taken)
         sink = _OutputFile(self._folder / f"{name}.log", self._gate)
         try:
             running = _ShellCommand(command, cwd, environ)
@@ -162,9 +163,6 @@ class LocalProcesses:
     def _task(self, name: str) -> BackgroundTask:
         task, read = self._tasks[name].task(), self._read.get(name, 0)
         return replace(task, read=read, unread=max(0, _size(task.path) - read))
-
-    def _is_free(self, name: str) -> bool:
-        return name not in self._tasks and not (self._folder / f"{name}.log").exists()
 
 
 class _ShellCommand(ChildProcess):

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from sevenfold.agent.instructions import LoadedFile, LoadReason
     from sevenfold.agent.loop import RunLimits
     from sevenfold.memory.memory import Memory
-    from sevenfold.ports import Clock
     from sevenfold.settings import Settings
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
@@ -63,7 +62,7 @@ class AgentPrompt:
         sources = [
             SectionSource.of(texts.Instructions, self._instructions),
             SectionSource.of(texts.Environment, self._environment),
-            SectionSource.of(texts.Today, lambda: _today(agent.clock)),
+            SectionSource.of(texts.Today, self._today),
             SectionSource.of(texts.Budgets, lambda: _budgets(*limits())),
             *_preferences(agent, settings),
             SectionSource.of(texts.Skills, lambda: texts.Skills.of(agent.skills.listing())),
@@ -102,6 +101,9 @@ class AgentPrompt:
     def _computed(self) -> SystemPrompt:
         made, self._sections = self._sections.prompt()
         return made
+
+    def _today(self) -> texts.Today:
+        return texts.Today(datetime.fromtimestamp(self._agent.clock.now()).date().isoformat())
 
     def _environment(self) -> texts.Environment:
         agent = self._agent
@@ -157,10 +159,6 @@ def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]
         folders = [agent.user_folder, *([agent.workspace / ".sevenfold"] if agent.trusted else [])]
         found = find_style(style, folders)
         yield SectionSource.of(texts.OutputStyle, lambda: found)
-
-
-def _today(clock: Clock) -> texts.Today:
-    return texts.Today(datetime.fromtimestamp(clock.now()).date().isoformat())
 
 
 def _budgets(limits: RunLimits, left: RunLimits) -> texts.Budgets | None:

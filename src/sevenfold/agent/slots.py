@@ -7,7 +7,8 @@ the compaction opens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sevenfold.agent import texts
@@ -23,7 +24,6 @@ from sevenfold.request.sections import SystemPrompt, announcement
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.state import AgentState
-    from sevenfold.agent.tools.skills import SkillCatalog
 
 FILE_TOKENS = SKILL_TOKENS = 5_000
 SKILLS_TOKENS = 25_000
@@ -137,9 +137,7 @@ def fill(agent: Assembly) -> None:
     announced: list[Slot] = [agent.follow.slot()] if agent.follow is not None else []
     if agent.has_standard_prompt:
         before.insert(0, SectionsSlot(agent))
-        announced.append(_skill_listing_slot(agent.skills))
-        if agent.types is not None:
-            announced.append(_agent_types_slot(agent.types.listing))
+        announced += _listing_slots(agent)
     conversation.slots[:] = [*before, *_state_slots(agent), *announced, files]
     conversation.cleanups += [files.forget, agent.state.save]
 
@@ -198,33 +196,26 @@ def _tasks(state: AgentState) -> list[State]:
     return [State(TASKS, "\n".join(reversed(lines)))] if lines else []
 
 
-def _skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
-    """Announces new skills if the prompt stays as it was; those in view are not announced again."""
-    return AnnouncedSlot(
+def _listing_slots(agent: Assembly) -> Iterator[AnnouncedSlot]:
+    """Announce new skills and types of agents if the prompt stays as it was; those in view are not announced again."""
+    yield AnnouncedSlot(
         "skill listing",
-        skills.listing,
-        lambda name, words: texts.SkillLine(name, " ".join(words.split())).render(),
+        agent.skills.listing,
+        partial(texts.listed, texts.SkillLine),
         texts.Skills.of,
         lambda names, lines, text: {"content": text, "skillCount": len(names), "names": names},
         kind="skill_listing",
     )
-
-
-def _agent_types_slot(types: Callable[[], Mapping[str, str]]) -> AnnouncedSlot:
-    """Announces new types of agents if the prompt stays as it was; those in view are not announced again."""
-    return AnnouncedSlot(
-        "agent types",
-        types,
-        lambda name, words: texts.AgentType(name, " ".join(words.split())).render(),
-        texts.AgentTypes.of,
-        lambda names, lines, text: {
-            "addedTypes": names,
-            "addedLines": lines,
-            "removedTypes": [],
-            "isInitial": False,
-        },
-        kind="agent_listing_delta",
-    )
+    if agent.types is not None:
+        more = {"removedTypes": [], "isInitial": False}
+        yield AnnouncedSlot(
+            "agent types",
+            agent.types.listing,
+            partial(texts.listed, texts.AgentType),
+            texts.AgentTypes.of,
+            lambda names, lines, text: {"addedTypes": names, "addedLines": lines, **more},
+            kind="agent_listing_delta",
+        )
 
 
 def _plan(state: AgentState) -> Iterator[State]:

@@ -287,12 +287,14 @@ _FOR_NOTE = 2 * KB
 _FOR_JOINT = 2
 
 
+def listed(line: type[SkillLine | AgentType], name: str, description: str) -> str:
+    """The line of a name with its description."""
+    return line(name, " ".join(description.split())).render()
+
+
 def _listed(line: type[SkillLine | AgentType], entries: Mapping[str, str], most: int) -> str:
     """A line for each name with its description, in the order of names, as far as they fit."""
-    lines = [
-        (name, line(name, " ".join(description.split())).render())
-        for name, description in sorted(entries.items())
-    ]
+    lines = [(name, listed(line, name, words)) for name, words in sorted(entries.items())]
     return _joined("\n", *_fitting(lines, most))
 
 

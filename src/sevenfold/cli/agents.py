@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     )
     sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
     if options.action == "list" and found.problems:
-        sys.stderr.write(f"{len(found.problems)} files are not used; see: sevenfold agents check\n")
+        sys.stderr.write(f"not everything is used ({len(found.problems)}); see: sevenfold agents check\n")
     return 1 if options.action == "check" and found.problems else 0
 
 
@@ -61,12 +61,12 @@ def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> l
     for agent in wanted:
         lines.append(f"{agent.name}: {agent.path or 'built in'}")
         lines += [f"  {name}: {value}" for name, value in _understood(agent)] if one else []
-        lines += [f"  ignored: {field}" for field in agent.ignored]
+        lines += [f"  ignored: {field}: {why}" for field, why in agent.ignored.items()]
         if not agent.ignored:
             lines.append("  ok")
     if not one:
         lines += [f"hidden by another {each.name}: {each.path}" for each in found.hidden if each.path]
-        lines += [f"not used: {problem}" for problem in found.problems]
+        lines += [f"not used: {path}: {why}" for path, why in found.problems.items()]
     return lines
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from sevenfold.agent.team.tasks import TaskFile
 from sevenfold.cli.text import clean, money
 from sevenfold.conversation.tasks import Task
-from sevenfold.errors import Refused, TranscriptLocked
+from sevenfold.errors import Refused, TranscriptLocked, UserError
 from sevenfold.stores.home import Project, SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
@@ -31,6 +31,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 1 if a session did not answer."""
+    if not options.folder.is_dir():
+        raise UserError(f"{options.folder}: there is no such folder")
     project = user_home().project(options.folder.absolute())
     with closing(SqliteMailbox(project.mailbox)) as mailbox:
         found = [

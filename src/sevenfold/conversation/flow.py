@@ -143,6 +143,12 @@ def in_thread(work: Callable[[], R]) -> Run[R]:
     return Run(work, partial(asyncio.to_thread, work))
 
 
+def unguarded(flow: Flow[R]) -> Flow[R]:
+    """The flow with its steps taken without the driver's guard; see `Gather`."""
+    (got,) = yield from Gather([flow], 1)
+    return got
+
+
 Guard = AbstractContextManager[object]
 
 TICK = 0.05

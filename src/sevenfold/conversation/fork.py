@@ -30,7 +30,7 @@ from sevenfold.request.watch import Sent, Watched
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.flow import Flow
-    from sevenfold.ports import Reply
+    from sevenfold.ports import Log, Reply
     from sevenfold.record.blocks import Block
     from sevenfold.record.gauge import Size
     from sevenfold.request.frame import Body
@@ -64,6 +64,11 @@ def begin_branch(c: Conversation, name: str) -> None:
             c.transcript.decide(Forked(name=name, source=c.source.name))
             if calls := c.transcript.view.pending_calls:
                 c.tool_results([blocks.result(call, UNDER_WAY) for call in calls])
+
+
+def in_agents_fork(log: Log) -> bool:
+    """Whether a log is that of an agent that began with another conversation: such a one is not forked again."""
+    return any(made.source.startswith("agent:") for _, made in log.decisions(Forked))
 
 
 class Fork:

@@ -52,6 +52,17 @@ def account_of(log: Log) -> Account:
     return account
 
 
+def saved_by_cache(log: Log, start: int) -> float:
+    """How much more what was answered from a position on would have cost without the cache, where prices are known."""
+    saved = 0.0
+    for _, entry in read(log, start):
+        if isinstance(entry, Said) and entry.role == "assistant" and isinstance(entry.usage, Usage):
+            profile = find(entry.model or "")
+            cost, uncached = entry.usage.cost(profile), entry.usage.uncached_cost(profile)
+            saved += uncached - cost if cost is not None and uncached is not None else 0.0
+    return saved
+
+
 class Past(Struct, frozen=True):
     """A request that was made."""
 

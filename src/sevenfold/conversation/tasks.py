@@ -61,7 +61,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
     usd: float | None = None
     """What it has cost; None if that is not known, or it costs nothing."""
     output: str = ""
-    """The file with the output of a command; what an agent has to say is in its report."""
+    """The file with the output of a command, or with what an agent said and did."""
 
     @property
     def over(self) -> bool:

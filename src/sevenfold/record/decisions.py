@@ -318,6 +318,8 @@ class AgentEnd(Own, frozen=True, tag="agent_ended"):
     turns: int = 0
     tokens: int = 0
     """Tokens it wrote."""
+    saved_usd: float = 0.0
+    """How much more its own requests would have cost without the cache, as far as prices are known."""
 
 
 class Undone(Own, frozen=True, tag="undone"):

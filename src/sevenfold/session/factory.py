@@ -189,6 +189,8 @@ class SessionParts(Struct, frozen=True):
     path: str = ""
     branch: str = ""
     """Which branch of the session it is; empty for the session itself."""
+    fresh: bool = False
+    """Whether that branch began with nothing, and so is no fork."""
     telemetry: Path | None = None
     models: Path | None = None
     """Where it is kept what servers say of their models."""
@@ -200,10 +202,11 @@ class SessionParts(Struct, frozen=True):
     mailbox: Mailbox | None = None
     """Messages between the project's agents; None: the store keeps none."""
 
-    def branch_off(self, name: str, *, empty: bool, wait: float = 0.0) -> SessionParts:
-        """A branch of this session, new or continued, with a log of its own; ``empty``: it begins with nothing."""
+    def branch_off(self, name: str, *, empty: bool) -> SessionParts:
+        """A branch of this log, new or continued, with a log of its own; ``empty``: it begins with nothing."""
         assert self.store is not None
-        log = self.store.branch(self.name, name, at=0 if empty else None, wait=wait)
+        of, at = ("", 0) if empty else (self.branch, None)
+        log = self.store.branch(self.name, name, of=of, at=at)
         return replace(
             self,
             log=log,
@@ -212,8 +215,13 @@ class SessionParts(Struct, frozen=True):
             recall=SessionRecall(
                 log, None, self.results, masks=self.settings.current().redaction == "gate"
             ),
-            branch="" if empty else name,
+            branch=name,
+            fresh=empty,
         )
+
+    def branch_path(self, name: str) -> str:
+        """The file of a branch of the session; empty if no file holds it."""
+        return str((self.store and self.store.transcript(self.name, name)) or "")
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
@@ -423,7 +431,7 @@ def _conversation(
         Ladder(layers) if layers is not None else usual,
         frame,
     )
-    if store.branch:
+    if store.branch and not store.fresh:
         begin_branch(made, store.branch)
     return made
 

@@ -37,7 +37,7 @@ class LineLog(Log):
         """The first lines."""
         return [line for _, line in islice(self.read(), count)]
 
-    def upto(self, position: int) -> LineLog:
+    def upto(self, position: int) -> PrefixLog:
         """The log as it was when it ended there; it cannot be written to."""
         return PrefixLog(self, position)
 
@@ -126,7 +126,8 @@ class PrefixLog(LineLog):
 
     def __init__(self, log: LineLog, end: int) -> None:
         self._log = log
-        self._end = end
+        self.end = end
+        """Its length: the position after its last line."""
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Refused: the past takes no records."""
@@ -135,14 +136,14 @@ class PrefixLog(LineLog):
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Lines up to the end."""
         for position, line in self._log.read(start):
-            if position >= self._end:
+            if position >= self.end:
                 break
             # A line that was torn then may have been continued since.
-            yield position, line[: self._end - position]
+            yield position, line[: self.end - position]
 
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Lines up to the end that contain ``text``, the newest first."""
-        end = self._end if before is None else min(before, self._end)
+        end = self.end if before is None else min(before, self.end)
         return ((position, line[: end - position]) for position, line in self._log.find(text, end))
 
     def close(self) -> None:

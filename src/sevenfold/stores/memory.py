@@ -21,7 +21,7 @@ from sevenfold.ports import NO_FILE, SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
 from sevenfold.stores.folder import MemoryFolder
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
-from sevenfold.stores.log import BranchLog, LineLog, fill, positions
+from sevenfold.stores.log import BranchLog, LineLog, PrefixLog, fill, positions
 
 
 class MemoryLog(LineLog):
@@ -151,7 +151,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
-        self._branches: dict[tuple[str, str], tuple[int, _Session]] = {}
+        self._branches: dict[tuple[str, str], tuple[PrefixLog, _Session]] = {}
+        """What each branch begins with, and what follows."""
         self._locks: dict[str, Lock] = {}
         self._changed = Condition()
         self._memory = MemoryFolder()
@@ -166,20 +167,32 @@ class MemoryStore:
         return self._there(session).log
 
     def branch(
-        self, session: str, name: str, *, at: int | None = None, wait: float = 0.0, take: bool = False
+        self,
+        session: str,
+        name: str,
+        *,
+        of: str = "",
+        at: int | None = None,
+        wait: float = 0.0,
+        take: bool = False,
     ) -> LineLog:
         """A branch of the session for writing; see `sevenfold.ports.Store`."""
-        parent = self._there(session).log
-        start = parent.end if at is None else at
-        start, kept = self._branches.setdefault((session, name), (start, _Session(MemoryLog(start=start))))
-        own = self._opened(kept, f"{session}, branch {name}", wait, take)
-        return BranchLog(parent.upto(start), own, start)
+        whole: LineLog = (own := self._there(session).log)
+        if of and (session, of) not in self._branches:
+            raise TranscriptMissing(f"{session}: there is no branch {of}")
+        if of:
+            before, kept = self._branches[(session, of)]
+            whole, own = BranchLog(before, kept.log, before.end), kept.log
+        start = own.end if at is None else at
+        fresh = whole.upto(start), _Session(MemoryLog(start=start))
+        base, kept = self._branches.setdefault((session, name), fresh)
+        return BranchLog(base, self._opened(kept, f"{session}, branch {name}", wait, take), base.end)
 
     def branches(self, session: str) -> Sequence[str]:
         """The names of the session's branches."""
         return sorted(name for owner, name in self._branches if owner == session)
 
-    def transcript(self, session: str) -> Path | None:
+    def transcript(self, session: str, branch: str = "") -> Path | None:
         """None: no file holds it."""
         return None
 

@@ -376,3 +376,15 @@ def test_the_user_is_asked_before_a_message_leaves_for_another_session(world):
     tool = SendMessageTool(lambda: None)
     for to, action in [("writer", "none"), ("*", "none"), ("uds:/x", "call"), ("bridge:y", "call")]:
         assert tool.permission_request({"to": to, "message": "x"}, None).action == action  # type: ignore[arg-type]
+
+
+def test_a_text_that_cannot_be_stored_as_it_is_arrives_with_marks_for_what_is_lost(world):
+    (receipt,) = world.send("agent-1", "agent-2", "half \ud800 a pair")
+    assert receipt.state == "queued"
+    assert world.posts["agent-2"].deliver() == 1
+    assert "> half ? a pair" in world.seen("agent-2")[-1]
+
+
+@pytest.mark.parametrize("invisible", ["\u200b", "\u00ad", "\ufeff", "\u2060"])
+def test_invisible_characters_do_not_hide_a_tag(invisible):
+    assert quoted(f"<{invisible}system>") == f"> &lt;{invisible}system>"

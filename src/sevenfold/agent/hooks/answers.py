@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 from sevenfold.agent.programs import CommandResult
 from sevenfold.conversation.hooks import HookFailure, HookInput, HookOutcome, HookPermission, HookVerdict
 
+R = TypeVar("R")
 MOST_CHARACTERS = 10_000
 """Longest text taken from a hook for the model or the user."""
 
@@ -108,10 +109,15 @@ class _Reader:
 
     def text(self, fields: Mapping[str, Any], name: str) -> str | None:
         """A text field; None if it is missing, empty or not text."""
-        value = fields.get(name)
-        if value is None or isinstance(value, str):
-            return bounded(value).strip() or None if value else None
-        self.problems.append(f"{name} should be text, not {value!r:.60}")
+        value = self._typed(fields.get(name), str, name, "text")
+        return bounded(value).strip() or None if value else None
+
+    def _typed(self, value: Any, kind: type[R], name: str, what: str) -> R | None:
+        """A field of this type; None if it is missing, or of another, which is a problem."""
+        if isinstance(value, kind):
+            return value
+        if value is not None:
+            self.problems.append(f"{name} should be {what}, not {value!r:.60}")
         return None
 
     def _json(self, result: CommandResult) -> Mapping[str, Any]:
@@ -125,11 +131,8 @@ class _Reader:
             return {}
 
     def _specific(self) -> Mapping[str, Any]:
-        given = self.said.get("hookSpecificOutput")
+        given = self._typed(self.said.get("hookSpecificOutput"), dict, "hookSpecificOutput", "an object")
         if given is None:
-            return {}
-        if not isinstance(given, Mapping):
-            self.problems.append(f"hookSpecificOutput should be an object, not {given!r:.60}")
             return {}
         name = given.get("hookEventName", self.event.__name__)
         if name != self.event.__name__:
@@ -138,11 +141,7 @@ class _Reader:
         return given
 
     def _flag(self, name: str) -> bool | None:
-        value = self.said.get(name)
-        if value is None or isinstance(value, bool):
-            return value
-        self.problems.append(f"{name} should be true or false, not {value!r:.60}")
-        return None
+        return self._typed(self.said.get(name), bool, name, "true or false")
 
     def _has_effect(self, name: str, effective: bool) -> bool:
         if not effective:
@@ -169,10 +168,7 @@ class _Reader:
         given = self._permission().get("updatedInput", self.specific.get("updatedInput"))
         if given is None or not self._has_effect("updatedInput", self.event.rule.blocking == "deny"):
             return None
-        if isinstance(given, Mapping):
-            return given
-        self.problems.append(f"updatedInput should be an object, not {given!r:.60}")
-        return None
+        return self._typed(given, dict, "updatedInput", "an object")
 
     def _updated_output(self) -> Any | UnsetType:
         given = self.specific.get("updatedToolOutput", UNSET)

@@ -10,14 +10,13 @@ A matcher selects hooks of an event. Empty or `*` matches everything. Text made 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
 from sevenfold.conversation.hooks import EVENTS
 from sevenfold.errors import SettingError
@@ -25,6 +24,7 @@ from sevenfold.errors import SettingError
 MOST_BYTES = 4 * 1024 * 1024
 """Largest settings file that is read."""
 
+R = TypeVar("R")
 _LABEL = 80
 _ELSEWHERE = frozenset({"http", "mcp_tool", "prompt", "agent"})
 _NOT_HONOURED = ("if", "asyncRewake")
@@ -120,6 +120,11 @@ class HookSettings(Struct, frozen=True):
     disabled_by: str = ""
     """The file that sets `disableAllHooks`; empty if none does."""
 
+    def skipping(self, why: str) -> HookSettings:
+        """The same with no hook left to run."""
+        more = [SkippedHook(one.source, one.event, one.label, why) for one in self.hooks]
+        return HookSettings((), (*self.skipped, *more), self.disabled_by)
+
 
 def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bool = False) -> HookSettings:
     """Read the hooks of the user's and the project's files; the project's run only if its folder is trusted."""
@@ -133,31 +138,24 @@ def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bo
 
 def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> HookSettings:
     """Read the hooks of one settings mapping; if it is not trusted, all are skipped."""
-    disabled = settings.get("disableAllHooks", False)
-    if not isinstance(disabled, bool):
-        raise SettingError(f"{source}: disableAllHooks must be true or false, not {disabled!r}")
+    disabled = _converted(settings.get("disableAllHooks", False), bool, f"{source}: disableAllHooks")
     found = list(_entries(settings, source))
+    hooks = tuple(entry for entry in found if isinstance(entry, Hook))
+    skipped = tuple(entry for entry in found if isinstance(entry, SkippedHook))
     if not trusted:
-        return HookSettings(skipped=tuple(_untrusted(entry) for entry in found))
-    return HookSettings(
-        tuple(entry for entry in found if isinstance(entry, Hook)),
-        tuple(entry for entry in found if isinstance(entry, SkippedHook)),
-        source if disabled else "",
-    )
+        return HookSettings(hooks, skipped).skipping("the folder is not trusted")
+    return HookSettings(hooks, skipped, source if disabled else "")
 
 
 def merge(parts: Iterable[HookSettings]) -> HookSettings:
     """Combine several files: their hooks add up, unless a file disables all hooks."""
     parts = list(parts)
-    hooks = [hook for part in parts for hook in part.hooks]
-    skipped = [one for part in parts for one in part.skipped]
-    off = next((part.disabled_by for part in parts if part.disabled_by), "")
-    if off:
-        skipped += [
-            SkippedHook(h.source, h.event, h.label, f"disableAllHooks is set in {off}") for h in hooks
-        ]
-        hooks = []
-    return HookSettings(tuple(hooks), tuple(skipped), off)
+    whole = HookSettings(
+        tuple(hook for part in parts for hook in part.hooks),
+        tuple(one for part in parts for one in part.skipped),
+        off := next((part.disabled_by for part in parts if part.disabled_by), ""),
+    )
+    return whole.skipping(f"disableAllHooks is set in {off}") if off else whole
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -176,7 +174,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingError(f"{path}: is not valid JSON ({error}); fix it, or move it away") from error
-    return _mapping(content, str(path))
+    return _converted(content, dict[str, Any], str(path))
 
 
 def _distrusted(path: Path) -> HookSettings:
@@ -189,36 +187,49 @@ def _distrusted(path: Path) -> HookSettings:
         )
 
 
-def _untrusted(entry: Hook | SkippedHook) -> SkippedHook:
-    if isinstance(entry, SkippedHook):
-        return entry
-    return SkippedHook(entry.source, entry.event, entry.label, "the folder is not trusted")
-
-
 def _entries(settings: Mapping[str, Any], source: str) -> Iterator[Hook | SkippedHook]:
-    for event, groups in _mapping(settings.get("hooks", {}), f"{source}: hooks").items():
+    for event, given in _converted(settings.get("hooks", {}), dict[str, Any], f"{source}: hooks").items():
         if event not in EVENTS:
             yield SkippedHook(source, event, "", "there is no such event here")
             continue
-        for number, given in enumerate(_list(groups, f"{source}: hooks.{event}")):
+        for number, group in enumerate(_converted(given, list[_Group], f"{source}: hooks.{event}")):
             where = f"{source}: hooks.{event}[{number}]"
-            group = _mapping(given, where)
-            which = Matcher.parse(_text(group.get("matcher", ""), f"{where}.matcher"), where)
-            for index, handler in enumerate(_list(group.get("hooks", []), f"{where}.hooks")):
-                place = f"{where}.hooks[{index}]"
-                yield _handler(_mapping(handler, place), place, event, which, source)
+            which = Matcher.parse(group.matcher, where)
+            for index, handler in enumerate(group.hooks):
+                yield _handler(handler, f"{where}.hooks[{index}]", event, which, source)
+
+
+class _Group(Struct):
+    """Hooks with one matcher, as a file has them."""
+
+    matcher: str = ""
+    hooks: list[dict[str, Any]] = []
+
+
+class _Handler(Struct):
+    """A command, as a file has it."""
+
+    command: str = ""
+    args: tuple[str, ...] | None = None
+    timeout: Annotated[float, Meta(gt=0)] | None = None
+    once: bool = False
+    background: bool = field(default=False, name="async")
 
 
 def _handler(
     given: Mapping[str, Any], where: str, event: str, which: Matcher, source: str
 ) -> Hook | SkippedHook:
-    kind = _text(given.get("type"), f"{where}.type")
+    kind = given.get("type")
     if kind in _ELSEWHERE:
         return SkippedHook(source, event, kind, f"hooks of type {kind} are not supported; use a command")
     if kind != "command":
-        raise SettingError(f'{where}.type: {kind!r} is not a type of hook; use "command"')
-    hook = Hook(event, which, _command(given, where), source)
-    ignored = [field for field in _NOT_HONOURED if given.get(field)]
+        raise SettingError(f'{where}.type: {kind!r:.60} is not a type of hook; use "command"')
+    made = _converted(given, _Handler, where)
+    if not made.command.strip():
+        raise SettingError(f"{where}.command: is empty; say what to run")
+    command = HookCommand(made.command, made.args, made.timeout, made.once, made.background)
+    hook = Hook(event, which, command, source)
+    ignored = [name for name in _NOT_HONOURED if given.get(name)]
     if given.get("shell", "bash") != "bash":
         ignored.append(f"shell {given['shell']}")
     if ignored:
@@ -226,49 +237,10 @@ def _handler(
     return hook
 
 
-def _command(given: Mapping[str, Any], where: str) -> HookCommand:
-    line = _text(given.get("command"), f"{where}.command")
-    if not line.strip():
-        raise SettingError(f"{where}.command: is empty; say what to run")
-    args = given.get("args")
-    if args is not None:
-        args = tuple(_text(one, f"{where}.args") for one in _list(args, f"{where}.args"))
-    return HookCommand(
-        line,
-        args,
-        _seconds(given.get("timeout"), f"{where}.timeout"),
-        once=_flag(given.get("once", False), f"{where}.once"),
-        background=_flag(given.get("async", False), f"{where}.async"),
-    )
-
-
-def _seconds(value: Any, where: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise SettingError(f"{where}: must be a number of seconds above 0, not {value!r}")
-    return float(value)
-
-
-def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise SettingError(f"{where}: must be an object, not {value!r:.60}")
-    return value
-
-
-def _list(value: Any, where: str) -> Sequence[Any]:
-    if not isinstance(value, list | tuple):
-        raise SettingError(f"{where}: must be a list, not {value!r:.60}")
-    return value
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise SettingError(f"{where}: must be text, not {value!r:.60}")
-    return value
-
-
-def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise SettingError(f"{where}: must be true or false, not {value!r:.60}")
-    return value
+def _converted(value: Any, kind: type[R], where: str) -> R:
+    """The value as this type; raises `SettingError`, which says what is wrong and where."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        raise SettingError(f"{where}{place.rstrip('`')}: {problem}") from error

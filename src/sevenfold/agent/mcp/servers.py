@@ -14,7 +14,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from importlib.util import find_spec
@@ -30,7 +30,7 @@ from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
 from sevenfold.agent.sections import SectionSource
 from sevenfold.agent.state_slots import AnnouncedSlot
 from sevenfold.agent.texts import McpInstructions, McpServer
-from sevenfold.agent.tools.tool import Tool, Toolbox
+from sevenfold.agent.tools.tool import Tool, Toolbox, together
 from sevenfold.conversation.provider_edits import protect_results
 from sevenfold.errors import InputError, Refused
 from sevenfold.request.frame import Frame
@@ -136,13 +136,9 @@ class McpServers:
 
     def wait(self, seconds: float, settled: Callable[[Sequence[ServerState]], bool] | None = None) -> bool:
         """Wait until no server is still connecting, or until ``settled(states)``; whether that came about in time."""
-        done = settled or _none_connecting
+        done = settled or (lambda states: all(state.status != "connecting" for state in states))
         with self._changed:
             return not self._connections or self._changed.wait_for(lambda: done(self.states()), seconds)
-
-    def toolbox(self, own: Sequence[Tool]) -> Toolbox:
-        """An agent's own tools and those of a new snapshot."""
-        return together(own, self.tools())
 
     def take(self) -> Snapshot:
         """Take a snapshot of what servers offer now."""
@@ -225,16 +221,6 @@ class McpServers:
     def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-
-def _none_connecting(states: Sequence[ServerState]) -> bool:
-    return all(state.status != "connecting" for state in states)
-
-
-def together(own: Sequence[Tool], others: Iterable[Tool]) -> Toolbox:
-    """An agent's own tools and those of its servers; of two with one name, its own counts."""
-    names = {tool.name for tool in own}
-    return Toolbox([*own, *(tool for tool in others if tool.name not in names)])
 
 
 class McpUpdater:

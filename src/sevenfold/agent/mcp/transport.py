@@ -210,13 +210,10 @@ async def _bound(response: httpx2.Response) -> None:
     if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx2.ReadError("the answer is compressed, though that was not asked for")
     whole = response.stream
-    if isinstance(whole, httpx2.AsyncByteStream) and not _is_stream(response):
+    # A stream of events may go on for ever; each event has a bound of its own.
+    events = response.headers.get("content-type", "").startswith("text/event-stream")
+    if isinstance(whole, httpx2.AsyncByteStream) and not events:
         response.stream = _bounded(whole)
-
-
-def _is_stream(response: httpx2.Response) -> bool:
-    """Whether it is a stream of events, which may go on for ever; each event has a bound of its own."""
-    return response.headers.get("content-type", "").startswith("text/event-stream")
 
 
 def _bounded(whole: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:

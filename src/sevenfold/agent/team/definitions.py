@@ -2,7 +2,7 @@
 
 A definition is a Markdown file whose head says what the agent is for and what it may do, and whose body is its prompt;
 Codex has the same in TOML. What a definition says and we do not do is listed in `AgentDefinition.ignored` with the
-reason, and a file that cannot be used at all is a `DefinitionProblem`: neither is passed over in silence.
+reason, and a file that cannot be used at all in `Definitions.problems`: neither is passed over in silence.
 
 A definition can only narrow what its parent may do, so reading one that another person wrote gives nothing away; still,
 a project's count only if the user trusts its folder, because their prompts are followed.
@@ -24,6 +24,8 @@ from msgspec.structs import replace
 
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.sections import SectionSource
+from sevenfold.agent.team.messages import plain_tags
+from sevenfold.agent.team.roster import check_agent_name
 from sevenfold.agent.texts import AgentTypes
 from sevenfold.agent.tools import files
 from sevenfold.errors import InputError, Refused, SevenfoldError
@@ -35,19 +37,12 @@ MOST_FILES = 500
 """Definitions that are read from one folder."""
 LONGEST_HEAD = 64 * 1024
 LONGEST_PROMPT = 256 * 1024
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+DEEPEST = 20
+"""Levels of lists and mappings in a head; deeper ones take a parser minutes."""
 _TOOL = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
 _COMMAS = re.compile(r",(?![^(]*\))")
-
-
-class IgnoredField(Struct, frozen=True):
-    """A field of a definition, or a part of one, that has no effect here."""
-
-    field: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.reason}"
+_DASHES = re.compile(r"(?:^|\s)-\s")
+"""A list of lines that begin with dashes, where these lines were joined."""
 
 
 class AgentDefinition(Struct, frozen=True, kw_only=True):
@@ -84,7 +79,8 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     """Put before its first task."""
     window: int | None = None
     """Tokens its context may have, if fewer than its model takes."""
-    ignored: tuple[IgnoredField, ...] = ()
+    ignored: Mapping[str, str] = MappingProxyType({})
+    """Fields, or parts of fields, that have no effect here, and why."""
 
     def allows(self, tool: str) -> bool:
         """Whether it may use a tool of this name at all."""
@@ -93,21 +89,12 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
         return self.tools is None or _named(tool, self.tools)
 
 
-class DefinitionProblem(Struct, frozen=True):
-    """A file that cannot be used as a definition."""
-
-    path: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
-
-
 class Definitions(Struct, frozen=True):
     """The definitions there are, by name, and the files that could not be used."""
 
     known: Mapping[str, AgentDefinition]
-    problems: tuple[DefinitionProblem, ...] = ()
+    problems: Mapping[str, str] = MappingProxyType({})
+    """Why each of these files cannot be used, by path."""
     hidden: tuple[AgentDefinition, ...] = ()
     """Definitions whose name another one has that counts more."""
 
@@ -136,19 +123,16 @@ def find_definitions(
     ``user`` is our own folder of settings, ``home`` the user's home.
     """
     found: list[AgentDefinition] = []
-    problems: list[DefinitionProblem] = []
+    problems: dict[str, str] = {}
     home = home or Path.home()
     for folder in _upwards(workspace, home):
         there = list(_files(folder, _TABLE["project"]))
         if not there:
             continue
         if not trusted(folder):
-            problems.append(
-                DefinitionProblem(
-                    str(folder),
-                    f"{len(there)} agent definitions are not loaded, because this folder is not trusted; to load them, "
-                    f"run: sevenfold trust {folder}",
-                )
+            problems[str(folder)] = (
+                f"its agent definitions ({len(there)}) are not loaded, because this folder is not trusted; to load "
+                f"them, run: sevenfold trust {folder}"
             )
             continue
         _read_all(there, found, problems)
@@ -157,7 +141,7 @@ def find_definitions(
     )
     known: dict[str, AgentDefinition] = {}
     hidden = tuple(one for one in (*found, *BUILT_IN) if known.setdefault(one.name, one) is not one)
-    return Definitions(dict(sorted(known.items())), tuple(problems), hidden)
+    return Definitions(dict(sorted(known.items())), problems, hidden)
 
 
 class AgentCatalog:
@@ -174,7 +158,7 @@ class AgentCatalog:
         self._given = given
         self.known: dict[str, AgentDefinition] = {}
         """Definitions by name; a type whose file has gone stays until the session is opened again."""
-        self.problems: tuple[DefinitionProblem, ...] = ()
+        self.problems: Mapping[str, str] = {}
         """Files that were to define agents, and could not."""
 
     def listing(self) -> dict[str, str]:
@@ -208,30 +192,27 @@ def define(
     *,
     path: str = "",
     name: str = "",
-    ignored: Iterable[IgnoredField] = (),
+    ignored: Mapping[str, str] = MappingProxyType({}),
 ) -> AgentDefinition:
     """A definition from the fields of a file's head and its body; raises `InputError`."""
     fields = dict(fields)
-    reader = _Reader(dialect, list(ignored))
+    reader = _Reader(dialect, dict(ignored))
     if reason := _unusable(fields, dialect):
         raise InputError(reason)
     named = str(fields.pop("name", None) or name)
-    if not _NAME.fullmatch(named):
-        raise InputError(
-            f"{named[:80]!r} is not a name for an agent: up to 64 letters, digits, dots, dashes and underscores"
-            if named
-            else "it has no name; add one to its head"
-        )
+    if not named:
+        raise InputError("it has no name; add one to its head")
+    check_agent_name(named)
     description = fields.pop("description", None)
     if not isinstance(description, str) or not description.strip():
         raise InputError("it has no description; add one that says when to use the agent")
-    if dialect == "codex":
-        body = str(fields.pop("developer_instructions", ""))
+    if dialect == "codex" and not isinstance(body := fields.pop("developer_instructions", ""), str):
+        raise InputError("its developer_instructions are not a text")
     if len(body) > LONGEST_PROMPT:
         raise InputError(f"its prompt has {len(body):,} characters; at most {LONGEST_PROMPT:,} are taken")
     made = AgentDefinition(
         name=named,
-        description=" ".join(description.split()),
+        description=_one_line(description),
         prompt=body.strip(),
         path=path,
         dialect=dialect,
@@ -239,7 +220,7 @@ def define(
     for key, value in fields.items():
         if value is not None:
             made = reader.take(made, key, value)
-    return replace(made, ignored=tuple(reader.ignored))
+    return replace(made, ignored=reader.ignored)
 
 
 # -- where they are ----------------------------------------------------------------------------------
@@ -268,20 +249,16 @@ def _upwards(workspace: Path, home: Path) -> Iterator[Path]:
 
 
 def _read_all(
-    places: Sequence[tuple[Path, str, str]], found: list[AgentDefinition], problems: list[DefinitionProblem]
+    places: Sequence[tuple[Path, str, str]], found: list[AgentDefinition], problems: dict[str, str]
 ) -> None:
     if len(places) > MOST_FILES:
-        first = places[MOST_FILES][0]
-        problems.append(
-            DefinitionProblem(
-                str(first), f"not read: there are more than {MOST_FILES} definitions in this place"
-            )
-        )
+        first = str(places[MOST_FILES][0])
+        problems[first] = f"not read: there are more than {MOST_FILES} definitions in this place"
     for path, dialect, name in places[:MOST_FILES]:
         try:
             found.append(read_definition(path, dialect, "" if dialect in NAMED else name))
         except (SevenfoldError, Refused, OSError) as error:
-            problems.append(DefinitionProblem(str(path), str(error)))
+            problems[str(path)] = str(error)
 
 
 NAMED: Final = frozenset({"claude", "codex"})
@@ -291,14 +268,14 @@ NAMED: Final = frozenset({"claude", "codex"})
 # -- reading files -----------------------------------------------------------------------------------
 
 
-def _toml(text: str) -> tuple[Mapping[str, Any], str, list[IgnoredField]]:
+def _toml(text: str) -> tuple[Mapping[str, Any], str, dict[str, str]]:
     try:
-        return tomllib.loads(text), "", []
+        return tomllib.loads(text), "", {}
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"it is not valid TOML: {error}") from error
 
 
-def _markdown(text: str) -> tuple[Mapping[str, Any], str, list[IgnoredField]]:
+def _markdown(text: str) -> tuple[Mapping[str, Any], str, dict[str, str]]:
     page = split(text)
     if not page.head:
         raise InputError(
@@ -308,30 +285,33 @@ def _markdown(text: str) -> tuple[Mapping[str, Any], str, list[IgnoredField]]:
     if len(head) > LONGEST_HEAD:
         raise InputError(f"its head has {len(head):,} characters; at most {LONGEST_HEAD:,} are taken")
     try:
-        return _yaml(head), page.body, []
+        return _yaml(head), page.body, {}
     except ValueError as error:
         # Many people write a colon in a description without quotes, and other programs take it.
-        remark = IgnoredField("head", f"it is not valid YAML ({error}), so it was read line by line")
-        return dict(page.values), page.body, [remark]
+        remark = f"it is not valid YAML ({error}), so it was read line by line"
+        return dict(page.values), page.body, {"head": remark}
 
 
 def _yaml(head: str) -> Mapping[str, Any]:
     """The fields of a head; raises `ValueError`."""
     from ruamel.yaml import YAML  # slow to load, and only definitions need it
     from ruamel.yaml.error import YAMLError
-    from ruamel.yaml.events import AliasEvent
+    from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
+    depth = 0
     try:
-        # An alias repeats a part, and aliases of aliases would repeat it a billion times.
-        if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(head)):
-            raise ValueError("aliases are not taken")
+        for event in YAML(typ="safe", pure=True).parse(head):
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ValueError("it is nested too deeply")
+            # An alias repeats a part, and aliases of aliases would repeat it a billion times.
+            if isinstance(event, AliasEvent):
+                raise ValueError("aliases are not taken")
         found = YAML(typ="safe", pure=True).load(head)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not understood"
         raise ValueError(f"{problem}, line {mark.line + 2}" if mark else str(problem)) from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
     if not isinstance(found, Mapping):
         raise ValueError("it has no fields")
     return {str(key): value for key, value in found.items()}
@@ -362,7 +342,7 @@ CHANGES: Final = ("Edit", "Write", "Shell")
 class _Reader:
     """Takes the fields of one definition in, and notes what has no effect."""
 
-    def __init__(self, dialect: str, ignored: list[IgnoredField]) -> None:
+    def __init__(self, dialect: str, ignored: dict[str, str]) -> None:
         self.dialect = dialect
         self.ignored = ignored
 
@@ -380,17 +360,19 @@ class _Reader:
             case "sandbox_mode":
                 return self._sandbox(made, value)
         if plain not in _FIELDS:
-            self._ignore(key, _UNSUPPORTED.get(plain, "it is not known here"))
+            self.ignored[key] = _UNSUPPORTED.get(plain, "it is not known here")
             return made
         field, read = _FIELDS[plain]
         try:
             return replace(made, **{field: read(value)})
         except ValueError as error:
-            self._ignore(key, str(error))
+            self.ignored[key] = str(error)
             return made
 
     def _tools(self, made: AgentDefinition, value: Any) -> AgentDefinition:
         if isinstance(value, Mapping):  # OpenCode: each tool switched on or off
+            if value.get("*") is False:
+                return self._tools(made, [str(name) for name, on in value.items() if on is True])
             off = self._names("tools", [str(name) for name, on in value.items() if on is False])
             return replace(made, disallowed_tools=(*made.disallowed_tools, *off))
         wanted = _listed(value)
@@ -410,7 +392,7 @@ class _Reader:
             match = _TOOL.fullmatch(one)
             name = (_TOOLS.get(match[1].lower()) or _foreign(match[1])) if match else ""
             if match is None or not name:
-                self._ignore(f"{key}: {one}", "there is no such tool here")
+                self.ignored[f"{key}: {one}"] = "there is no such tool here"
             elif match[2] and name not in ("Agent", "Skill"):
                 found.append(f"{name}({match[2]})")
             else:
@@ -424,40 +406,42 @@ class _Reader:
         for tool, verdict in given.items():
             name = "*" if tool == "*" else _TOOLS.get(str(tool).lower())
             if name is None:
-                self._ignore(f"permission: {tool}", "there is no such tool here")
+                self.ignored[f"permission: {tool}"] = "there is no such tool here"
                 continue
             cases = verdict if isinstance(verdict, Mapping) else {"*": verdict}
             for pattern, said in cases.items():
                 rule = name if pattern == "*" else f"{name}({_pattern(name, str(pattern))})"
                 if said == "allow":
                     if len(cases) > 1:
-                        self._ignore(
-                            f"permission: {tool}: {pattern}",
-                            "a rule that allows makes no exception from others here",
+                        self.ignored[f"permission: {tool}: {pattern}"] = (
+                            "a rule that allows makes no exception from others here"
                         )
                 elif said in ("ask", "deny"):
                     (ask if said == "ask" else deny).append(rule)
                 else:
-                    self._ignore(f"permission: {tool}", f"{said!r} is none of allow, ask and deny")
+                    self.ignored[f"permission: {tool}"] = f"{said!r} is none of allow, ask and deny"
         return replace(made, rules={"ask": tuple(ask), "deny": tuple(deny)})
 
     def _sandbox(self, made: AgentDefinition, value: Any) -> AgentDefinition:
         if value != "read-only":
-            self._ignore("sandbox_mode", "there is no sandbox here; the parent's permissions hold")
+            self.ignored["sandbox_mode"] = "there is no sandbox here; the parent's permissions hold"
             return made
-        self._ignore(
-            "sandbox_mode", f"there is no sandbox here; it does not get {', '.join(CHANGES)} instead"
+        self.ignored["sandbox_mode"] = (
+            f"there is no sandbox here; it does not get {', '.join(CHANGES)} instead"
         )
         return replace(made, disallowed_tools=(*made.disallowed_tools, *CHANGES))
 
-    def _ignore(self, field: str, reason: str) -> None:
-        self.ignored.append(IgnoredField(field, reason))
+
+def _one_line(text: str) -> str:
+    """A text for the prompt of other agents: nothing invisible, and no tags with a meaning."""
+    return plain_tags(" ".join("".join(one if one.isprintable() else " " for one in text).split()))
 
 
 def _listed(value: Any) -> list[str]:
-    """A list, or a text with commas, as a list; a comma in brackets divides nothing."""
+    """A list, or a text with commas or dashes, as a list; a comma in brackets divides nothing."""
     if isinstance(value, str):
-        value = _COMMAS.split(value.strip().removeprefix("[").removesuffix("]"))
+        divided = _DASHES if _DASHES.match(value) else _COMMAS
+        value = divided.split(value.strip().removeprefix("[").removesuffix("]"))
     elif not isinstance(value, list | tuple):
         value = [value]
     return [one for one in (str(each).strip().strip("\"'") for each in cast(Iterable[Any], value)) if one]
@@ -486,7 +470,8 @@ def _one_of(known: Mapping[str, Any], value: Any) -> Any:
 
 
 def _flag(value: Any) -> bool:
-    if (flag := {"true": True, "false": False}.get(str(value).lower())) is None:
+    flags = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    if (flag := flags.get(str(value).lower())) is None:
         raise ValueError(f"{str(value)[:60]!r} is neither true nor false")
     return flag
 

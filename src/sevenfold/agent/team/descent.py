@@ -14,14 +14,16 @@ from sevenfold.agent.team.permissions import SubGrants, sub_permissions
 from sevenfold.agent.texts import AgentNotes
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
+from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import account_of
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, Refused
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
 from sevenfold.record.usage import MILLION
 from sevenfold.request.frame import Frame
+from sevenfold.stores.folder import read_regular
 from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
@@ -63,9 +65,10 @@ class Descent(Struct, frozen=True):
         return 1 if above is None else above.depth + 1
 
     @property
-    def hook_fields(self) -> dict[str, Any]:
-        """Fields of every hook input."""
-        return {"agent_id": self.entry.id, "agent_type": self.definition.name}
+    def definitions(self) -> tuple[AgentDefinition, ...]:
+        """Its definition and those of the agents above it: what one of them does not allow, it may not do."""
+        above = self.parent.descent
+        return (self.definition, *(above.definitions if above else ()))
 
     def options(self) -> AgentOptions:
         """The options of the agent: its parent's, but for what its definition says."""
@@ -101,27 +104,32 @@ class Descent(Struct, frozen=True):
 
     @property
     def memory(self) -> Path | None:
-        """The folder in which agents of its type keep notes; None if they keep none."""
-        name, workspace, home = self.definition.name, self.parent.workspace, user_home()
+        """The folder in which agents of its type keep notes; None if they keep none. Raises `Refused`."""
+        workspace, home = self.parent.workspace, user_home()
         match self.definition.memory:
             case "user":
-                return home.root / MEMORY / name
+                place = home.root
             case "project":
-                return workspace / ".sevenfold" / MEMORY / name
+                place = workspace / ".sevenfold"
             case "local":
-                return home.project(workspace).folder / MEMORY / name
+                place = home.project(workspace).folder
             case None:
                 return None
+        folder = place.resolve() / MEMORY / self.definition.name
+        astray = self.definition.memory == "project" and not folder.is_relative_to(workspace)
+        if astray or folder.resolve() != folder:
+            # What is there may be read and written, and a project's link could lead anywhere.
+            raise Refused(
+                f"{place / MEMORY / self.definition.name} is reached by a link; replace it by a folder"
+            )
+        return folder
 
     def _memory_text(self) -> str:
         if self.memory is None or self.fork:
             return ""
-        index = self.memory / "MEMORY.md"
-        try:
-            words = index.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            words = ""
-        return AgentNotes(str(self.memory), words.strip() or "(There are no notes yet.)").render()
+        words = read_regular(self.memory / "MEMORY.md") or b""
+        notes = words.decode(errors="replace").strip()
+        return AgentNotes(str(self.memory), notes or "(There are no notes yet.)").render()
 
     def open(self) -> SessionParts:
         """Its log, and what goes with it: new, or continued."""
@@ -135,30 +143,26 @@ class Descent(Struct, frozen=True):
 
     def settings(self, source: Source, profile: Profile) -> Source:
         """Its parent's settings, with a window of its own model."""
-        return SubSettings(source, self.definition.window, profile, self.parent.profile)
+        return SubSettings(source, self, profile)
 
     def grants(self, permissions: Permissions) -> Grants:
         """Its permissions, within those of its parent."""
         if self.memory is not None:
-            permissions = replace(permissions, roots=(*permissions.roots, str(self.memory.resolve())))
+            permissions = replace(permissions, roots=(*permissions.roots, str(self.memory)))
         own = sub_permissions(permissions, self.definition)
-        return SubGrants(own, self.parent.state.grants, self.definition)
+        return SubGrants(own, self.parent.state.grants, self.definitions)
 
     def frame(self, store: SessionParts) -> Frame | None:
         """What precedes the messages of a fork: what its parent was sent last."""
         return recorded_frame(store.log) if self.fork else None
 
-    def asked(self, store: SessionParts) -> bool:
-        """Whether it knows what to do already, from an earlier process."""
-        return bool(store.log.keyed(self.entry.key))
-
     def started(self, store: SessionParts, common: dict[str, Any]) -> list[HookInput]:
-        """What hooks receive when it begins."""
-        return [] if self.asked(store) else [SubagentStart(**common)]
+        """What hooks receive when it begins: nothing if an earlier process has told it what to do."""
+        return [] if store.log.keyed(self.entry.key) else [SubagentStart(**common)]
 
     def stop(self, **fields: Any) -> SubagentStop:
         """What hooks receive when it considers itself finished."""
-        return SubagentStop(**fields, agent_transcript_path=self.parent.store.path)
+        return SubagentStop(**fields, agent_transcript_path=self.parent.store.branch_path(self.entry.id))
 
     def inherited_usd(self, store: SessionParts) -> float | None:
         """What the conversation it begins with had cost; None if a price is unknown."""
@@ -171,23 +175,24 @@ class Descent(Struct, frozen=True):
 class SubSettings:
     """The settings of a sub-agent: those of its parent, with a window that its own model has."""
 
-    def __init__(self, source: Source, most: int | None, profile: Profile, parent: Profile) -> None:
-        """``most`` is the most tokens its context may have by its definition."""
+    def __init__(self, source: Source, descent: Descent, profile: Profile) -> None:
         self._source = source
-        self._most = most
+        self._descent = descent
         self._profile = profile
-        self._same_model = profile.model == parent.model
         self._made: tuple[Settings, Settings] | None = None
 
     def current(self) -> Settings:
         """The settings now; the same object as long as nothing has changed."""
         given = self._source.current()
         if self._made is None or self._made[0] is not given:
-            # A window that was set for the parent says nothing about another model.
-            set_for_it = given.context_window if self._same_model else None
-            own = replace(given, context_window=set_for_it)
-            if self._most is not None:
-                own = replace(own, context_window=min(self._most, window_for(self._profile, own).context))
+            descent, own = self._descent, given
+            if self._profile.model != descent.parent.profile.model:
+                # A window that was set for the parent says nothing about another model.
+                own = replace(given, context_window=None)
+            most = descent.definition.window or (None if descent.fork else given.agent_window)
+            if most is not None:
+                # Its model may take a million tokens, but to read so many with every request is dear.
+                own = replace(own, context_window=min(most, window_for(self._profile, own).context))
             self._made = given, own
         return self._made[1]
 
@@ -196,7 +201,7 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
     """Whether an agent that reads its parent's conversation with every request costs less than one with a prompt of
     its own, and why."""
     conversation = parent.conversation
-    if parent.descent is not None or (model and model != parent.model):
+    if in_agents_fork(parent.store.log) or (model and model != parent.model):
         return False, "it cannot be a fork"
     tokens = conversation.size().tokens
     price = conversation.profile.price(tokens)

@@ -43,10 +43,10 @@ FIRST_HOLD, LONGEST_HOLD = 5.0, 600.0
 """Seconds a message is held: twice as long each time."""
 _KEY = "message:"
 _TAG = re.compile(
-    r"<(?=[/\s]*(?:\w+-[\w-]*|antml|system|user|human|assistant|tool\w*|function\w*|invoke|result)\b)",
+    r"<(?=[/\s\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*(?:\w+-[\w-]*|antml|system|user|human|assistant|tool\w*|function\w*|invoke|result)\b)",
     re.IGNORECASE,
 )
-"""The beginning of what models or programs may take for a tag with a meaning."""
+"""The beginning of what models or programs may take for a tag with a meaning, with invisible characters or without."""
 
 Control = Literal["shutdown_request", "shutdown_response", "plan_approval_response"]
 Relation = Literal["leader", "worker", "peer"]
@@ -188,12 +188,14 @@ class Post:
 
     def _written(self, to: str, words: Outgoing, key: str, hold: float) -> AgentMessage:
         gate, now = self._conversation.gate, self._conversation.clock.now()
+        # Half of a surrogate pair cannot be stored.
+        text, summary = (one.encode(errors="replace").decode() for one in (words.text, words.summary))
         return AgentMessage(
-            id=sha256(f"{key}\0{to}".encode()).hexdigest()[:16],
+            id=sha256(f"{key}\0{to}".encode(errors="replace")).hexdigest()[:16],
             sender=self.address,
             to=to,
-            text=gate.text(words.text) if gate else words.text,
-            summary=gate.text(words.summary) if gate else words.summary,
+            text=gate.text(text) if gate else text,
+            summary=gate.text(summary) if gate else summary,
             kind=words.kind,
             approve=words.approve,
             at=now,
@@ -284,12 +286,17 @@ def framed(message: AgentMessage, sender: Correspondent) -> str:
             what = f"{sender.label}, which started you, {'approves' if yes else 'rejects'} your plan"
         case _:
             what = f"Message from {where} {sender.label}"
-    return AgentMessageText(_TAG.sub("&lt;", what), quoted(message.text)).render()
+    return AgentMessageText(plain_tags(what), quoted(message.text)).render()
 
 
 def quoted(text: str) -> str:
     """Another agent's text, every line of it marked, and what looks like a tag with a meaning made plain."""
-    return "\n".join(f"> {line}" for line in _TAG.sub("&lt;", text).splitlines()) or "> (no text)"
+    return "\n".join(f"> {line}" for line in plain_tags(text).splitlines()) or "> (no text)"
+
+
+def plain_tags(text: str) -> str:
+    """A text in which nothing looks like a tag with a meaning."""
+    return _TAG.sub("&lt;", text)
 
 
 # -- the tool ----------------------------------------------------------------------------------------

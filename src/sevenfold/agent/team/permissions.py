@@ -26,17 +26,17 @@ assert set(_NARROWEST_FIRST) == set(get_args(Mode))
 class SubPermissions(Permissions, frozen=True, kw_only=True):
     """What is permitted to a sub-agent."""
 
-    definition: Any
-    """The `AgentDefinition`."""
+    definitions: tuple[Any, ...]
+    """The `AgentDefinition` of the agent, and those of the agents above it."""
 
     def decide(self, request: PermissionRequest) -> PermissionDecision:
-        """Deny what the definition does not allow; otherwise as always."""
-        if reason := self._outside_definition(request):
-            return PermissionDecision("deny", reason)
+        """Deny what one of the definitions does not allow; otherwise as always."""
+        for definition in self.definitions:
+            if reason := self._not_allowed_by(definition, request):
+                return PermissionDecision("deny", reason)
         return super().decide(request)
 
-    def _outside_definition(self, request: PermissionRequest) -> str:
-        definition: AgentDefinition = self.definition
+    def _not_allowed_by(self, definition: AgentDefinition, request: PermissionRequest) -> str:
         if not definition.allows(request.tool):
             return f"{definition.name} agents may not use {request.tool}. Do without it, or report what is needed."
         listed = [PermissionRule.parse(line) for line in definition.tools or ()]
@@ -54,9 +54,11 @@ class SubPermissions(Permissions, frozen=True, kw_only=True):
 class SubGrants(Grants):
     """The permissions of a sub-agent as they are now."""
 
-    def __init__(self, permissions: Permissions, parent: Grants, definition: AgentDefinition) -> None:
+    def __init__(
+        self, permissions: Permissions, parent: Grants, definitions: tuple[AgentDefinition, ...]
+    ) -> None:
         self._parent = parent
-        self._definition = definition
+        self._definitions = definitions
         self._own: Permissions = permissions
         super().__init__(permissions)
 
@@ -70,7 +72,7 @@ class SubGrants(Grants):
             rules += _moved(parent.rules, parent.workspace, own.workspace)
         mode = min(own.mode, parent.mode, key=_NARROWEST_FIRST.index)
         fields = {name: getattr(own, name) for name in Permissions.__struct_fields__}
-        return SubPermissions(**{**fields, "rules": rules, "mode": mode}, definition=self._definition)
+        return SubPermissions(**{**fields, "rules": rules, "mode": mode}, definitions=self._definitions)
 
     @now.setter
     def now(self, permissions: Permissions) -> None:

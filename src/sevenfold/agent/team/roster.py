@@ -30,6 +30,8 @@ GENERAL = "general"
 """The type of agents for which none is named."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ID = re.compile(r"agent-[0-9a-f]{12}")
+NOT_NAMES = frozenset({"leader", "user", "human", "system", "assistant", "session"})
+"""An agent of this name would pass for somebody else in a message."""
 _Record = TypeVar("_Record", AgentStart, AgentEnd)
 
 
@@ -181,8 +183,10 @@ def result_parts(entry: AgentEntry) -> tuple[str, str]:
             f"[agentId: {entry.id}. {entry.label} was stopped with the program; it goes on when the session does.]",
         )
     cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
+    cost += f", ${ended.saved_usd:.4f} saved by the cache" if ended.saved_usd >= 0.0001 else ""
     how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
-    footer = f"[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turns{cost}]"
+    turns = "1 turn" if ended.turns == 1 else f"{ended.turns} turns"
+    footer = f"[agentId: {entry.id}. {entry.label}: {how}; {turns}{cost}]"
     return ended.text or "(It said nothing.)", footer
 
 
@@ -193,9 +197,9 @@ def agent_id(session: str, owner: str, call: str) -> str:
 
 
 def check_agent_name(name: str) -> None:
-    """Raise `InputError` unless it can be an agent's name: it goes into paths, keys and messages."""
-    if not _NAME.fullmatch(name) or _ID.fullmatch(name) or ".." in name:
+    """Raise `InputError` unless it can be the name of an agent or a type: it goes into paths, keys and messages."""
+    if not _NAME.fullmatch(name) or _ID.fullmatch(name) or ".." in name or name.lower() in NOT_NAMES:
         raise InputError(
-            f"{name[:80]!r} cannot be an agent's name; use up to 64 letters, digits, -, _ and ., beginning with a "
-            "letter or digit"
+            f"{name[:80]!r} cannot be an agent's name; use up to 64 letters from a to z, digits, -, _ and ., beginning "
+            "with a letter or digit, and nothing that names somebody else"
         )

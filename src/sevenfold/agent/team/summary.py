@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sevenfold.agent.texts import AskProgress
-from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, locked
+from sevenfold.conversation.flow import Flow, Signal, Wait, locked, unguarded
 from sevenfold.conversation.fork import fork
 from sevenfold.layers.compact.engines import billed, plain_call
 from sevenfold.ports import Clock
@@ -86,17 +86,13 @@ class ProgressLines:
             return
         known.asked, known.tip, known.under_way = self._clock.now(), tip, Signal()
 
-        def done(came: list[str] | Exception) -> None:
-            known.line = "" if isinstance(came, Exception) else came[0]
+        def done(came: str | Exception) -> None:
+            known.line = "" if isinstance(came, Exception) else came
             over, known.under_way = known.under_way, None
             if over is not None:
                 over.happen()
 
-        def work() -> Flow[list[str]]:
-            # In a Gather, so that its steps do not hold the lock of the main conversation.
-            return (yield from Gather([locked(write_line(c), c.lock)], 1))
-
-        run(work(), done)
+        run(unguarded(locked(write_line(c), c.lock)), done)
 
     def settle(self, agent: str) -> Flow[None]:
         """Before an agent's account is closed: wait for the line that is being written, as it has to be paid for."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.agent.processes import GONE, LocalProcesses
 from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
@@ -54,7 +55,7 @@ class CommandTasks:
 
 
 class AgentTasks:
-    """The agents that an agent has started, as tasks."""
+    """The agents that an agent has started, as tasks, and what runs for them: ``<agent>/<task>``."""
 
     def __init__(self, team: Team) -> None:
         self._team = team
@@ -66,12 +67,18 @@ class AgentTasks:
             started = entry.started
             name = f"{entry.label}: {started.description}"
             at = datetime.fromisoformat(started.timestamp).timestamp() if started.timestamp else None
-            progress, usd = team.progress(entry), team.usd(entry)
-            yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd)
+            progress, usd, output = team.progress(entry), team.usd(entry), team.output(entry)
+            yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd, output)
+            for below in team.tasks_of(entry.id) or ():
+                yield replace(below, id=f"{entry.id}/{below.id}")
 
     def kill(self, task: str) -> None:
-        """Stop an agent."""
-        self._team.stop(task)
+        """Stop an agent, or something that runs for one."""
+        agent, _, below = task.partition("/")
+        if not below:
+            self._team.stop(agent)
+        elif (tasks := self._team.tasks_of(agent)) is not None:
+            tasks.kill(below)
 
 
 class TaskList(Struct, frozen=True):

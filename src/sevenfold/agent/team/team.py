@@ -11,7 +11,7 @@ asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from threading import RLock
@@ -38,7 +38,9 @@ from sevenfold.agent.team.roster import (
 from sevenfold.agent.team.summary import ProgressLines
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
 from sevenfold.agent.texts import AgentReport, ForkTask
-from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
+from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread, unguarded
+from sevenfold.conversation.fork import in_agents_fork
+from sevenfold.conversation.history import saved_by_cache
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged, SteppedAside
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.events import Finished
     from sevenfold.agent.team.definitions import AgentDefinition
+    from sevenfold.conversation.tasks import TaskRegistry
 
 R = TypeVar("R")
 MapProgress = Callable[[int, str], None]
@@ -57,6 +60,8 @@ MapProgress = Callable[[int, str], None]
 CLOSING = 5.0
 """Seconds in which agents must have stopped when their session is closed."""
 LONGEST_WAIT = 3600.0
+MAPPED = "map-"
+"""What the call of an agent that `Team.map` has started begins with."""
 WARMING = 60.0
 """Seconds that forks wait for the first of them to have its prefix in the cache."""
 LONGEST_REPORT = 16_000
@@ -128,6 +133,15 @@ class Team:
         live = self._live.get(entry.id)
         now = self._cost(live, entry) if live is not None and entry.ended is None else 0.0
         return None if entry.usd is None or now is None else entry.usd + now
+
+    def output(self, entry: AgentEntry) -> str:
+        """The file with what an agent said and did; empty if no file holds it."""
+        return self._parent.store.branch_path(entry.id)
+
+    def tasks_of(self, agent: str) -> TaskRegistry | None:
+        """What runs in the background of an agent at work; None if it is not."""
+        live = self._live.get(agent)
+        return live.conversation.tasks if live is not None else None
 
     def spent(self) -> float | None:
         """What the agent itself and everything it has started have cost, work that goes on included."""
@@ -208,16 +222,24 @@ class Team:
         The same tasks at the same place in the conversation are done once: after a kill, it goes on with those that
         have not ended.
         """
-        yield from self.resume()
-        place = self._parent.conversation.transcript.view.tip
-        entries = []
-        for number, prompt in enumerate(prompts):
-            call = f"map-{sha256(f'{place} {number} {prompt}'.encode()).hexdigest()[:24]}"
-            words = " ".join(prompt.split())[:80] or "a task"
-            entries.append((AgentInput(words, prompt, kind), call, progress and partial(progress, number)))
+        yield from self.resume(self._mapped_calls(prompts))
+        entries = [
+            (
+                AgentInput(" ".join(prompt.split())[:80] or "a task", prompt, kind),
+                call,
+                progress and partial(progress, number),
+            )
+            for number, (prompt, call) in enumerate(zip(prompts, self._mapped_calls(prompts), strict=True))
+        ]
         room = self._parent.store.settings.current().agents_at_once
         done = yield from Gather([self._mapped(*one) for one in entries], room)
         return [one.ended for one in done if one.ended is not None]
+
+    def _mapped_calls(self, prompts: Sequence[str]) -> list[str]:
+        """What stands for a tool call of each of these tasks, at this place in the conversation."""
+        place = self._parent.conversation.transcript.view.tip
+        tasks = [f"{place} {number} {prompt}" for number, prompt in enumerate(prompts)]
+        return [f"{MAPPED}{sha256(task.encode()).hexdigest()[:24]}" for task in tasks]
 
     def _mapped(
         self, given: AgentInput, call: str, progress: Callable[[str], None] | None
@@ -236,9 +258,9 @@ class Team:
             return entry
 
     def _definition(self, kind: str) -> AgentDefinition:
-        descent = self._parent.descent
-        permitted = descent.definition.agents if descent else None
-        known = [name for name in self.definitions if permitted is None or name in permitted]
+        above = self._parent.descent.definitions if self._parent.descent else ()
+        limits = [one.agents for one in above if one.agents is not None]
+        known = [name for name in self.definitions if all(name in limit for limit in limits)]
         if kind not in known:
             raise InputError(unknown("type of agent", kind, known))
         return self.definitions[kind]
@@ -249,10 +271,10 @@ class Team:
             return cheaper_as_fork(self._parent, given.model or definition.model)
         if not definition.fork:
             return False, "its definition says so"
-        if self._parent.descent is not None:
+        if in_agents_fork(self._parent.store.log):
             raise Refused(
-                "Only the main conversation can be forked, and this is an agent's. Use the type general, and put "
-                "what it must know into the prompt."
+                "This is a fork, and a fork cannot be forked. Use the type general, and put what it must know into the "
+                "prompt."
             )
         if given.model and given.model != self._parent.model:
             raise InputError("a fork has the model of the conversation it begins with; leave out model")
@@ -284,16 +306,11 @@ class Team:
         conversation = self.root._parent.conversation
         if conversation.background is None:
             raise Refused("nothing runs in the background here; start it in the foreground")
-
-        def work() -> Flow[list[AgentEntry]]:
-            # In a Gather, so that its steps do not hold the lock of the main conversation.
-            return (yield from Gather([self.work(entry)], 1))
-
         # Before its first step: until then it would count as gone.
         self._over[entry.id] = Signal()
-        conversation.run_aside(work(), partial(self._background_ended, entry))
+        conversation.run_aside(unguarded(self.work(entry)), partial(self._background_ended, entry))
 
-    def _background_ended(self, entry: AgentEntry, came: list[AgentEntry] | Exception) -> None:
+    def _background_ended(self, entry: AgentEntry, came: AgentEntry | Exception) -> None:
         if isinstance(came, Exception):
             reason = f"{entry.label} could not be recorded as ended: {came}"
             self._parent.conversation.events.tell(
@@ -384,12 +401,15 @@ class Team:
     def _judged(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
         kept = worktree.leave(entry.started.worktree) if entry.started.worktree else ""
         text = "\n\n".join(filter(None, (finished.text, kept)))
+        log = child.conversation.transcript.log
+        asked = log.record(log.keyed(entry.key))
         ended = AgentEnd(
             agent=entry.id,
             text=text,
             usd=self._cost(child, entry),
             turns=finished.turns,
             tokens=finished.tokens,
+            saved_usd=saved_by_cache(log, asked[0]) if asked else 0.0,
         )
         match finished.end:
             case "done":
@@ -425,14 +445,18 @@ class Team:
                 background=started.background,
                 because=started.because,
                 usd=ended.usd if ended else None,
+                saved_usd=ended.saved_usd if ended else 0.0,
                 turns=ended.turns if ended else 0,
             )
         )
 
     # -- results --------------------------------------------------------------------------------
 
-    def resume(self) -> Flow[None]:
-        """Go on with what an earlier process left: calls get their results, and background work continues."""
+    def resume(self, mapped: Collection[str] = ()) -> Flow[None]:
+        """Go on with what an earlier process left: calls get their results, and background work continues.
+
+        The work of ``mapped`` calls is left to the one that goes on with them.
+        """
         if self._resumed:
             return
         self._resumed = True
@@ -446,7 +470,7 @@ class Team:
         for entry in left:
             if entry.started.background and entry.ended is None:
                 self.launch(entry)
-            elif entry.ended is None and entry not in calls:
+            elif entry.ended is None and entry not in calls and entry.started.call not in mapped:
                 detail = "the conversation went on without it"
                 self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail=detail))
         if calls:
@@ -465,7 +489,7 @@ class Team:
             if not entry.pending:
                 continue
             if entry.started.background:
-                conversation.note(self._report(entry), key=entry.key)
+                conversation.note(self.report(entry), key=entry.key)
             self.roster.deliver(entry.id)
 
     def await_result(self, otherwise: Callable[[], bool]) -> Flow[bool]:
@@ -490,7 +514,8 @@ class Team:
         news, self._news = self._news, Signal()
         news.happen()
 
-    def _report(self, entry: AgentEntry) -> str:
+    def report(self, entry: AgentEntry) -> str:
+        """The result of an agent as a message: every line of it quoted, and stored where it is long."""
         (text, how), path = result_parts(entry), None
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())

@@ -12,7 +12,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.team.messages import SendMessageTool
 from sevenfold.agent.team.roster import GENERAL, output_of
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.tool import Input, StandardTool, Tool
+from sevenfold.agent.tools.tool import Given, Input, NoInput, StandardTool, Tool
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
@@ -46,19 +46,26 @@ class AgentInput(Struct, forbid_unknown_fields=True):
     name: str = ""
     isolation: Annotated[
         Literal["worktree"] | None,
-        Meta(description="worktree: it works on its own copy of the repository."),
+        Meta(description="worktree: it works on its own copy of the last commit."),
     ] = None
 
 
-class AgentTool(StandardTool[AgentInput]):
+class _TeamTool(StandardTool[Given]):
+    """A tool that works on the agent's team."""
+
+    def __init__(self, team: TeamSource) -> None:
+        super().__init__()
+        self._team = team
+
+
+class AgentTool(_TeamTool[AgentInput]):
     """Starts an agent."""
 
     concurrent = True
 
     def __init__(self, team: TeamSource, types: str) -> None:
         """``types`` lists the types of agents where the system prompt does not."""
-        super().__init__()
-        self._team = team
+        super().__init__(team)
         self.description = "\n\n".join(filter(None, (self.description, types)))
 
     def requires(self, given: AgentInput, context: Context) -> PermissionRequest:
@@ -83,18 +90,10 @@ class AgentTool(StandardTool[AgentInput]):
         )
 
 
-class ListAgentsInput(Struct, forbid_unknown_fields=True):
-    """Nothing."""
-
-
-class ListAgentsTool(StandardTool[ListAgentsInput]):
+class ListAgentsTool(_TeamTool[NoInput]):
     """Lists agents."""
 
-    def __init__(self, team: TeamSource) -> None:
-        super().__init__()
-        self._team = team
-
-    def act(self, given: ListAgentsInput, context: Context) -> ToolOutput:
+    def act(self, given: NoInput, context: Context) -> ToolOutput:
         """Every agent with its state."""
         return ToolOutput(self._team().listing())
 
@@ -109,12 +108,8 @@ class TaskStopInput(Struct, forbid_unknown_fields=True):
     task_id: Annotated[str, Meta(min_length=1)]
 
 
-class TaskStopTool(StandardTool[TaskStopInput]):
+class TaskStopTool(_TeamTool[TaskStopInput]):
     """Stops an agent."""
-
-    def __init__(self, team: TeamSource) -> None:
-        super().__init__()
-        self._team = team
 
     def act(self, given: TaskStopInput, context: Context) -> ToolOutput:
         """Stop it; what it did stays done."""

@@ -22,6 +22,7 @@ def add(repository: Path, folder: Path) -> str:
     """Make a working copy; returns the folder of what corresponds to ``repository`` in it. Raises `Refused`."""
     root = Path(_git(repository, "rev-parse", "--show-toplevel"))
     if not folder.exists():
+        _git(repository, "rev-parse", "--verify", "HEAD:./")  # or there would be nothing to work on
         folder.parent.mkdir(parents=True, exist_ok=True)
         _git(repository, "worktree", "add", "--detach", str(folder), "HEAD")
     return str(folder / repository.resolve().relative_to(root.resolve()))
@@ -31,14 +32,17 @@ def leave(folder: str) -> str:
     """Remove a working copy in which nothing was changed; else a sentence that says where it is."""
     if not Path(folder).is_dir():
         return ""
-    root = Path(_git(Path(folder), "rev-parse", "--show-toplevel"))
-    changed = _git(root, "status", "--porcelain", "--untracked-files=all")
-    # A commit of its own that is on no branch would be lost with the working copy.
-    kept_elsewhere = _git(root, "branch", "--all", "--contains", "HEAD", "--format=%(refname)")
-    if changed or not any(line.startswith("refs/") for line in kept_elsewhere.splitlines()):
-        return f"[Its changes are in the working copy {root}.]"
-    common = _git(root, "rev-parse", "--path-format=absolute", "--git-common-dir")
-    _git(Path(common), "worktree", "remove", str(root))
+    try:
+        root = Path(_git(Path(folder), "rev-parse", "--show-toplevel"))
+        changed = _git(root, "status", "--porcelain", "--untracked-files=all", "--ignored")
+        # A commit of its own that is on no branch would be lost with the working copy.
+        kept_elsewhere = _git(root, "branch", "--all", "--contains", "HEAD", "--format=%(refname)")
+        if changed or not any(line.startswith("refs/") for line in kept_elsewhere.splitlines()):
+            return f"[Its changes are in the working copy {root}.]"
+        common = _git(root, "rev-parse", "--path-format=absolute", "--git-common-dir")
+        _git(Path(common), "worktree", "remove", str(root))
+    except Refused as error:
+        return f"[Its working copy {folder} is still there: {error}]"
     return ""
 
 

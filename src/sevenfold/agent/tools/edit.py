@@ -8,7 +8,6 @@ What changed is shown as a unified diff, whose cost depends on the change and no
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from difflib import SequenceMatcher
 from io import StringIO
 from typing import Literal
@@ -253,7 +252,7 @@ class _Steps(SequenceMatcher[str]):
         return self._steps
 
 
-def _steps(old: Sequence[str], new: Sequence[str]) -> list[Step]:
+def _steps(old: list[str], new: list[str]) -> list[Step]:
     """The steps from one text to another; only what lies between their common beginning and end is compared."""
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
@@ -270,13 +269,9 @@ def _steps(old: Sequence[str], new: Sequence[str]) -> list[Step]:
     ]
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    number = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        number += 1
-    return number
+def _common(one: list[str], other: list[str]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
 def _line(sign: str, line: str) -> str:

@@ -213,7 +213,7 @@ class _Parameters(Struct, frozen=True):
             if name not in context:
                 hint = _described(_simple(hints.get(name, Any)), listed.get(name, ""))
                 _check(tool, name, hint)
-                fields.append((name, _gathered(hint, parameter), _default(parameter)))
+                fields.append((name, *_field(hint, parameter)))
         given = msgspec.defstruct(f"{tool}_input", fields, kw_only=True, forbid_unknown_fields=True)
         kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
         return cls(given, schema_of(given, _shape), kinds, context)
@@ -307,23 +307,18 @@ def _check(tool: str, name: str, hint: Any) -> None:
         ) from error
 
 
-def _gathered(hint: Any, parameter: Parameter) -> Any:
-    """``*args`` are one property that is a list, ``**kwargs`` one that is an object."""
+def _field(hint: Any, parameter: Parameter) -> tuple[Any, Any]:
+    """Type and default; ``*args`` are one property that is a list, ``**kwargs`` one that is an object."""
     match parameter.kind:
         case Parameter.VAR_POSITIONAL:
-            return list[hint]
+            return list[hint], msgspec.field(default_factory=list)
         case Parameter.VAR_KEYWORD:
-            return dict[str, hint]
+            return dict[str, hint], msgspec.field(default_factory=dict)
         case _:
-            return hint
+            return hint, _default(parameter.default)
 
 
-def _default(parameter: Parameter) -> Any:
-    value = parameter.default
-    if parameter.kind is Parameter.VAR_POSITIONAL:
-        return msgspec.field(default_factory=list)
-    if parameter.kind is Parameter.VAR_KEYWORD:
-        return msgspec.field(default_factory=dict)
+def _default(value: Any) -> Any:
     if value is Parameter.empty:
         return msgspec.NODEFAULT
     if isinstance(value, list | dict | set | bytearray):

@@ -83,7 +83,7 @@ class ReadTool(StandardTool[ReadInput]):
 def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> ToolOutput:
     window = LineWindow(given, context.room)
     digest = hashlib.blake2b(digest_size=12)
-    small = _is_small(file)
+    small = os.fstat(file.fileno()).st_size <= files.MOST_BYTES
 
     def pass_on(piece: bytes) -> None:
         if context.abort.is_set():
@@ -240,10 +240,6 @@ def _refuse_binary(head: bytes, path: str) -> None:
         raise Refused(
             f"{path} is not text (it begins with {head[:8].hex(' ')}); look at it with a command such as file or xxd."
         )
-
-
-def _is_small(file: BinaryIO) -> bool:
-    return os.fstat(file.fileno()).st_size <= files.MOST_BYTES
 
 
 # -- notebooks -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Abort, Context, PlanVerdict, Question, RecallService, Todo
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
-from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.agent.tools.tool import NoInput, StandardTool
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
 
@@ -111,10 +111,6 @@ def todo_text(todos: Sequence[Todo]) -> str:
 # -- plans -----------------------------------------------------------------------------------------
 
 
-class StartInput(Struct, forbid_unknown_fields=True):
-    """Nothing is needed."""
-
-
 class ReadyInput(Struct, forbid_unknown_fields=True):
     """The plan.
 
@@ -125,10 +121,10 @@ class ReadyInput(Struct, forbid_unknown_fields=True):
     plan: Annotated[str, Meta(min_length=1, max_length=LONGEST_PLAN)]
 
 
-class PlanStartTool(StandardTool[StartInput]):
+class PlanStartTool(StandardTool[NoInput]):
     """Starts planning."""
 
-    def act(self, given: StartInput, context: Context) -> ToolOutput:
+    def act(self, given: NoInput, context: Context) -> ToolOutput:
         """Start planning: from now on nothing may be changed."""
         plans = _plans(context)
         plans.enter()

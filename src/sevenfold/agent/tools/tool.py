@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from functools import partial
@@ -102,6 +102,10 @@ class FlowTool(Tool, Protocol):
 
 
 Given = TypeVar("Given", bound=Struct)
+
+
+class NoInput(Struct, forbid_unknown_fields=True):
+    """Nothing is needed."""
 
 
 class StandardTool(ABC, Generic[Given]):
@@ -316,6 +320,12 @@ class Toolbox:
         if wrong:
             raise _BadCall(f"Invalid input for {name}: {'; '.join(wrong)}. Correct it and call again.")
         return tool, given
+
+
+def together(own: Sequence[Tool], others: Iterable[Tool]) -> Toolbox:
+    """An agent's own tools and those of its servers; of two with one name, its own counts."""
+    names = {tool.name for tool in own}
+    return Toolbox([*own, *(tool for tool in others if tool.name not in names)])
 
 
 class _BadCall(Exception):

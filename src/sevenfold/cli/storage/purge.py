@@ -210,15 +210,16 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
 def _rewrites(
     session: SessionFiles, leaks: Sequence[Leak], affected: Affected, world: World
 ) -> list[tuple[Path, Rewrite]]:
-    """The transcript and its branches, these first."""
+    """The transcript and its branches, these first, and before each those that begin with it."""
     transcript = session.transcript
     if not transcript.exists():
         return []
+    points = {path: BranchPoint.read(path)[0] for path in session.branch_files()}
     branches = [
-        (path, Rewrite(path, leaks, world, transcript))
-        for path in session.branch_files()
+        (path, Rewrite(path, leaks, world, session))
+        for path in sorted(points, key=lambda path: points[path].depth(session), reverse=True)
         # One that does not fit was rewritten by a purge that was cut off.
-        if path in affected.places or BranchPoint.of(path)[0].fits(transcript)
+        if path in affected.places or points[path].fits(session)
     ]
     return [*branches, (transcript, Rewrite(transcript, leaks, world))]
 

@@ -24,7 +24,8 @@ from sevenfold.record.decisions import Epoch, Offloaded, OwnDecision, Purged, Si
 from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Label, Said
 from sevenfold.record.log import decided
 from sevenfold.record.view import View
-from sevenfold.stores.jsonl.log import Line, scan
+from sevenfold.stores.home import SessionFiles
+from sevenfold.stores.jsonl.log import scan
 from sevenfold.stores.jsonl.store import BranchPoint
 
 _CARRY = b'"kind":"carry"'
@@ -46,14 +47,16 @@ class World(Struct, frozen=True):
 class Rewrite:
     """One pass over a transcript, or over a branch of it; read `masked` when `lines` has ended."""
 
-    def __init__(self, path: Path, leaks: Sequence[Leak], world: World, parent: Path | None = None) -> None:
-        """``parent`` is the transcript that a branch began with, as it was before it is rewritten itself."""
+    def __init__(
+        self, path: Path, leaks: Sequence[Leak], world: World, branch_of: SessionFiles | None = None
+    ) -> None:
+        """``branch_of`` is the session that a branch belongs to, as it was before it is rewritten itself."""
         self.masked = 0
         """How often the secrets were in the file."""
         self._path = path
         self._leaks = leaks
         self._world = world
-        self._parent = parent
+        self._branch_of = branch_of
         self._view = View(keeps_history=False)
         self._position = 0
         self._from = [0]
@@ -63,15 +66,15 @@ class Rewrite:
     def lines(self, results: dict[str, str]) -> Iterator[bytes]:
         """The new file's lines; ``results`` are stored results that are masked along with it."""
         start = header = inherited = 0
-        if self._parent is not None:
-            point, header = BranchPoint.of(self._path)
+        if self._branch_of is not None:
+            point, header = BranchPoint.read(self._path)
             start = point.start
-            yield self._begin(self._parent, point).header()
+            yield self._begin(self._branch_of, point).header()
             inherited, self.masked = self.masked, 0
         torn = False
         for number, line in enumerate(scan(self._path, header, limit=sys.maxsize), 1):
             torn = line.torn
-            yield self._rewritten(line, line.offset - header + start, number)
+            yield self._rewritten(line.raw, line.offset - header + start, number)
         if self._view.unknown_kinds:
             raise TranscriptTooNew(
                 f"{self._path}: it holds records this version does not know; purge with a newer Sevenfold"
@@ -80,23 +83,21 @@ class Rewrite:
             yield b"\n"
         yield from self._closing(results, inherited)
 
-    def _begin(self, parent: Path, point: BranchPoint) -> BranchPoint:
+    def _begin(self, files: SessionFiles, point: BranchPoint) -> BranchPoint:
         """Go through the lines a branch begins with; returns where it will begin."""
-        if not point.fits(parent):
+        if not point.fits(files):
             # A purge that was cut off has rewritten the branch already: it fits what the parent will be.
             return point
         last = b""
-        for number, line in enumerate(scan(parent, limit=sys.maxsize), 1):
-            if line.offset >= point.start:
-                break
-            last = self._rewritten(line, line.offset, number)
-        return BranchPoint.at(self._shifted(point.start), last)
+        for number, (position, raw) in enumerate(point.base(files, sys.maxsize).read(), 1):
+            last = self._rewritten(raw, position, number)
+        return BranchPoint.at(self._shifted(point.start), last, point.of)
 
-    def _rewritten(self, line: Line, position: int, number: int) -> bytes:
-        new = self._moved(self._without(line.raw, number))
-        if len(new) != len(line.raw):
-            self._from.append(position + len(line.raw))
-            self._by.append(self._by[-1] + len(new) - len(line.raw))
+    def _rewritten(self, raw: bytes, position: int, number: int) -> bytes:
+        new = self._moved(self._without(raw, number))
+        if len(new) != len(raw):
+            self._from.append(position + len(raw))
+            self._by.append(self._by[-1] + len(new) - len(raw))
         self._view.add(entry_of(new), self._position)
         self._position += len(new)
         return new

@@ -1,8 +1,8 @@
 """Sessions in a folder: a transcript each, and next to it their results, notes, branches and agent state.
 
-A branch begins with the transcript up to a position and continues in a file of its own. The first line of that file is
-no record: it says where in the transcript the branch begins, and what the line before that position is, so that a
-transcript that was rewritten since is noticed.
+A branch begins with the transcript, or with another branch, up to a position and continues in a file of its own. The
+first line of that file is no record: it says where the branch begins, and what the line before that position is, so
+that a transcript that was rewritten since is noticed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from sevenfold.stores.files import (
 from sevenfold.stores.folder import FileFolder, read_regular
 from sevenfold.stores.home import Project, SessionFiles
 from sevenfold.stores.jsonl.lock import FileLock
-from sevenfold.stores.jsonl.log import JsonlLog, Sync, end_of, line_before, scan
+from sevenfold.stores.jsonl.log import LINE_LIMIT, JsonlLog, Sync, end_of, line_before, scan
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
-from sevenfold.stores.log import BranchLog, LineLog, fill
+from sevenfold.stores.log import BranchLog, LineLog, PrefixLog, fill
 
 LARGEST_TEXT = 4 * 1024 * 1024
 
@@ -96,21 +96,23 @@ class FileText:
 # -- branches --------------------------------------------------------------------------------------
 
 
-class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type"):
+class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type", omit_defaults=True):
     """Where a branch begins."""
 
     start: int
     """The position of its first line."""
     after: str
     """A digest of the line before it."""
+    of: str = ""
+    """The branch it begins with; empty for the transcript."""
 
     @classmethod
-    def at(cls, position: int, before: bytes) -> BranchPoint:
+    def at(cls, position: int, before: bytes, of: str = "") -> BranchPoint:
         """At a position, after a line."""
-        return cls(position, blake2b(before.rstrip(b"\n"), digest_size=16).hexdigest())
+        return cls(position, blake2b(before.rstrip(b"\n"), digest_size=16).hexdigest(), of)
 
     @classmethod
-    def of(cls, path: Path) -> tuple[BranchPoint, int]:
+    def read(cls, path: Path) -> tuple[BranchPoint, int]:
         """That of a branch's file, and how many bytes it takes there."""
         header = next(scan(path)).raw
         try:
@@ -122,26 +124,32 @@ class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type"):
         """The first line of the branch's file."""
         return msgspec.json.encode(self) + b"\n"
 
-    def fits(self, transcript: Path) -> bool:
-        """Is the transcript up to here the one the branch began with?"""
-        before = line_before(transcript, self.start)
-        return before is not None and BranchPoint.at(self.start, before) == self
+    def base(self, files: SessionFiles, limit: int = LINE_LIMIT) -> PrefixLog:
+        """The lines it begins with."""
+        if self.of:
+            return read_branch(files, files.branch(self.of), limit).upto(self.start)
+        return JsonlLog(files.transcript, limit=limit).upto(self.start)
+
+    def fits(self, files: SessionFiles) -> bool:
+        """Is what comes before it what the branch began with?"""
+        before = line_before(*_place(files, self.of, self.start))
+        if before is None or BranchPoint.at(self.start, before, self.of) != self:
+            return False
+        return not self.of or BranchPoint.read(files.branch(self.of))[0].fits(files)
+
+    def depth(self, files: SessionFiles) -> int:
+        """How many branches it begins with."""
+        return 1 + BranchPoint.read(files.branch(self.of))[0].depth(files) if self.of else 0
 
 
-def read_branch(files: SessionFiles, path: Path) -> LineLog:
+def read_branch(files: SessionFiles, path: Path, limit: int = LINE_LIMIT) -> LineLog:
     """A branch for reading, by its file."""
-    point, header = BranchPoint.of(path)
-    return _joined(files, point, JsonlLog(path, start=point.start, header=header))
+    point, header = BranchPoint.read(path)
+    return _joined(files, point, JsonlLog(path, limit=limit, start=point.start, header=header), limit)
 
 
-def open_branch(
-    files: SessionFiles, name: str, at: int | None, *, wait: float = 0.0, take: bool = False, sync: Sync
-) -> LineLog:
-    """A branch for writing, made if it is not there; see `sevenfold.ports.Store`."""
-    path = files.branch(name)
-    if not path.exists():
-        _begin(files, path, at)
-    point, header = BranchPoint.of(path)
+def _open_branch(files: SessionFiles, path: Path, *, wait: float, take: bool, sync: Sync) -> LineLog:
+    point, header = BranchPoint.read(path)
     own = JsonlLog.open(path, wait=wait, take=take, sync=sync, start=point.start, header=header)
     try:
         return _joined(files, point, own)
@@ -150,23 +158,39 @@ def open_branch(
         raise
 
 
-def _begin(files: SessionFiles, path: Path, at: int | None) -> None:
+def _begin(files: SessionFiles, path: Path, of: str, at: int | None) -> None:
+    parent, start, header = files.transcript, 0, 0
+    if of:
+        parent = files.branch(of)
+        point, header = BranchPoint.read(parent)
+        start = point.start
     if at is None:
-        size, torn = end_of(files.transcript)
-        at = size + torn
-    before = line_before(files.transcript, at)
+        size, torn = end_of(parent)
+        at = size + torn - header + start
+    before = line_before(*_place(files, of, at))
     if before is None:
-        raise InputError(f"{files.transcript}: a branch cannot begin at {at:,}, where no line ends")
+        raise InputError(f"{parent}: a branch cannot begin at {at:,}, where no line ends")
     private_folder(path.parent)
-    write_whole(path, BranchPoint.at(at, before).header())
+    write_whole(path, BranchPoint.at(at, before, of).header())
 
 
-def _joined(files: SessionFiles, point: BranchPoint, own: LineLog) -> LineLog:
-    if not point.fits(files.transcript):
+def _place(files: SessionFiles, of: str, position: int) -> tuple[Path, int]:
+    """The file with the line that ends at a position of a branch, or of the transcript, and where in it that is."""
+    while of:
+        path = files.branch(of)
+        point, header = BranchPoint.read(path)
+        if position > point.start:
+            return path, position - point.start + header
+        of = point.of
+    return files.transcript, position
+
+
+def _joined(files: SessionFiles, point: BranchPoint, own: LineLog, limit: int = LINE_LIMIT) -> LineLog:
+    if not point.fits(files):
         raise TranscriptError(
             f"{files.transcript}: it is not what its branch began with; if a purge was interrupted, run it again"
         )
-    return BranchLog(JsonlLog(files.transcript).upto(point.start), own, point.start)
+    return BranchLog(point.base(files, limit), own, point.start)
 
 
 # -- the store -------------------------------------------------------------------------------------
@@ -197,18 +221,30 @@ class JsonlStore:
         return log
 
     def branch(
-        self, session: str, name: str, *, at: int | None = None, wait: float = 0.0, take: bool = False
+        self,
+        session: str,
+        name: str,
+        *,
+        of: str = "",
+        at: int | None = None,
+        wait: float = 0.0,
+        take: bool = False,
     ) -> LineLog:
         """A branch of the session for writing; see `sevenfold.ports.Store`."""
-        return open_branch(self.files(session), name, at, wait=wait, take=take, sync=self._sync)
+        files = self.files(session)
+        path = files.branch(name)
+        if not path.exists():
+            _begin(files, path, of, at)
+        return _open_branch(files, path, wait=wait, take=take, sync=self._sync)
 
     def branches(self, session: str) -> Sequence[str]:
         """The names of the session's branches, in their safe form."""
         return [path.stem for path in self.files(session).branch_files()]
 
-    def transcript(self, session: str) -> Path | None:
-        """The file that holds the session's log."""
-        return self.files(session).transcript
+    def transcript(self, session: str, branch: str = "") -> Path | None:
+        """The file that holds the session's log, or that of a branch."""
+        files = self.files(session)
+        return files.branch(branch) if branch else files.transcript
 
     def results(self, session: str) -> FileResults:
         """The session's tool results."""
