@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold import events
-from sevenfold.cli.chat.lines import EventLine, event_line
 from sevenfold.cli.chat.pages import WindowBreakdown, WindowItem, cache_page, cost_page, window_page
+from sevenfold.cli.chat.reports import EventLine, Spending, event_line
 from sevenfold.cli.chat.screen import POOR, RICH
-from sevenfold.cli.chat.status import Spending, StatusLine, draw_status
+from sevenfold.cli.chat.status import StatusLine, draw_status
 from sevenfold.lab.profile.figures import CacheBreak
 
 from .gauges import gauge

@@ -161,10 +161,9 @@ class _BaseAgent:
     def note_command(self, command: str, output: ToolOutput) -> None:
         """Have the model see a command the user ran, and what it printed, with the user's next message."""
         conversation = self.assembly.conversation
-        text = output.content if isinstance(output.content, str) else ""
         with conversation.together():
             conversation.user(f"! {command}")
-            conversation.note(CommandOutput(command, text).render())
+            conversation.note(CommandOutput(command, output.text).render())
 
     def queue(self, text: str) -> None:
         """Send a message while it works; the model gets it with the results of the running tools."""

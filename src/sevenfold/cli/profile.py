@@ -10,7 +10,6 @@ import argparse
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
@@ -261,7 +260,7 @@ def page(profile: ProfileReport) -> str:
     }
     # In a script element, only its end tag and the start of a comment could do harm.
     figures = msgspec.json.encode(content).decode().replace("<", "\\u003c")
-    template = resources.files(__package__).joinpath("page.html").read_text("utf-8")
+    template = Path(__file__).with_name("page.html").read_text("utf-8")
     return template.replace(_PLACEHOLDER, figures)
 
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from sevenfold.agent.hooks.settings import Hook, SkippedHook
     from sevenfold.agent.mcp.connection import ServerState
     from sevenfold.agent.permissions.engine import Permissions
+    from sevenfold.cli.chat.reports import Spending
     from sevenfold.cli.chat.screen import Signs
-    from sevenfold.cli.chat.status import Spending
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.lab.profile.figures import CacheBreak
     from sevenfold.recall.search import Hit

@@ -27,8 +27,7 @@ from sevenfold.agent.events import (
     ToolProgress,
 )
 from sevenfold.agent.tools.output import Denied
-from sevenfold.cli.chat.lines import event_line, text_of
-from sevenfold.cli.chat.status import Spending
+from sevenfold.cli.chat.reports import Spending, event_line
 from sevenfold.cli.chat.stream_lines import SUBTYPES, MessageLines, init_line, usage_fields
 from sevenfold.cli.options import complain
 from sevenfold.cli.text import clean, one_line
@@ -215,7 +214,7 @@ def _printer(how: Format, out: TextIO, agent: Agent, session: str) -> Callable[[
 
     def warn(event: AgentEvent) -> None:
         if isinstance(event, Mentioned) and event.output.is_error:
-            complain(f"@{clean(event.path)} was not read: {clean(text_of(event.output))}")
+            complain(f"@{clean(event.path)} was not read: {clean(event.output.text)}")
         line = event_line(event.event) if isinstance(event, Happened) else None
         if line is not None and line.level in ("warning", "error"):
             complain(f"{line.level}: {clean(line.line)}")
@@ -237,9 +236,9 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
             return {"type": "tool_progress", "id": call.id, "text": text}
         case ToolEnded(call=call, output=output, seconds=seconds):
             ended = {"type": "tool_ended", "id": call.id, "tool": call.name, "is_error": output.is_error}
-            return {**ended, "text": text_of(output), "seconds": round(seconds, 3)}
+            return {**ended, "text": output.text, "seconds": round(seconds, 3)}
         case Mentioned(path=path, output=output):
-            return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": text_of(output)}
+            return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": output.text}
         case Happened(event=Answered() as answered):
             return {"type": "answered", **msgspec.to_builtins(answered)}
         case Happened(event=happened):

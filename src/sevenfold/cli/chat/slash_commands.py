@@ -33,9 +33,9 @@ from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.model_list import full_name, model_menu, served_models, similar
 from sevenfold.cli.chat.pages import WindowBreakdown
+from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.resumed import show_resumed
 from sevenfold.cli.chat.start import assumed_window, session_menu
-from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording

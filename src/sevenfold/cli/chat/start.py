@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from rich.text import Text
 
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.hooks.registry import Hooks
@@ -234,7 +233,7 @@ TRUST = Menu(
     "Do you trust this folder?",
     (
         # Without letters: a message that begins with "y" or "n" must not answer.
-        MenuItem("Yes", "", "use its settings, hooks, MCP servers, skills and instructions"),
+        MenuItem("Yes", "", "use its own settings, hooks, MCP servers, skills and instructions"),
         MenuItem("No", "", "work here without them; 'sevenfold trust' changes that"),
     ),
 )
@@ -249,7 +248,6 @@ def ask_for_trust(screen: Screen, folder: Path) -> None:
     """Ask once whether a folder is trusted; without an answer, ask again next time."""
     if trust().covers(folder) or str(folder.resolve()) in _declined():
         return
-    screen.show(Text(f"{folder} may bring its own settings, hooks, MCP servers, skills and instructions."))
     answer = screen.ask(TRUST)
     if answer is not None and answer.place == 0:
         trust().add(folder)
