@@ -55,6 +55,13 @@ def test_an_error_is_told_by_a_sign_and_a_word_and_shown_whole():
     ]
 
 
+def test_a_long_line_of_an_error_is_folded_and_not_cut():
+    words = "Invalid input for Edit: old is missing; new is missing; " * 3
+    shown = line(call("Edit", path="a"), failed(words)).splitlines()
+    assert "".join(one.removeprefix("  │ ") for one in shown[1:]).split() == words.split()
+    assert len(shown) > 2
+
+
 def test_a_long_error_is_shown_by_both_its_ends():
     shown = line(call(command="make"), failed("\n".join(f"line {number}" for number in range(100))))
     assert "│ line 0" in shown

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.cells import chop_cells
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -209,16 +210,16 @@ def _below(
 
 
 def _barred(lines: Sequence[str], most: int, signs: Signs, width: int, style: str) -> Iterator[Text]:
-    """The first lines, and if they are an error's also the last ones; how many are left out is said."""
-    last = most // 2 if style != "dim" else 0
+    """The first lines, each cut to the width; an error's are folded, and its last ones shown too. The gap is counted."""
+    room, last = max(8, width - 5), 0
+    if style == "dim":
+        lines = [fit(line, room, signs.cut) for line in lines]
+    else:
+        lines, last = [piece for line in lines for piece in chop_cells(line, room)], most // 2
     left = len(lines) - most
-    shown = lines if left <= 1 else [*lines[: most - last], "", *lines[len(lines) - last :]]
-    for number, line in enumerate(shown):
-        gap = left > 1 and number == most - last
-        words = (
-            f"{signs.cut} {plural(left, 'more line')}" if gap else fit(line, max(8, width - 5), signs.cut)
-        )
-        yield Text(f"  {signs.bar} {words}", style=style)
+    gap = f"{signs.cut} {plural(left, 'more line')}"
+    for line in lines if left <= 1 else [*lines[: most - last], gap, *lines[len(lines) - last :]]:
+        yield Text(f"  {signs.bar} {line}", style=style)
 
 
 # -- what is going on ------------------------------------------------------------------------
