@@ -58,7 +58,7 @@ def test_an_error_is_told_by_a_sign_and_a_word_and_shown_whole():
 def test_a_long_line_of_an_error_is_folded_and_not_cut():
     words = "Invalid input for Edit: old is missing; new is missing; " * 3
     shown = line(call("Edit", path="a"), failed(words)).splitlines()
-    assert "".join(one.removeprefix("  │ ") for one in shown[1:]).split() == words.split()
+    assert " ".join(one.removeprefix("  │ ") for one in shown[1:]).split() == words.split()
     assert len(shown) > 2
 
 

@@ -23,6 +23,7 @@ from sevenfold.cli.chat.driver import Driver
 from sevenfold.cli.chat.history import find_session, new_name, talks
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
+from sevenfold.cli.chat.pages import help_page
 from sevenfold.cli.chat.screen import notification
 from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.cli.text import source, wording
@@ -31,7 +32,7 @@ from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.providers.offline import OfflineClient, Script
 
-from .printed import Page
+from .printed import Page, printed
 
 WORDS = {
     "recall": "blue heron",
@@ -122,6 +123,14 @@ def test_help_lists_exactly_the_commands_there_are(talk):
         f"/{one.name}" for one in commands.commands(talk.chat.options.folder)
     }
     assert {"/init", "/review", "/agents"} <= set(shown.split())
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_help_has_room_for_what_a_command_does(width: int) -> None:
+    shown = printed(
+        help_page([("/memory [show, add, forget, confirm, pin]", "what is remembered")], []), width=width
+    )
+    assert "what is remembered" in shown
 
 
 def test_a_mistyped_command_is_pointed_to_the_right_one(talk):

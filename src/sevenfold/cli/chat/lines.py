@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.cells import chop_cells
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -27,13 +26,13 @@ from sevenfold.agent.tools.output import (
     TodosChanged,
     ToolOutput,
 )
+from sevenfold.cli.chat.screen import Signs, wrap
 from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch
 from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import Mentioned
-    from sevenfold.cli.chat.screen import Signs
 
 FEW_LINES = 14
 """Lines of a diff shown with its call."""
@@ -210,12 +209,12 @@ def _below(
 
 
 def _barred(lines: Sequence[str], most: int, signs: Signs, width: int, style: str) -> Iterator[Text]:
-    """The first lines, each cut to the width; an error's are folded, and its last ones shown too. The gap is counted."""
+    """The first lines, cut to the width; of an error also the last ones, and folded. What is left out is counted."""
     room, last = max(8, width - 5), 0
     if style == "dim":
         lines = [fit(line, room, signs.cut) for line in lines]
     else:
-        lines, last = [piece for line in lines for piece in chop_cells(line, room)], most // 2
+        lines, last = [piece for line in lines for piece in wrap(line, room)], most // 2
     left = len(lines) - most
     gap = f"{signs.cut} {plural(left, 'more line')}"
     for line in lines if left <= 1 else [*lines[: most - last], gap, *lines[len(lines) - last :]]:

@@ -54,7 +54,7 @@ def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:
 
 def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str]]) -> RenderableType:
     """Every command and every key."""
-    return grid({"style": "cyan", "no_wrap": True}, FOLDED, rows=(*commands, (), *keys))
+    return grid({"style": "cyan", "max_width": 28}, FOLDED, rows=(*commands, (), *keys))
 
 
 # -- money and the cache ---------------------------------------------------------------------

@@ -219,8 +219,13 @@ def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterat
     yield from (f"     {one}" for one in _wrap(about, max(10, room - 5), signs))
 
 
+def wrap(words: str, room: int) -> list[str]:
+    """A text in lines of at most ``room`` cells, broken between words where that is possible."""
+    return [one.plain.rstrip() for one in Text(words).wrap(Console(width=room), room, overflow="fold")]
+
+
 def _wrap(words: str, room: int, signs: Signs) -> list[str]:
-    lines = [one.plain.rstrip() for one in Text(words).wrap(Console(width=room), room, overflow="fold")]
+    lines = wrap(words, room)
     if len(lines) <= _MOST_LINES:
         return lines
     return [*lines[: _MOST_LINES - 1], fit(lines[_MOST_LINES - 1] + " " * room, room, signs.cut)]
