@@ -139,7 +139,9 @@ def mention_size(event: Mentioned) -> str:
 def diff_lines(diff: str, most: int) -> Iterator[Text]:
     """A unified diff with line numbers; added and removed lines keep their signs."""
     old = new = 0
-    lines = [line for line in clean(diff).split("\n") if not line.startswith(("--- ", "+++ "))]
+    lines = clean(diff).removesuffix("\n").split("\n")
+    if lines[0].startswith("--- ") and lines[1:2] and lines[1].startswith("+++ "):
+        lines = lines[2:]  # only the heading: a removed line may begin with "-- " too
     for line in lines[:most]:
         if line.startswith("@@"):
             old, new = _hunk_start(line)
