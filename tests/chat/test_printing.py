@@ -13,6 +13,7 @@ from sevenfold.agent.agent import Agent
 from sevenfold.cli import main as cli
 from sevenfold.cli.chat import print_mode as printing
 from sevenfold.providers.offline import OfflineClient, Script
+from sevenfold.stores.home import user_home
 
 CALL = {"type": "tool_use", "id": "toolu_a", "name": "Shell", "input": {"command": "rm -rf x"}}
 
@@ -296,11 +297,12 @@ def test_prompts_come_as_lines_and_each_is_answered_in_the_same_session(monkeypa
 @pytest.mark.parametrize(
     "line", ["hello", '{"type": "assistant"}', '{"type": "user", "message": {"content": " "}}']
 )
-def test_a_line_that_is_no_message_is_refused_in_one_line(line, monkeypatch, capsys):
+def test_a_line_that_is_no_message_is_refused_in_one_line_and_leaves_no_session(line, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO(line))
     assert chat("-p", "--input-format", "stream-json") == 2
     shown = capsys.readouterr().err
     assert ("line 1 of the input" in shown, shown.count("\n")) == (True, 1)
+    assert list(user_home().root.rglob("p-*.jsonl")) == []
 
 
 @pytest.mark.spec("S15.5")

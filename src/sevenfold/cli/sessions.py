@@ -13,8 +13,8 @@ from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.options import confirm, print_json, write
-from sevenfold.cli.output import CUT, FOLDED, ReportConsole, plain_table
-from sevenfold.cli.text import duration, plural, size
+from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
+from sevenfold.cli.text import duration, one_line, plural, size
 from sevenfold.cli.transcripts import project_name
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
@@ -134,23 +134,22 @@ def _list_all(options: argparse.Namespace) -> int:
         write("No sessions on this machine yet; 'sevenfold chat' starts one.\n")
         return 0
     console, now = ReportConsole(), time.time()
-    table = _table(*(("tool",) if console.width >= 90 else ()), "last used")
-    table.add_column("project", overflow="ellipsis", no_wrap=True, max_width=16)
+    wide = console.width >= 90
+    table = _table(*(("tool",) if wide else ()), "last used", *(("project",) if wide else ()))
     for one, about in listed:
-        tool = (one.tool,) if console.width >= 90 else ()
         age = f"{duration(max(0.0, now - one.modified))} ago"
-        project = project_name(about.project)
-        table.add_row(Text(one.name), *tool, age, Text(about.title), Text(project))
+        project = one_line(project_name(about.project), 16)
+        more = (one.tool, age, Text(project)) if wide else (age,)
+        table.add_row(Text(one.name), *more, Text(about.title))
     console.print(table)
     return 0
 
 
 def _table(*names: str) -> Table:
     """A table that shows the names of sessions whole, because one needs them, and cuts their titles."""
+    whole: Column = {"no_wrap": True}
     return plain_table(
-        ("session", {**FOLDED, "min_width": 24}),
-        *((name, CUT) for name in names),
-        ("title", {**CUT, "ratio": 1, "min_width": 10}),
+        ("session", whole), *((name, whole) for name in names), ("title", {**CUT, "ratio": 1}), expand=True
     )
 
 
@@ -158,7 +157,9 @@ def _print(kept: list[KeptSession]) -> None:
     if not kept:
         write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
         return
-    table, now = _table("last used", "size"), time.time()
+    console, now = ReportConsole(), time.time()
+    wide = console.width >= 76
+    table = _table("last used", *(("size",) if wide else ()))
     for one in kept:
-        table.add_row(Text(one.name), one.age(now), size(one.size), Text(one.title))
-    ReportConsole().print(table)
+        table.add_row(Text(one.name), one.age(now), *((size(one.size),) if wide else ()), Text(one.title))
+    console.print(table)

@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,10 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
             f"{provider_for(chosen.model).unconfigured()}; to try without a model: --model {OFFLINE.name}"
         )
     made = start.agent_options(chosen)
-    with closing(made["client"]), Agent(chosen.model, **made) as agent:
+    with ExitStack() as opened:
+        opened.callback(start.forget_if_empty, chosen)
+        opened.enter_context(closing(made["client"]))
+        agent = opened.enter_context(Agent(chosen.model, **made))
         if warning := start.assumed_window(agent):
             complain(f"warning: {warning}")
         how = options.output_format
