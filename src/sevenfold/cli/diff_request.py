@@ -121,7 +121,9 @@ def _body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifetimes
     try:
         return sent_of(raw, betas, lifetimes)
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{name} does not hold the body of a request as JSON: {error}") from error
+        raise InputError(
+            f"{name} does not hold the body of a request as JSON, as it was sent: {error}"
+        ) from error
 
 
 def _print(before: str, now: str, found: Comparison) -> None:

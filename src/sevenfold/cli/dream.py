@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from difflib import unified_diff
-from pathlib import Path
 
+from sevenfold.cli.options import add_folder
 from sevenfold.cli.text import clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused
@@ -19,7 +19,7 @@ from sevenfold.session.factory import open_memory
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("--user", action="store_true")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command)
     command.add_argument("--dry-run", action="store_true")
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
+from sevenfold.cli.options import add_folder
 from sevenfold.cli.text import clean, money, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
@@ -30,7 +31,7 @@ ALL_WELL = "nothing to look at"
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("--user", action="store_true")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command)
     command.add_argument("--json", action="store_true")
     actions = command.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="what is remembered (default)")
@@ -63,7 +64,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     memory = open_memory(options.folder, user=options.user)
-    options.budget = load(options.folder.absolute()).settings.memory_daily_budget
+    options.budget = load(options.folder).settings.memory_daily_budget
     text = perform(memory, options)
     sys.stdout.write(f"{clean(text)}\n")
     return 1 if options.action == "check" and not text.endswith(ALL_WELL) else 0

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from sevenfold.cli.text import printable
@@ -34,6 +35,26 @@ def number(kind: type[N], low: float, words: str, high: float = float("inf")) ->
 positive = number(int, 1, "a whole number above 0")
 
 
+def add_folder(command: argparse.ArgumentParser, *, exists: bool = False) -> None:
+    """Let a command take ``--folder``, with links followed; with ``exists``, one that is there."""
+
+    def read(text: str) -> Path:
+        try:
+            path = Path(text).expanduser().resolve()
+            if path.is_dir() or not exists:
+                return path
+            why = "there is no such folder"
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+        ) as error:  # such as links in a circle, or the home of no user
+            why = str(error)
+        raise argparse.ArgumentTypeError(f"{text!r}: {why}; check the path")
+
+    command.add_argument("--folder", type=read, default=".", metavar="FOLDER")
+
+
 def confirm(question: str, options: argparse.Namespace) -> bool:
     """Ask the user, unless ``--yes`` was given; raises `UserError` where there is no terminal to ask on."""
     if options.yes:
@@ -50,11 +71,10 @@ def print_json(fields: object) -> None:
     import msgspec  # not needed to describe a command
 
     try:
-        raw = msgspec.json.encode(fields)
+        text = msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
     except UnicodeEncodeError:
         # The name of a file may hold bytes that are no text; JSON has an escape for them, which scripts can undo.
-        raw = json.dumps(msgspec.to_builtins(fields)).encode()
-    text = msgspec.json.format(raw, indent=2).decode()
+        text = json.dumps(msgspec.to_builtins(fields), indent=2)
     # JSON need not escape these, but a terminal may obey them.
     sys.stdout.write(_UNESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text) + "\n")
 

@@ -60,7 +60,9 @@ def run(options: argparse.Namespace) -> int:
 def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int:
     found = purge.find(home, options.session, options.project)
     if not found:
-        raise UserError(f"{options.session}: no such session under {home.root}")
+        raise UserError(
+            f"{options.session}: no such session under {home.root}; 'sevenfold sessions --all' lists them"
+        )
     if len(found) > 1:
         places = "".join(f"\n  {one.transcript}" for one in found)
         raise UserError(

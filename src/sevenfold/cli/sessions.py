@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +11,7 @@ from rich.text import Text
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
-from sevenfold.cli.options import confirm, print_json, write
+from sevenfold.cli.options import add_folder, confirm, print_json, write
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
 from sevenfold.cli.text import duration, one_line, plural, size
 from sevenfold.cli.transcripts import project_name
@@ -33,7 +32,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("action", nargs="?", choices=("list", "delete", "import"), default="list")
     add("name", nargs="?", metavar="NAME")
     add("--all", action="store_true")
-    add("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command)
     add("--yes", action="store_true")
     add("--dry-run", action="store_true")
     add("--json", action="store_true")
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         return _import(options)
     if options.all:
         return _list_all(options)
-    kept = sessions(user_home().project(options.folder.absolute()))
+    kept = sessions(user_home().project(options.folder))
     if options.json:
         print_json(
             [
@@ -70,7 +69,7 @@ def _delete(options: argparse.Namespace) -> int:
     if not options.name:
         raise Refused("say which session to delete: sevenfold sessions delete NAME")
     home = user_home()
-    folder = options.folder.absolute()
+    folder = options.folder
     found = purge.find(home, options.name, folder)
     if not found:
         # Of a session without a transcript only its name is left, which was not it.
@@ -97,7 +96,7 @@ def _import(options: argparse.Namespace) -> int:
         )
     recorded = recorded_sessions.inspect(transcripts.find(options.name))
     # Not under the same id, or neither of the two could be named by it.
-    kept = user_home().project(options.folder.absolute()).session(f"from-{recorded.session}")
+    kept = user_home().project(options.folder).session(f"from-{recorded.session}")
     target = kept.transcript
     if target.exists():
         raise Refused(f"{options.name} is here already; sevenfold chat --resume {kept.name} continues it")

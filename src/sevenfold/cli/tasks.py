@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sevenfold.agent.team.tasks import TaskFile
+from sevenfold.cli.options import add_folder
 from sevenfold.cli.text import clean, money
 from sevenfold.conversation.tasks import Task
 from sevenfold.errors import Refused, TranscriptLocked
@@ -26,12 +27,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("action", nargs="?", choices=("list", "kill"), default="list")
     command.add_argument("task", nargs="?", metavar="ID")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 1 if a session did not answer."""
-    project = user_home().project(options.folder.absolute())
+    project = user_home().project(options.folder)
     with closing(SqliteMailbox(project.mailbox)) as mailbox:
         found = [
             (session, file, task) for session, file in _live(project, mailbox) for task in _tasks(file)

@@ -22,7 +22,7 @@ from rich.text import Text
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.start import DEFAULT_MODEL, ChatOptions, agent_options
-from sevenfold.cli.options import complain
+from sevenfold.cli.options import add_folder, complain
 from sevenfold.cli.text import clean, money, one_line, plural
 from sevenfold.errors import InputError, Refused, UserError
 from sevenfold.memory.front_matter import split
@@ -58,7 +58,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", default="", metavar="NAME")
     command.add_argument("--mode", choices=get_args(Mode))
     command.add_argument("--max-usd", type=float, metavar="USD")
-    command.add_argument("--folder", type=Path, default=Path())
+    add_folder(command, exists=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     team = read_team(options.file)
     model = options.model or team.model
     chosen = ChatOptions(
-        folder=options.folder.expanduser().resolve(),
+        folder=options.folder,
         name=team.name,
         model=model,
         mode=options.mode or team.mode,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sevenfold import __version__
-from sevenfold.cli.options import complain, number, positive
+from sevenfold.cli.options import add_folder, complain, number, positive
 from sevenfold.cli.text import clean, plural
 from sevenfold.errors import Refused, UserError
 
@@ -43,12 +43,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--max-turns", type=positive, metavar="N")
     add("--max-usd", type=number(float, sys.float_info.min, "an amount above 0"), metavar="USD")
     add("--agents", action=argparse.BooleanOptionalAction, default=True)
-    add("--folder", type=Path, default=Path())
+    add_folder(command, exists=True)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    folder = options.folder.expanduser().resolve()
+    folder: Path = options.folder
     if options.printed is not None:
         return _run_once(options, folder)
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):

@@ -96,7 +96,9 @@ def read_prompt(given: str, stdin: TextIO | None) -> str:
     if given == "-":
         given, piped = piped, ""
     if not given.strip():
-        raise Refused("the prompt is empty")
+        raise Refused(
+            "the prompt is empty: give one with -p PROMPT, or -p - to read it from standard input"
+        )
     if not piped.strip():
         return given
     # Fenced, so that an @ in it is not taken for a file to attach.

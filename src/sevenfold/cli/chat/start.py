@@ -113,7 +113,7 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
             raise Refused(f"no session {given.resume} in {folder}; 'sevenfold sessions' lists them")
         return found
     if not kept:
-        raise Refused(f"there is no session in {folder} to continue")
+        raise Refused(f"there is no session in {folder} to continue; 'sevenfold chat' starts one")
     # A user who comes back means a conversation, a script any session.
     kept = talks(kept) or kept if screen is not None else kept
     if given.newest:
