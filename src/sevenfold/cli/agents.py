@@ -9,8 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from sevenfold.agent.team.definitions import AgentDefinition, Definitions, find_definitions
-from sevenfold.cli.options import add_folder
-from sevenfold.cli.text import clean
+from sevenfold.cli.text import add_folder, clean
 from sevenfold.errors import UserError
 from sevenfold.stores.trust import Trust, user_folder
 

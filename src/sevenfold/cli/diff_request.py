@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole
+from sevenfold.cli.text import print_json
 from sevenfold.conversation.history import past
 from sevenfold.errors import InputError
 from sevenfold.profiles import Profile, find

@@ -6,8 +6,7 @@ import argparse
 import sys
 from difflib import unified_diff
 
-from sevenfold.cli.options import add_folder
-from sevenfold.cli.text import clean, plural
+from sevenfold.cli.text import add_folder, clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused
 from sevenfold.layers.dream.task import DreamTask

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sevenfold.cli.options import print_json
 from sevenfold.cli.output import NAME, NUMBER, ReportConsole, grid
+from sevenfold.cli.text import print_json
 from sevenfold.lab import locomo
 from sevenfold.recall import meaning
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from sevenfold.cli.options import number, write
-from sevenfold.cli.text import plural
+from sevenfold.cli.text import number, plural, write
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
 from sevenfold.stores.home import user_home

@@ -22,8 +22,7 @@ from pathlib import Path
 from types import ModuleType
 
 import sevenfold as package
-from sevenfold.cli.options import complain
-from sevenfold.cli.text import one_line
+from sevenfold.cli.text import complain, one_line
 from sevenfold.errors import NotAuthenticated, UserError
 
 COMMANDS = {

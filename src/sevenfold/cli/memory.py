@@ -14,8 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from sevenfold.cli.options import add_folder
-from sevenfold.cli.text import clean, money, plural
+from sevenfold.cli.text import add_folder, clean, money, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError
 from sevenfold.memory import exchange

@@ -18,8 +18,19 @@ from msgspec import Struct, structs
 
 from sevenfold import __version__
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import complain, positive, print_json
-from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural, wording
+from sevenfold.cli.text import (
+    category,
+    cause,
+    complain,
+    count,
+    duration,
+    money,
+    parse_time,
+    plural,
+    positive,
+    print_json,
+    wording,
+)
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
 from sevenfold.lab.profile import cache, files, sums

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from rich.progress import MofNCompleteColumn, TextColumn
 
-from sevenfold.cli.options import confirm, write
 from sevenfold.cli.output import progress_bar
-from sevenfold.cli.text import plural
+from sevenfold.cli.text import confirm, plural, write
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, UserError
 from sevenfold.record.redact import DIGITS_IN_MASK

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import complain, print_json, write
-from sevenfold.cli.text import plural
+from sevenfold.cli.text import complain, plural, print_json, write
 from sevenfold.errors import UserError
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.secrets import SecretHit, scan

@@ -11,9 +11,8 @@ from rich.text import Text
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
-from sevenfold.cli.options import add_folder, confirm, print_json, write
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
-from sevenfold.cli.text import duration, one_line, plural, size
+from sevenfold.cli.text import add_folder, confirm, duration, one_line, plural, print_json, size, write
 from sevenfold.cli.transcripts import project_name
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused

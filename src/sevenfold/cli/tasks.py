@@ -11,8 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sevenfold.agent.team.tasks import TaskFile
-from sevenfold.cli.options import add_folder
-from sevenfold.cli.text import clean, money
+from sevenfold.cli.text import add_folder, clean, money
 from sevenfold.conversation.tasks import Task
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.stores.home import Project, SessionFiles, user_home

@@ -22,8 +22,7 @@ from rich.text import Text
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.start import DEFAULT_MODEL, ChatOptions, agent_options
-from sevenfold.cli.options import add_folder, complain
-from sevenfold.cli.text import clean, money, one_line, plural
+from sevenfold.cli.text import add_folder, clean, complain, money, one_line, plural
 from sevenfold.errors import InputError, Refused, UserError
 from sevenfold.memory.front_matter import split
 from sevenfold.providers.registry import OFFLINE, provider_for

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sevenfold import __version__
-from sevenfold.cli.options import add_folder, complain, number, positive
-from sevenfold.cli.text import clean, plural
+from sevenfold.cli.text import add_folder, clean, complain, number, plural, positive
 from sevenfold.errors import Refused, UserError
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from sevenfold.agent.events import (
 from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.reports import Spending, event_line
 from sevenfold.cli.chat.stream_lines import SUBTYPES, MessageLines, init_line, usage_fields
-from sevenfold.cli.options import complain
-from sevenfold.cli.text import clean, one_line
+from sevenfold.cli.text import clean, complain, one_line
 from sevenfold.errors import ModelError, Refused, UserError
 from sevenfold.events import Answered
 from sevenfold.ports import Piece
