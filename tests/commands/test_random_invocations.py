@@ -186,6 +186,7 @@ def test_random_invocations_end_the_same_way_in_processes_of_their_own(world: li
         ["scan", "user", "\udcff", "--json"],
         ["chat", "-p", "hi", "--folder", "loop"],
         ["chat", "-p", "hi", "--folder", "~nobody/x"],
+        ["agents", "--folder", "a" * 5_000],
     ],
 )
 def test_names_that_lead_nowhere_end_with_a_line(

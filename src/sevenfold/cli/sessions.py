@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli import recorded_session as recorded_sessions
@@ -13,7 +15,7 @@ from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
 from sevenfold.cli.text import add_folder, confirm, duration, one_line, plural, print_json, size, write
-from sevenfold.cli.transcripts import project_name
+from sevenfold.cli.transcripts import StoredSession, project_name
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
@@ -43,24 +45,14 @@ def run(options: argparse.Namespace) -> int:
         return _delete(options)
     if options.action == "import":
         return _import(options)
-    if options.all:
-        return _list_all(options)
-    kept = sessions(user_home().project(options.folder))
+    rows = list(_everywhere() if options.all else _here(options.folder))
     if options.json:
-        print_json(
-            [
-                {
-                    "name": one.name,
-                    "title": one.title,
-                    "modified": one.modified,
-                    "bytes": one.size,
-                    "path": str(one.path),
-                }
-                for one in kept
-            ]
-        )
+        print_json(rows)
+    elif rows:
+        _print(rows)
     else:
-        _print(kept)
+        where = "on this machine" if options.all else "in this folder"
+        write(f"No sessions {where} yet; 'sevenfold chat' starts one.\n")
     return 0
 
 
@@ -105,59 +97,45 @@ def _import(options: argparse.Namespace) -> int:
     return 0
 
 
-def _list_all(options: argparse.Namespace) -> int:
+def _here(folder: Path) -> Iterator[dict[str, Any]]:
+    for one in sessions(user_home().project(folder)):
+        yield {"name": one.name, "title": one.title, **_file(one)}
+
+
+def _everywhere() -> Iterator[dict[str, Any]]:
     found = transcripts.stored()
     with transcripts.watch("reading titles", len(found)) as step:
-        listed = []
         for number, one in enumerate(found):
-            listed.append((one, one.about()))
+            about = one.about()
+            yield {
+                "name": one.name,
+                "tool": one.tool,
+                "title": about.title,
+                "project": about.project,
+                **_file(one),
+            }
             step(number)
-    if options.json:
-        print_json(
-            [
-                {
-                    "name": one.name,
-                    "tool": one.tool,
-                    "title": about.title,
-                    "project": about.project,
-                    "modified": one.modified,
-                    "bytes": one.size,
-                    "path": str(one.path),
-                }
-                for one, about in listed
-            ]
-        )
-        return 0
-    if not listed:
-        write("No sessions on this machine yet; 'sevenfold chat' starts one.\n")
-        return 0
-    console, now = ReportConsole(), time.time()
-    wide = console.width >= 90
-    table = _table(*(("tool",) if wide else ()), "last used", *(("project",) if wide else ()))
-    for one, about in listed:
-        age = f"{duration(max(0.0, now - one.modified))} ago"
-        project = one_line(project_name(about.project), 16)
-        more = (one.tool, age, Text(project)) if wide else (age,)
-        table.add_row(Text(one.name), *more, Text(about.title))
-    console.print(table)
-    return 0
 
 
-def _table(*names: str) -> Table:
+def _file(one: KeptSession | StoredSession) -> dict[str, Any]:
+    return {"modified": one.modified, "bytes": one.size, "path": str(one.path)}
+
+
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """A table that shows the names of sessions whole, because one needs them, and cuts their titles."""
-    whole: Column = {"no_wrap": True}
-    return plain_table(
-        ("session", whole), *((name, whole) for name in names), ("title", {**CUT, "ratio": 1}), expand=True
-    )
-
-
-def _print(kept: list[KeptSession]) -> None:
-    if not kept:
-        write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
-        return
     console, now = ReportConsole(), time.time()
-    wide = console.width >= 76
-    table = _table("last used", *(("size",) if wide else ()))
-    for one in kept:
-        table.add_row(Text(one.name), one.age(now), *((size(one.size),) if wide else ()), Text(one.title))
+    everywhere = "tool" in rows[0]
+    wide = console.width >= (90 if everywhere else 76)
+    names = ("tool", "project") if everywhere else ("size",)
+    more: list[tuple[str, Column]] = [(name, {"no_wrap": True}) for name in names if wide]
+    first: list[tuple[str, Column]] = [(name, {"no_wrap": True}) for name in ("session", "last used")]
+    table = plain_table(*first, *more, ("title", {**CUT, "ratio": 1}), expand=True)
+    for row in rows:
+        age = f"{duration(max(0.0, now - row['modified']))} ago"
+        cells = {
+            **row,
+            "project": one_line(project_name(row.get("project", "")), 16),
+            "size": size(row["bytes"]),
+        }
+        table.add_row(Text(row["name"]), age, *(Text(cells[name]) for name, _ in more), Text(row["title"]))
     console.print(table)

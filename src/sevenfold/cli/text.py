@@ -253,8 +253,8 @@ def add_folder(command: argparse.ArgumentParser, *, exists: bool = False) -> Non
             RuntimeError,
             ValueError,
         ) as error:  # such as links in a circle, or the home of no user
-            why = str(error)
-        raise argparse.ArgumentTypeError(f"{text!r}: {why}; check the path")
+            why = getattr(error, "strerror", None) or str(error)
+        raise argparse.ArgumentTypeError(f"{one_line(text, 100)}: {why}; check the path")
 
     command.add_argument("--folder", type=read, default=".", metavar="FOLDER")
 

@@ -20,7 +20,6 @@ from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import ToolResult
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.stores.home import user_home
 
 MOST_DRAWN = 40
 """Records of the conversation that are drawn again, the newest."""
@@ -46,7 +45,7 @@ def show_resumed(chat: Chat) -> None:
             "warning", f"cut off when the session ended: {lines.heading(call, str(chat.options.folder))}"
         )
     tokens = short_count(chat.agent.session.gauge.seen)
-    named = title(user_home().project(chat.options.folder).session(chat.options.name).transcript)
+    named = title(chat.options.files.transcript)
     chat.say(
         "note", f"resumed: {one_line(named, 60)} ({plural(len(view), 'record')} in view, {tokens} tokens)"
     )

@@ -32,7 +32,7 @@ from sevenfold.providers.registry import (
     quick_client_for,
 )
 from sevenfold.session.factory import OFFLINE_JOBS
-from sevenfold.stores.home import user_home
+from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.trust import Trust, user_folder
@@ -73,6 +73,11 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     def offline(self) -> bool:
         """Whether the offline model answers: the user chose it, or no provider is configured."""
         return is_offline(self.model)
+
+    @property
+    def files(self) -> SessionFiles:
+        """Where the session is kept."""
+        return user_home().project(self.folder).session(self.name)
 
     def no_key(self) -> str:
         """The warning that the offline model answers although another was meant; empty if it was not."""
@@ -212,7 +217,7 @@ def hooks_of(folder: Path) -> Hooks:
 
 def forget_if_empty(options: ChatOptions) -> bool:
     """Remove the session if it has no messages; returns whether it was removed."""
-    files = user_home().project(options.folder).session(options.name)
+    files = options.files
     if files.transcript.is_file() and title(files.transcript):
         return False
     try:
