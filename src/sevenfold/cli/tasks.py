@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sevenfold.agent.team.tasks import TaskFile
-from sevenfold.cli.text import add_folder, clean, money
+from sevenfold.cli.text import add_folder, clean, duration, money, one_line
 from sevenfold.conversation.tasks import Task
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.stores.home import Project, SessionFiles, user_home
@@ -68,11 +68,12 @@ def task_line(task: Task, now: float) -> str:
     """A task in one line."""
     parts: list[str] = [task.state]
     if task.started is not None:
-        parts.append(f"started {max(0.0, now - task.started):.0f} s ago")
+        parts.append(f"started {duration(max(0.0, now - task.started))} ago")
     if task.usd is not None:
         parts.append(money(task.usd))
-    progress = f" ({task.progress})" if task.progress else ""
-    return f"{task.id}  {', '.join(parts)}  {task.kind}: {' '.join(task.name.split())[:80]}{progress}"
+    name = one_line(task.name, 80)
+    what = f"{task.kind}: {name}" if name != task.kind else name
+    return f"{task.id}  {', '.join(parts)}  {what}{f' ({task.progress})' if task.progress else ''}"
 
 
 def _kill(wanted: str | None, found: list[tuple[SessionFiles, TaskFile, Task]]) -> int:
