@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from sevenfold.cli.output import spinner
 from sevenfold.cli.text import number, plural, write
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
@@ -26,7 +27,8 @@ def run(options: argparse.Namespace) -> int:
     days = settings.keep_results_days if options.days is None else options.days
     megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes
     limits = RetentionLimits(days, megabytes)
-    result = collect(user_home(), limits, SystemClock().now(), resume, dry_run=options.dry_run)
+    with spinner("looking through stored results"):
+        result = collect(user_home(), limits, SystemClock().now(), resume, dry_run=options.dry_run)
     for one in result.gone:
         write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
     verb = "Would remove" if options.dry_run else "Removed"

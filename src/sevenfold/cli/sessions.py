@@ -124,18 +124,14 @@ def _file(one: KeptSession | StoredSession) -> dict[str, Any]:
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """A table that shows the names of sessions whole, because one needs them, and cuts their titles."""
     console, now = ReportConsole(), time.time()
-    everywhere = "tool" in rows[0]
-    wide = console.width >= (90 if everywhere else 76)
-    names = ("tool", "project") if everywhere else ("size",)
-    more: list[tuple[str, Column]] = [(name, {"no_wrap": True}) for name in names if wide]
-    first: list[tuple[str, Column]] = [(name, {"no_wrap": True}) for name in ("session", "last used")]
-    table = plain_table(*first, *more, ("title", {**CUT, "ratio": 1}), expand=True)
+    more, room = (["tool", "project"], 90) if "tool" in rows[0] else (["size"], 76)
+    more = more if console.width >= room else []
+    whole: Column = {"no_wrap": True}
+    columns = [(name, whole) for name in ("session", "last used", *more)]
+    table = plain_table(*columns, ("title", {**CUT, "ratio": 1}), expand=True)
     for row in rows:
         age = f"{duration(max(0.0, now - row['modified']))} ago"
-        cells = {
-            **row,
-            "project": one_line(project_name(row.get("project", "")), 16),
-            "size": size(row["bytes"]),
-        }
-        table.add_row(Text(row["name"]), age, *(Text(cells[name]) for name, _ in more), Text(row["title"]))
+        project = one_line(project_name(row.get("project", "")), 16)
+        cells = {**row, "project": project, "size": size(row["bytes"])}
+        table.add_row(*(Text(cell) for cell in (row["name"], age, *map(cells.get, more), row["title"])))
     console.print(table)

@@ -68,7 +68,6 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import print_mode, start
     from sevenfold.cli.chat.stream_lines import read_prompts
-    from sevenfold.providers.registry import OFFLINE, provider_for
 
     prompts: Iterable[str]  # read while they are answered: a script may wait for an answer first
     if options.input_format == "stream-json":
@@ -80,11 +79,7 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
     else:
         prompts = [print_mode.read_prompt(options.printed, sys.stdin)]
     chosen = start.choose(options, folder, None)
-    if chosen.no_key():
-        # A script would take the echo for an answer.
-        raise Refused(
-            f"{provider_for(chosen.model).unconfigured()}; to try without a model: --model {OFFLINE.name}"
-        )
+    chosen.require_key()
     made = start.agent_options(chosen)
     with ExitStack() as opened:
         opened.callback(start.forget_if_empty, chosen)

@@ -162,9 +162,8 @@ def _mode(chat: Chat, rest: str) -> None:
     wanted = rest.lower().replace(" ", "_").replace("-", "_")
     if wanted and wanted not in MODES:
         raise InputError(f"unknown mode {rest!r}; choose from {', '.join(MODES)}")
-    for one in MODES:
-        if one == wanted:
-            chat.agent.grants.mode = one
+    if wanted:
+        chat.agent.grants.mode = wanted
     chat.update()
     chat.screen.show(pages.modes_page(chat.agent.grants.mode, chat.screen.signs))
 

@@ -86,6 +86,12 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         missing = provider_for(self.model).unconfigured()
         return f"{missing}, so the offline model answers: it only repeats what you say."
 
+    def require_key(self) -> None:
+        """Raise `Refused` if the offline model would answer unasked: a script would take its echo for an answer."""
+        if self.no_key():
+            missing = provider_for(self.model).unconfigured()
+            raise Refused(f"{missing}; to try without a model: --model {OFFLINE.name}")
+
 
 def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> ChatOptions:
     """Find the session and the model the command line asks for; raises `Refused` if the session does not exist.
