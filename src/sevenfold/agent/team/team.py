@@ -424,6 +424,7 @@ class Team:
                 fork=started.fork,
                 background=started.background,
                 because=started.because,
+                description=started.description,
                 usd=ended.usd if ended else None,
                 turns=ended.turns if ended else 0,
             )

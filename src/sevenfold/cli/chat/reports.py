@@ -88,8 +88,9 @@ def event_line(event: Event) -> EventLine | None:
 
 def _agent_changed(event: events.AgentChanged) -> EventLine:
     kind = f"{'fork' if event.fork else event.type}{' in the background' if event.background else ''}"
-    figures = [f"{event.turns} turns", money(event.usd)] if event.turns else []
-    line = f"agent {event.name or event.agent} ({kind}): {', '.join([event.state, *filter(None, figures)])}"
+    figures = [plural(event.turns, "turn"), money(event.usd)] if event.turns else []
+    who = event.name or event.description or event.agent
+    line = f"agent {who} ({kind}): {', '.join([event.state, *filter(None, figures)])}"
     return EventLine("note", one_line(line), _pairs(agent=event.agent, why=event.because))
 
 
@@ -146,9 +147,10 @@ def _went_wrong(event: events.Compacted) -> EventLine:
 
 def _cache_lost(event: events.CacheBroke) -> EventLine:
     cost = "" if event.usd is None else f", {money(event.usd)}"
+    part = f" ({event.part})" if event.part else ""
     return EventLine(
         "warning",
-        f"cache lost: {cause(event.cause)} ({event.part}), {short_count(event.tokens)} tokens charged again{cost}",
+        f"cache lost: {cause(event.cause)}{part}, {short_count(event.tokens)} tokens charged again{cost}",
         _pairs(cause=event.cause, part=event.part, diff=event.diff),
     )
 
