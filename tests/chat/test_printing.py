@@ -15,6 +15,8 @@ from sevenfold.cli.chat import print_mode as printing
 from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.stores.home import user_home
 
+from .stage import simulated
+
 CALL = {"type": "tool_use", "id": "toolu_a", "name": "Shell", "input": {"command": "rm -rf x"}}
 
 
@@ -276,6 +278,18 @@ def test_stream_json_has_the_lines_that_scripts_for_claude_code_read():
         CALL["id"],
         CALL["input"],
     )
+
+
+@pytest.mark.spec("S15.5")
+def test_what_was_written_to_the_cache_is_counted_as_the_messages_api_counts_it(monkeypatch, capsys):
+    with simulated() as (url, _):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "simulated-key")
+        assert cli.main(["chat", "-p", "hi", "--output-format", "json"]) == 0
+    result = msgspec.json.decode(capsys.readouterr().out, type=printing.PrintResult)
+    fresh, written = (result.usage[name] for name in ("input_tokens", "cache_creation_input_tokens"))
+    assert written > fresh
+    assert fresh + written == result.prompt_tokens
 
 
 @pytest.mark.spec("S15.5")

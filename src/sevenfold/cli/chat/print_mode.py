@@ -169,7 +169,7 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         num_turns=finished.turns,
         duration_ms=round(1000 * (time.monotonic() - began)),
         total_cost_usd=usd,
-        usage=usage_fields(spent.prompt - spent.read, 0, spent.read, spent.output),
+        usage=usage_fields(spent.uncached, spent.written, spent.read, spent.output),
     )
     _print(result, how, out)
     if error == "interrupted":
