@@ -1,8 +1,8 @@
 """The figures of the short demonstration, as they were when they were recorded.
 
 Paths and the name of the system are part of what its model reads, so tokens differ a little from machine to machine,
-and with them where a cache lookup finds its prefix: dollars by a few percent. How often the layers act, and what becomes
-of the facts, does not.
+and with them where a cache lookup finds its prefix: dollars by a few percent. How often the layers act, and what
+becomes of the facts, does not.
 """
 
 from __future__ import annotations
