@@ -182,7 +182,9 @@ def result_parts(entry: AgentEntry) -> tuple[str, str]:
         )
     cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
     how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
-    footer = f"[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turn{'s' * (ended.turns != 1)}{cost}]"
+    footer = (
+        f"[agentId: {entry.id}. {entry.label}: {how}; {ended.turns} turn{'s' * (ended.turns != 1)}{cost}]"
+    )
     return ended.text or "(It said nothing.)", footer
 
 
