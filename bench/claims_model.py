@@ -12,9 +12,9 @@ from __future__ import annotations
 import random
 import re
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -29,20 +29,20 @@ from sevenfold.layers.compact.summary.claims import Model, claim, features, stat
 from sevenfold.layers.compact.summary.marks import bare  # noqa: E402
 
 WEIGHTS = ROOT / "src/sevenfold/layers/compact/summary/claims.weights"
-MADE = 8000
+MADE = 16_000
 """Sentences made of frames and acts."""
 EXAMPLES = 10
 """How often each example of the tests is learnt: they say what a claim is."""
 RARE = 3
 """A feature of fewer sentences is not learnt."""
-COST = 2.0
+COST = 1.0
 """What a sentence on the wrong side of the border costs, next to the width of the margin."""
 HONEST = 2.0
 """How much more an honest sentence that is marked costs than a claim that is not."""
-BORDER = 0.25
+BORDER = 0.3
 """How sure it must be: on sentences of writers left out, the honest ones that are marked are then half as many, and
 the planted ones a tenth fewer."""
-LIGHT = 0.02
+LIGHT = 0.1
 """A weight below it is left out of the file."""
 ROUNDS = 30
 """How often all sentences are gone through."""
@@ -119,39 +119,27 @@ def examples(name: str) -> Iterator[Example]:
 
 
 def made(count: int) -> Iterator[Example]:
-    """Sentences made of the frames and acts of `made.toml`."""
-    lists = tomllib.loads((CLAIMS / "made.toml").read_text("utf-8"))
-    names = ("who", "serious", "harmless", "serious_things", "harmless_things")
-    who, *acts = (
-        [one for line in lists[name].strip().splitlines() for one in line.split("|")] for name in names
-    )
-    frames, nouns, other, reports = (
-        lists[name].strip().splitlines() for name in ("frames", "nouns", "other", "reports")
-    )
+    """Sentences of frames and acts; planted are claims of the user's will for an act that is hard to take back."""
+
+    def lines(name: str) -> list[str]:
+        return (CLAIMS / "made" / f"{name}.txt").read_text("utf-8").splitlines()
+
+    claims, acts, things = lines("claim"), lines("grave"), lines("grave_things")
     kinds = (
-        (frames, 0, True),
-        (frames, 1, False),
-        (nouns, 2, True),
-        (nouns, 3, False),
-        (other, 0, False),
-        (reports, 0, False),
+        *4 * ((claims, acts, True),),
+        (lines("nouns"), things, True),
+        *3 * ((claims, lines("harmless"), False),),
+        (lines("nouns"), lines("harmless_things"), False),
+        *2 * ((lines("open"), acts, False),),
+        (lines("others"), acts, False),
+        (lines("asks"), acts, False),
     )
-    chance = random.Random(11)
-    for n in range(count):
-        forms, of, invented = kinds[n % len(kinds)]
-        thing = chance.choice(acts[of])
+    who, chance = lines("who"), random.Random(11)
+    for frames, about, invented in islice(cycle(kinds), count):
+        thing = chance.choice(about)
         verb, _, rest = thing.partition(" ")
-        if n % 4 == 0:  # an act that matters is not excused by one that does not
-            more = chance.choice(acts[of | 1]).partition(" ")[2] or rest
-            rest = f"{rest} and {more}" if chance.random() < 0.5 else f"{more} and {rest}"
-        words = {
-            "do": verb,
-            "doing": inflected(verb, "ing"),
-            "done": inflected(verb, "ed"),
-            "it": rest,
-            "thing": thing,
-        }
-        text = chance.choice(forms).format(who=chance.choice(who), **words)
+        forms = {"do": verb, "doing": inflected(verb, "ing"), "done": inflected(verb, "ed"), "it": rest}
+        text = chance.choice(frames).format(who=chance.choice(who), thing=thing, **forms)
         yield from ((said, invented) for said in statements(text[0].upper() + text[1:]))
 
 

@@ -41,6 +41,7 @@ AFTER = "The load test is still to be run against the staging server."
 WRITERS = (
     *("sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth"),
     *("fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth"),
+    *("twentieth", "twenty-first", "twenty-second", "twenty-third", "twenty-fourth"),
 )
 
 
@@ -60,7 +61,7 @@ SETS = {
     "rounds 8 to 12": of_writer("open"),
     **{f"{name} writer": of_writer(name) for name in WRITERS},
 }
-FRESH = {f"{name} writer, not learnt from": of_writer(name) for name in ("twentieth", "twenty-first")}
+FRESH = {f"{name} writer, not learnt from": of_writer(name) for name in ("twenty-fifth", "twenty-sixth")}
 """Sets that the engine's model has never seen, and must not be learnt from."""
 LAYOUTS = {
     "a line of its own": "{before}\n{claim}\n{after}",

@@ -41,6 +41,7 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test leaves anything in the home of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEVENFOLD_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.delenv("SEVENFOLD_AGENT", raising=False)
         yield
 
 

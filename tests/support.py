@@ -23,7 +23,7 @@ from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer, Place
 from sevenfold.record.view import View
 from sevenfold.request.frame import Frame
-from sevenfold.settings import Fixed, Settings
+from sevenfold.settings import Settings
 from sevenfold.stores.memory import MemoryLog, MemoryResults
 
 PROVING = os.environ.get("SEVENFOLD_PROVE") == "1"
@@ -165,7 +165,7 @@ def answer(*parts: Block | str, id: str = "msg_1", prompt: int = 1000) -> Answer
 
 def bare_conversation(transcript: Transcript, frame: Frame, clock: Clock) -> Conversation:
     """A conversation without layers, in which exactly this precedes the messages."""
-    services = Services(clock=clock, settings=Fixed(Settings()), results=MemoryResults())
+    services = Services(clock=clock, settings=Settings(), results=MemoryResults())
     options = RequestOptions(frame.model, frame.max_tokens)
     return Conversation(transcript, options, find(frame.model), services, Ladder(()), frame)
 

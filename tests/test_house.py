@@ -178,6 +178,19 @@ def test_the_code_does_not_grow() -> None:
     assert sum(engine) <= ENGINE_LINES + sum(lines for _, lines in WOVEN_IN.values())
 
 
+def test_the_engine_has_nothing_that_no_session_needs() -> None:
+    needed, waiting = set[str](), [name for name in trees() if name.startswith("sevenfold.session")]
+    while waiting:
+        name = waiting.pop()
+        if name in needed or re.match(r"sevenfold\.(agent|cli|lab)\b", name):
+            continue
+        needed.add(name)
+        late = ast.Module([node for node in ast.walk(trees()[name]) if isinstance(node, ast.stmt)], [])
+        waiting += [*imports(late), *filter(None, [name.rpartition(".")[0]])]
+    engine = {name for name in trees() if not re.match(r"sevenfold\.(agent|cli|lab)\b", name)}
+    assert engine - needed == {"sevenfold.__main__"}
+
+
 def test_a_property_only_looks() -> None:
     found = {
         f"{name.split('.')[1]}: {one.name}"

@@ -50,71 +50,54 @@ class Log(Protocol):
         `sevenfold.errors.TranscriptOvertaken` if another writer took over, and nothing was written; any other
         `sevenfold.errors.TranscriptError` leaves at most a torn line, which readers pass over.
         """
-        ...
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Lines from a position on. One that is too long to be read comes back as ``b""``."""
-        ...
 
     def head(self, count: int) -> Sequence[bytes]:
         """The first lines."""
-        ...
 
     def upto(self, position: int) -> Log:
         """The log as it was when it ended at a position; it cannot be written to."""
-        ...
 
     def boundaries(self, before: int | None = None) -> Iterator[tuple[int, Boundary]]:
         """Compactions, on whatever branch."""
-        ...
 
     def record(self, uuid: str, before: int | None = None) -> tuple[int, Entry] | None:
         """The record with this id."""
-        ...
 
     def decisions(self, kind: type[Made]) -> Iterator[tuple[int, Made]]:
         """Decisions of one kind."""
-        ...
 
     def answers(self) -> Iterator[Said]:
         """What models answered, on whatever branch."""
-        ...
 
     def said(self) -> Iterator[Said]:
         """What users, tools and models said, on whatever branch."""
-        ...
 
     def keyed(self, key: str) -> str:
         """The id of the record that was said under a caller's key; empty if there is none."""
-        ...
 
     def result(self, call: str) -> Block | None:
         """The result of a tool call."""
-        ...
 
     def called(self, call: str) -> bool:
         """Does a model make this tool call?"""
-        ...
 
     def stored(self, reference: str) -> Stored | None:
         """Where the whole of an offloaded result is, by its tool call or its path."""
-        ...
 
     def decided_at(self, decision: str) -> int | None:
         """Where a decision was last made, committed, undone or redone."""
-        ...
 
     def mentions(self, text: str) -> bool:
         """Does anything that was said contain this text?"""
-        ...
 
     def identity(self) -> LogIdentity:
         """The session and its folder, as the newest record that names both has them."""
-        ...
 
     def close(self) -> None:
         """Let others write."""
-        ...
 
 
 NO_FILE = "memory/"
@@ -130,11 +113,9 @@ class Results(Protocol):
         It is on the disk when this returns. The same name and content give the same path again. Raises
         `sevenfold.errors.TranscriptError` (full, denied…) and then has stored nothing.
         """
-        ...
 
     def fetch(self, path: str) -> bytes:
         """What was stored under a path that `keep` returned; raises `sevenfold.errors.ResultMissing`."""
-        ...
 
 
 class StoredText(Protocol):
@@ -145,11 +126,9 @@ class StoredText(Protocol):
 
     def read(self) -> str | None:
         """The text, or None if there is none yet."""
-        ...
 
     def write(self, text: str) -> None:
         """Replace the text; raises `sevenfold.errors.TranscriptError`, and then the old one is still there."""
-        ...
 
 
 class Folder(Protocol):
@@ -167,31 +146,24 @@ class Folder(Protocol):
 
         Folders whose names begin with a dot are passed over, unless ``below`` is one: versions only ever grow.
         """
-        ...
 
     def read(self, name: str, *, most: int = ...) -> bytes | None:
         """A file's content; None if there is no such file, or it has more than ``most`` bytes."""
-        ...
 
     def write(self, name: str, content: bytes) -> None:
         """Replace a file in one step; it is on the disk when this returns."""
-        ...
 
     def append(self, name: str, line: bytes) -> None:
         """Add a line to a file; it is on the disk when this returns. A torn line before it is ended first."""
-        ...
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        ...
 
     def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the folder's lock; raises `sevenfold.errors.TranscriptLocked` after ``wait`` seconds."""
-        ...
 
     def dream_lock(self) -> DreamLock:
         """The lock of those who consolidate what is in the folder."""
-        ...
 
 
 class DreamLock(Protocol):
@@ -199,23 +171,18 @@ class DreamLock(Protocol):
 
     def last(self) -> float | None:
         """When memory was last consolidated, in seconds since 1970; None if never."""
-        ...
 
     def take(self, now: float) -> bool:
         """Begin; False if another process is at it. One that died, or gave no sign of life for an hour, is not."""
-        ...
 
     def beat(self, now: float) -> bool:
         """Give a sign of life; False if another process took over meanwhile, and then nothing may be written."""
-        ...
 
     def finish(self, now: float) -> None:
         """It is done; does nothing if another process took over."""
-        ...
 
     def fail(self) -> None:
         """It was not done: the last time is again what it was; does nothing if another process took over."""
-        ...
 
 
 class SessionInfo(Struct, frozen=True):
@@ -240,11 +207,9 @@ class Store(Protocol):
         writer is overtaken instead: its fencing number is smaller than that of this log, and the store refuses what it
         appends with `sevenfold.errors.TranscriptOvertaken`.
         """
-        ...
 
     def read(self, session: str) -> Log:
         """The log for reading; raises `sevenfold.errors.TranscriptMissing`. Needs no lease."""
-        ...
 
     def branch(
         self, session: str, name: str, *, at: int | None = None, wait: float = 0.0, take: bool = False
@@ -254,43 +219,33 @@ class Store(Protocol):
         A new one begins with the lines of the session up to position ``at``, or up to its present end; what is
         appended to either of the two later is not seen by the other.
         """
-        ...
 
     def branches(self, session: str) -> Sequence[str]:
         """The names of a session's branches."""
-        ...
 
     def transcript(self, session: str) -> Path | None:
         """The file that holds the log, for tools that read files; None if no file does."""
-        ...
 
     def results(self, session: str) -> Results:
         """The session's tool results that were too big for the context."""
-        ...
 
     def notes(self, session: str) -> StoredText:
         """The session's notes."""
-        ...
 
     def agent_state(self, session: str) -> StoredText:
         """The state of the session's agent: permissions, to-dos, open files."""
-        ...
 
     def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold a lock that all users of the store share; raises `sevenfold.errors.TranscriptLocked`."""
-        ...
 
     def sessions(self) -> Sequence[SessionInfo]:
         """The sessions there are, the newest first."""
-        ...
 
     def export(self, session: str) -> Iterator[bytes]:
         """The log as JSONL, line by line; what `import_` makes of it has the same lines at the same positions."""
-        ...
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
         """Make a session of the lines of another; raises `sevenfold.errors.InputError` if there is one already."""
-        ...
 
 
 @runtime_checkable
@@ -299,7 +254,6 @@ class RemembersStore(Store, Protocol):
 
     def memory(self) -> Folder:
         """What outlives the sessions."""
-        ...
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True):
@@ -337,19 +291,15 @@ class Mailbox(Protocol):
 
         It is ``delivered`` if it was sent before and has arrived, and ``refused`` if too many wait for the recipient.
         """
-        ...
 
     def waiting(self, recipient: str, most: int = ...) -> Sequence[AgentMessage]:
         """The first messages that the recipient has not acknowledged, in the order in which they were sent."""
-        ...
 
     def acknowledge(self, messages: Iterable[AgentMessage]) -> None:
         """They have arrived and are not given out again."""
-        ...
 
     def close(self) -> None:
         """Let go of the file."""
-        ...
 
 
 @runtime_checkable
@@ -358,7 +308,6 @@ class RelaysStore(Store, Protocol):
 
     def mailbox(self) -> Mailbox:
         """The mailbox that all agents of the store share."""
-        ...
 
 
 class FoundRecord(Struct, frozen=True):
@@ -374,18 +323,15 @@ class Recall(Protocol):
 
     def catch_up(self) -> None:
         """Take in everything that was said up to now."""
-        ...
 
     def follow(self, written: int) -> None:
         """Take in what is new while the conversation goes on; never waits and never fails.
 
         ``written`` is how many bytes were written since the session was opened: it tells how much is new.
         """
-        ...
 
     def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:
         """The records that fit best, of these kinds."""
-        ...
 
 
 class Clock(Protocol):
@@ -393,7 +339,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds since 1970."""
-        ...
 
 
 class Ids(Protocol):
@@ -401,7 +346,6 @@ class Ids(Protocol):
 
     def new(self) -> str:
         """A new UUID as text."""
-        ...
 
 
 class Call(Struct, frozen=True):
@@ -444,7 +388,6 @@ class HeadWatcher(Protocol):
 
     def begin(self, head: Answer) -> None:
         """Take the head, before the first piece."""
-        ...
 
 
 class Client(Protocol):
@@ -452,11 +395,9 @@ class Client(Protocol):
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request, wait for the whole answer."""
-        ...
 
     def close(self) -> None:
         """Let go of connections."""
-        ...
 
 
 class AsyncClient(Protocol):
@@ -464,8 +405,6 @@ class AsyncClient(Protocol):
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request, wait for the whole answer."""
-        ...
 
     async def close(self) -> None:
         """Let go of connections."""
-        ...

@@ -146,6 +146,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fsync: Literal["always", "durable", "never"] = "durable"
     telemetry: Literal["none", "jsonl", "otel"] = "none"
 
+    def current(self) -> Settings:
+        """These settings: they do not change."""
+        return self
+
     def offload_limit(self, tool: str) -> int | None:
         """How many characters a result of this tool may have; None: it is never offloaded."""
         limit = self.offload_by_tool.get(tool, self.offload_characters)
@@ -291,10 +295,6 @@ class Resolved(Struct, frozen=True):
     ignored: tuple[str, ...] = ()
     """What was wrong with values that were left out; these are among the notes."""
 
-    def current(self) -> Settings:
-        """These settings: they do not change."""
-        return self.settings
-
 
 class _Clash(Struct, frozen=True):
     """Values that are fine by themselves and not together."""
@@ -319,7 +319,7 @@ def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Res
             except SettingError as error:
                 if layer.strict:
                     raise
-                ignored.append(f"{error}. It is ignored")
+                ignored.append(f"{error} (ignored)")
                 continue
             other.pop(name, None)
             origins[name] = layer.origin
@@ -327,7 +327,7 @@ def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Res
     for clash in _clashes(base):
         raise SettingError(_told(clash, base, origins))
     settings, complaints = overlaid(base, loose, origins)
-    ignored += [f"{complaint}. It is ignored" for complaint in complaints]
+    ignored += [f"{complaint} (ignored)" for complaint in complaints]
     origins |= {name: DEFAULT for name in loose if getattr(settings, name) != loose[name]}
     return Resolved(settings, origins, (*notes, *ignored), tuple(ignored))
 
@@ -448,21 +448,10 @@ def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
 
 
 class Source(Protocol):
-    """Knows the settings: a fixed copy, or something that follows files or flags."""
+    """Knows the settings: `Settings` themselves, which stay as they are, or something that follows files or flags."""
 
     def current(self) -> Settings:
         """The settings as of now, at once and without fail; the same object while nothing changes."""
-        ...
-
-
-class Fixed(Struct, frozen=True):
-    """Settings that stay as they are."""
-
-    settings: Settings
-
-    def current(self) -> Settings:
-        """These settings."""
-        return self.settings
 
 
 def latch(opened: Settings, now: Settings) -> Settings:

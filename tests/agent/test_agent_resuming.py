@@ -15,12 +15,12 @@ import pytest
 
 import sevenfold
 from sevenfold.agent.tools.context import Todo
+from sevenfold.cli.storage.purge import find, remove
+from sevenfold.cli.storage.rewrite import World
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptLocked
 from sevenfold.lab.simulator.invariant import extends
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.purge import find, remove
-from sevenfold.stores.jsonl.rewrite import World
 from tests.agent.working import agent, messages, model_of, results, texts, use, world
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -168,6 +168,7 @@ def test_files_that_are_mentioned_are_read_and_told_of(capsys, tmp_path):
         ("review", "see\n````\nx\n````\n", "review\n\n`````\nsee\n````\nx\n````\n`````"),
         ("review", " \n", "review"),
         ("-", "review", "review"),
+        ("", "review", "review"),
     ],
 )
 def test_what_is_piped_in_goes_with_the_prompt(given: str, piped: str, sent: str) -> None:

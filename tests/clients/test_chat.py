@@ -245,6 +245,13 @@ def test_what_cannot_be_said_is_refused_by_name(ask: Any, messages: Any, fields:
         ask(*messages, **fields)
 
 
+@pytest.mark.spec("S8.11")
+@pytest.mark.parametrize("ask", [chat, responses])
+def test_how_answers_are_drawn_is_said_in_the_same_words(ask: Any) -> None:
+    sent = ask(user(text("hi")), temperature=0.2, top_p=0.9)
+    assert (sent["temperature"], sent["top_p"]) == (0.2, 0.9)
+
+
 def test_the_responses_api_has_no_stop_sequences() -> None:
     with pytest.raises(RequestRefused, match="stop sequences"):
         responses(user(text("hi")), stop_sequences=["END"])

@@ -21,8 +21,7 @@ import sevenfold
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.profiles import find
-from sevenfold.providers.listing import Listing, read
-from sevenfold.providers.models import MOST, ListingCache, Listings
+from sevenfold.providers.models import MOST, Listing, Listings, read_listing
 from sevenfold.stores.home import user_home
 
 pytestmark = pytest.mark.spec("S9.1")
@@ -131,7 +130,7 @@ def test_those_who_await_are_told_the_same(url: str, tmp_path: Path) -> None:
 def test_a_window_asked_for_by_name_or_setting_is_not_overridden(
     url: str, claude: anthropic.Anthropic, tmp_path: Path
 ) -> None:
-    ListingCache(user_home().models).keep(url, "claude-sonnet-4-5", Listing(150_000), time.time())
+    Listings(user_home().models).keep(url, "claude-sonnet-4-5", Listing(150_000), time.time())
     for model, settings, window in (
         ("claude-sonnet-4-5", {}, 150_000),
         ("claude-sonnet-4-5[1m]", {}, 1_000_000),
@@ -147,7 +146,7 @@ def test_what_the_server_cannot_do_is_not_asked_of_it(
     url: str, claude: anthropic.Anthropic, tmp_path: Path
 ) -> None:
     cannot = {"context_management": {"supported": False}, "compaction": {"supported": False}}
-    ListingCache(user_home().models).keep(url, KNOWN, Listing(capabilities=cannot), time.time())
+    Listings(user_home().models).keep(url, KNOWN, Listing(capabilities=cannot), time.time())
     tool = sevenfold.tool({"name": "Read", "input_schema": {"type": "object"}}, kind="read")
     with sevenfold.Session.open(
         "s", model=KNOWN, client=claude, folder=tmp_path, tools=[tool], settings=QUIET
@@ -168,15 +167,15 @@ def test_a_server_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
 def test_a_damaged_copy_is_as_good_as_none(home: Path) -> None:
     home.mkdir()
     (home / "models.json").write_text('{"a b": {"listing"')
-    copies = ListingCache(home / "models.json")
+    copies = Listings(home / "models.json")
     assert copies.last("a", "b") is None
     copies.keep("a", "b", Listing(1_000), 5.0)
     assert copies.last("a", "b") == (Listing(1_000), 5.0)
-    assert ListingCache(None).last("a", "b") is None
+    assert Listings(None).last("a", "b") is None
 
 
 def test_only_the_newest_copies_are_kept(home: Path) -> None:
-    copies = ListingCache(home / "models.json")
+    copies = Listings(home / "models.json")
     for number in range(MOST + 3):
         copies.keep("a", f"m{number}", Listing(1_000), float(number))
     assert copies.last("a", "m2") is None
@@ -187,7 +186,7 @@ def test_only_the_newest_copies_are_kept(home: Path) -> None:
 def test_a_copy_is_asked_for_again_when_it_is_old(
     simulator: Simulator, url: str, claude: anthropic.Anthropic, tmp_path: Path
 ) -> None:
-    copies = ListingCache(user_home().models)
+    copies = Listings(user_home().models)
     copies.keep(url, KNOWN, Listing(200_000), time.time() - 25 * 3_600)
     with opened(KNOWN, claude, tmp_path) as session:
         assert session.gauge.context == 200_000
@@ -210,10 +209,10 @@ def test_a_copy_is_asked_for_again_when_it_is_old(
 )
 def test_the_window_is_read_wherever_servers_put_it(entry: dict[str, Any], window: int | None) -> None:
     listed = json.dumps({"object": "list", "data": [{"id": "other"}, {"id": "m", **entry}]}).encode()
-    found = read(listed, "m")
+    found = read_listing(listed, "m")
     assert found is not None
     assert found.window == window
-    assert read(listed, "another") is None
+    assert read_listing(listed, "another") is None
 
 
 @given(
@@ -222,7 +221,7 @@ def test_the_window_is_read_wherever_servers_put_it(entry: dict[str, Any], windo
     )
 )
 def test_whatever_a_server_says_is_no_more_than_wrong(said: Any) -> None:
-    assert read(json.dumps(said).encode(), "m") is None
+    assert read_listing(json.dumps(said).encode(), "m") is None
 
 
 def test_nobody_is_asked_where_it_is_switched_off(simulator: Simulator, local: openai.OpenAI) -> None:
@@ -234,5 +233,5 @@ def test_nobody_is_asked_where_it_is_switched_off(simulator: Simulator, local: o
 
 
 def test_a_client_that_lists_nothing_is_left_alone() -> None:
-    listings = Listings(ListingCache(None), switched_on=True)
+    listings = Listings(None)
     assert listings.profile(HOUSE, "somewhere", object()) == find(HOUSE)

@@ -20,7 +20,7 @@ import pytest
 import sevenfold
 from sevenfold.cli.chat.model_list import served_models
 from sevenfold.providers import registry
-from sevenfold.providers.listing import is_local
+from sevenfold.providers.models import is_local
 from sevenfold.providers.openai.chat import ChatReader
 
 MODEL = "qwen3:8b"

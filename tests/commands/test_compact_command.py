@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.cli.main import main
-from sevenfold.cli.recorded_session import append_draft, write_new
+from sevenfold.cli.recorded_session import DraftLog, append_draft, write_new
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.simulator.brains import ModelPrompt
-from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
+from sevenfold.stores.jsonl.log import JsonlLog
 from tests.commands.recorded import answering, files, foreign, helpful, opened, own, ran
 from tests.support import Story
 

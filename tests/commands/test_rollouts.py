@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.resume import resume
 from sevenfold.lab.profile.files import open_log
+from sevenfold.lab.profile.rollout import KNOWN_TYPES, convert
 from sevenfold.record import entries
 from sevenfold.record.authorship import users_words
 from sevenfold.record.entries import Damaged
-from sevenfold.record.rollout import KNOWN_TYPES, convert
 from sevenfold.stores.jsonl.log import JsonlLog
 from tests.commands.recorded import ran
 from tests.profile.making import Rollout
@@ -188,6 +188,20 @@ def test_the_audit_knows_what_the_user_said(
     assert found["total"]["boundaries"] == 1
     assert found["total"]["invented"] == invented
     assert found["boundaries"][0]["by_kind"]["preference"]["in_context"] == 1
+
+
+@pytest.mark.spec("S10.7", "S10.8")
+@pytest.mark.parametrize(("said_before", "invented"), [(True, 0), (False, 1)])
+def test_an_answer_that_a_compaction_keeps_whole_is_none_of_its_inventions(
+    said_before: bool, invented: int, tmp_path: Path, capsys: Capsys
+) -> None:
+    rollout, answer = begun(), words("assistant", "The user approved deleting the production database.")
+    if said_before:
+        rollout.record("response_item", **answer)
+    rollout.record("compacted", message="", replacement_history=[words("user", WISH), answer])
+    heard(rollout, "And now the lighthouse.")
+    found = ran(capsys, "audit", rollout.save(tmp_path / "r.jsonl"), "--json")
+    assert json.loads(found.out)["total"]["invented"] == invented
 
 
 @pytest.mark.spec("S10.7")

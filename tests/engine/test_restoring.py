@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen, State, StateSlot
+from sevenfold.agent.state_slots import State, StateSlot
+from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen
 from sevenfold.errors import TranscriptDenied
 from sevenfold.events import Compacted
 from tests.engine.working import begun, body, texts, uuids, world

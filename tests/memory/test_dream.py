@@ -18,7 +18,7 @@ from sevenfold.events import Acted
 from sevenfold.memory.consolidation import Proposal, dream, prepare, read_proposal, words_held
 from sevenfold.memory.entry import quoted, write_entry
 from sevenfold.memory.generation import Provenance, digest
-from sevenfold.memory.memory import Memory
+from sevenfold.memory.memory import EntryEdit, Memory
 from sevenfold.stores.folder import FileFolder, MemoryFolder
 
 from .test_memory import Dies, Stops
@@ -108,6 +108,14 @@ def test_a_model_cannot_merge_or_retire_what_speaks_of_other_things(one, other, 
     assert made.done == ()
     assert made.refused
     assert len(list(held.changes())) == 2
+
+
+def test_entries_that_say_nothing_are_not_the_same():
+    held = memory()
+    contents = {"a.md": b"\n", "b.md": b"   \n"}
+    edits = {file: EntryEdit(text, Provenance(digest(text), "outside")) for file, text in contents.items()}
+    held.commit(edits, "outside", "")
+    assert not dream(held, Proposal(same=(("a.md", "b.md"),))).done
 
 
 def test_no_merge_raises_trust():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sevenfold.clock import ManualClock
 from sevenfold.errors import InputError
@@ -40,7 +42,7 @@ def test_a_folder_comes_out_as_it_went_in(tool):
 
 def test_memory_stores_come_out_as_they_went_in():
     held = memory()
-    given = [
+    listed = [
         {
             "path": "/a/Prefs.md",
             "content": "Use tabs.\n",
@@ -49,14 +51,14 @@ def test_memory_stores_come_out_as_they_went_in():
         },
         {"path": "/b.txt", "content": "é"},
     ]
-    files, extras = exchange.read_stores(json.dumps(given).encode())
+    files, extras = exchange.read_stores(json.dumps(listed).encode())
     exchange.take_in(held, "stores", files, 1.0, extras)
     held.write(write_entry("own", "user", "Mine.", "Mine."), "user", "")
     written = exchange.write_stores(held.entries())
     out = [
         {key: value for key, value in one.items() if key != "content_sha256"} for one in json.loads(written)
     ]
-    assert [one for one in out if one["path"] != "own.md"] == given
+    assert [one for one in out if one["path"] != "own.md"] == listed
     assert exchange.read_stores(written)[1] == extras
 
 
@@ -77,6 +79,71 @@ def test_importing_twice_changes_nothing():
     assert len(list(held.changes())) == 1
 
 
+_PART = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=9)
+_PATH = st.sampled_from(
+    ["MEMORY.md", "memory.md", "pinned/MEMORY.md", "A.md", "a.md", "logs/a.md"]
+) | st.lists(_PART.filter(lambda part: part not in (".", "..")), min_size=1, max_size=3).map(
+    lambda parts: "/".join(parts) + ".md"
+)
+_CONTENT = st.builds(
+    lambda mark, key, value, body: mark + f"---\n{key}: {value}\n---\n".encode(errors="replace") + body,
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    st.sampled_from(["name", "title", "permalink", "tags"]),
+    st.text(max_size=20),
+    st.binary(min_size=1, max_size=60),
+).filter(lambda content: b"\0" not in content)
+
+
+@given(st.dictionaries(_PATH, _CONTENT, max_size=6), st.sampled_from(["claude", "qwen", "basic-memory"]))
+def test_any_folder_comes_out_as_it_went_in_twice(files, tool):
+    held, again = memory(), memory()
+    assert not exchange.take_in(held, tool, files, 1.0).left
+    out = exchange.give_out(held.entries(), tool)
+    assert {path: out[path] for path in files} == files
+    assert set(out) - set(files) <= {"MEMORY.md"}
+    exchange.take_in(again, tool, out, 1.0)
+    assert exchange.give_out(again.entries(), tool) == out
+
+
+_ANY = st.text(st.characters(), min_size=1, max_size=30)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"path": _ANY, "content": _ANY.filter(lambda text: bool(text.strip()) and "\0" not in text)},
+            optional={"id": _ANY, "size": st.integers(0, 9), "tags": st.lists(_ANY, max_size=2)},
+        ),
+        max_size=5,
+        unique_by=lambda one: one["path"],
+    )
+)
+def test_any_list_of_memory_stores_comes_out_as_it_went_in(given_list):
+    held = memory()
+    files, extras = exchange.read_stores(json.dumps(given_list).encode())
+    assert not exchange.take_in(held, "stores", files, 1.0, extras).left
+    written = exchange.write_stores(held.entries())
+    out = {one.pop("path"): one for one in json.loads(written)}
+    for one in given_list:
+        assert {**one, **out[one["path"]], "path": one["path"]} == {**out[one["path"]], **one}
+    assert exchange.read_stores(written) == (files, extras)
+
+
+def test_what_the_user_confirmed_is_not_replaced_by_another_import():
+    held = memory()
+    exchange.take_in(held, "claude", {"a.md": b"Use tabs."}, 1.0)
+    held.confirm("a")
+    done = exchange.take_in(held, "claude", {"a.md": b"Use spaces."}, 2.0)
+    assert done.left == {"a.md": "you confirmed another text of it: a.md; forget that first"}
+    assert held.entry("a").entry.body == "Use tabs."
+
+
+def test_long_names_that_are_alike_all_find_a_place():
+    held = memory()
+    files = {f"{folder}{'a' * 77}.md": folder.encode() or b"x" for folder in ("", "b/", "c/")}
+    assert len(exchange.take_in(held, "claude", files, 1.0).taken) == 3
+
+
 def test_what_cannot_be_taken_is_named_with_its_reason():
     held = memory()
     done = exchange.take_in(
@@ -87,11 +154,11 @@ def test_what_cannot_be_taken_is_named_with_its_reason():
 
 
 @pytest.mark.parametrize(
-    "given", [b"{", b"{}", b"[{}]", b'[{"path": "a", "content": "b", "content_sha256": "0"}]']
+    "content", [b"{", b"{}", b"[{}]", b'[{"path": "a", "content": "b", "content_sha256": "0"}]']
 )
-def test_a_bad_list_is_refused(given):
+def test_a_bad_list_is_refused(content):
     with pytest.raises(InputError):
-        exchange.read_stores(given)
+        exchange.read_stores(content)
 
 
 def test_codex_memory_is_import_only():

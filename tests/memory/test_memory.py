@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sevenfold.clock import ManualClock
-from sevenfold.errors import InputError, Refused, SevenfoldError, TranscriptError
+from sevenfold.errors import InputError, Refused, SevenfoldError, TranscriptError, TranscriptFull
 from sevenfold.memory.entry import MOST_BYTES, write_entry
 from sevenfold.memory.front_matter import split
 from sevenfold.memory.generation import Provenance, digest
@@ -247,6 +247,29 @@ class Counts(FileFolder):
     def read(self, name, **options):
         self.reads.append(name)
         return super().read(name, **options)
+
+
+class FullFolder(FileFolder):
+    """A folder on a disk without room."""
+
+    def write(self, name, content):
+        raise TranscriptFull(f"{name}: no room")
+
+
+@pytest.mark.spec("S5.5")
+def test_where_nothing_can_be_written_memory_is_as_it_was_last_written(tmp_path):
+    held = memory(FileFolder(tmp_path))
+    held.write(write_entry("tabs", "feedback", "", "Use tabs."), "user", "")
+    (tmp_path / "tabs.md").write_text("Use spaces.")
+    full = memory(FullFolder(tmp_path))
+    assert [(one.entry.body, one.stamp.origin) for one in full.entries()] == [("Use tabs.", "user")]
+    assert [(one.entry.body, one.stamp.origin) for one in held.entries()] == [("Use spaces.", "outside")]
+
+
+def test_an_empty_file_is_not_called_large(tmp_path):
+    held = memory(FileFolder(tmp_path))
+    (tmp_path / "empty.md").write_text("")
+    assert held.problems() == []
 
 
 def test_listing_entries_reads_each_file_once(tmp_path):

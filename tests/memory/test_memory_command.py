@@ -26,7 +26,9 @@ def said(capsys: Any, *arguments: str, code: int = 0) -> str:
 def test_an_entry_is_added_listed_shown_forgotten_and_brought_back(capsys):
     assert "nothing is remembered" in said(capsys)
     assert "remembered: we-deploy-on-tuesdays" in said(capsys, "add", "We deploy on Tuesdays.")
-    assert "we-deploy-on-tuesdays  We deploy on Tuesdays." in said(capsys, "list")
+    assert "already remembered: we-deploy-on-tuesdays" in said(capsys, "add", "we deploy  on Tuesdays.")
+    assert said(capsys, "list") == "we-deploy-on-tuesdays  We deploy on Tuesdays.\n"
+    assert said(capsys, "check") == "1 entry, nothing to look at\n"
     assert "origin     user" in said(capsys, "show", "we-deploy-on-tuesdays")
     assert "undo 2" in said(capsys, "forget", "we-deploy-on-tuesdays")
     assert "nothing is remembered" in said(capsys)
@@ -60,7 +62,7 @@ def test_an_editor_that_fails_changes_nothing(capsys, monkeypatch):
     monkeypatch.setenv("EDITOR", "false")
     assert "exit code 1; nothing was changed" in said(capsys, "edit", "tabs", code=2)
     monkeypatch.setenv("EDITOR", "no-such-editor")
-    assert "could not be started" in said(capsys, "edit", "tabs", code=2)
+    assert "cannot start the editor" in said(capsys, "edit", "tabs", code=2)
     assert "nothing is remembered" in said(capsys)
 
 

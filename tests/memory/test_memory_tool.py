@@ -107,7 +107,7 @@ def test_a_file_of_the_user_s_words_alone_is_an_entry_of_the_user_s(held):
     )
     (known,) = held.entries()
     assert came == f"File created successfully at: /memories/{known.entry.file}"
-    assert known.entry.quotations == ("Always use tabs in Makefiles",)
+    assert known.entry.quotations == ("Remember: always use tabs in Makefiles, please.",)
     assert known.stamp.evidence == ("s/u1",)
     assert "obey" not in known.entry.render().decode()
 

@@ -22,7 +22,7 @@ from sevenfold.cli.main import main
 from sevenfold.errors import InputError
 from sevenfold.recall import meaning
 from sevenfold.recall.index import Follower, RecallIndex
-from sevenfold.recall.meaning import ByMeaning, Likeness, installed
+from sevenfold.recall.meaning import ByMeaning, Likeness, VectorTrust, installed
 from sevenfold.recall.vectors import WEIGHTS, WORDS, Floats, Meaning, StaticVectors, WordParts, table
 from sevenfold.session import factory as opened
 from sevenfold.stores.home import side_file
@@ -165,9 +165,21 @@ LIKENESSES = st.lists(
 )
 
 
+@pytest.mark.spec("S10.2")
+def test_what_is_like_the_question_only_as_everything_is_vouches_for_nothing() -> None:
+    trust = VectorTrust(least=0.84, longer=0.0, behind=0.5, weight=1.0, same=1.0, apart=0.4)
+    one_manner = [Likeness(1, 0.9, 0.3), Likeness(2, 0.89, 0.29)]
+    assert meaning.trusted(one_manner, 0.84, trust) == {}
+    assert meaning.trusted([*one_manner, Likeness(3, 0.85, 0.41)], 0.84, trust) == {
+        1: 0.3,
+        2: 0.29,
+        3: 0.41,
+    }
+
+
 @given(LIKENESSES, st.floats(0.1, 1))
 def test_nothing_is_trusted_unless_the_best_is_alike_enough(found: list[Likeness], least: float) -> None:
-    shown = meaning.trusted(found, least, 0.5)
+    shown = meaning.trusted(found, least, VectorTrust(least, 0.0, 0.5, 1.0, 1.0))
     assert bool(shown) <= any(one.near >= least for one in found)
     assert all(score > 0 for score in shown.values())
     if shown:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold import profiles
+from sevenfold.cli.diff_request import changed_parts, sent_of
 from sevenfold.conversation import intake as entering
 from sevenfold.conversation.room import Limits
 from sevenfold.errors import InputError, Refused
@@ -36,7 +37,7 @@ from sevenfold.record.view import View
 from sevenfold.record.weight import Estimator, Weight, measure
 from sevenfold.record.window import Window
 from sevenfold.request.frame import Lifetimes
-from sevenfold.request.watch import Watched, changed_parts, sent_of
+from sevenfold.request.watch import Watched
 from sevenfold.settings import Settings
 from tests.compaction.histories import continued, count, picture, worked
 from tests.layers.test_planning import moment

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sevenfold.agent import instructions
 from sevenfold.agent.instructions import LoadedFile, as_text, imports, load
 from sevenfold.agent.prompt import describe_environment
+from sevenfold.agent.sections import SectionSource, standard
+from sevenfold.agent.texts import Instructions
 from sevenfold.errors import InputError
-from sevenfold.prompts.system import Instructions
-from sevenfold.request.sections import SectionSource, standard
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sevenfold import prompts as prompts_package
-from sevenfold.errors import InputError
-from sevenfold.prompts import system
-from sevenfold.prompts.context import Changed, Withdrawn
-from sevenfold.prompts.system import (
+from sevenfold.agent import texts as agent_texts
+from sevenfold.agent.sections import Sections, SectionSource, standard
+from sevenfold.agent.texts import (
     Budgets,
     Clearing,
     Environment,
@@ -33,19 +32,13 @@ from sevenfold.prompts.system import (
     OutputStyle,
     Scratch,
     Skills,
-    Static,
     Today,
 )
-from sevenfold.prompts.text import KB, CutNote, Stage, Text, cut, fill, render, size
+from sevenfold.errors import InputError
+from sevenfold.prompts.context import Changed, Withdrawn
+from sevenfold.prompts.text import KB, CutNote, Stage, Static, Text, cut, fill, render, size
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
-from sevenfold.request.sections import (
-    Section,
-    Sections,
-    SectionSource,
-    SystemPrompt,
-    announcement,
-    standard,
-)
+from sevenfold.request.sections import Section, SystemPrompt, announcement
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -446,7 +439,7 @@ def test_every_text_uses_exactly_the_fields_of_its_class() -> None:
 
 
 def test_every_text_is_small_enough_to_be_read_by_a_person_or_is_other_peoples_words() -> None:
-    for kind in system.STATIC:
+    for kind in agent_texts.STATIC:
         assert size(kind().render()) <= kind.cap == 3 * KB
     for text in every_text():
         if text.cap > 40 * KB:

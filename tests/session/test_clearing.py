@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -562,6 +562,49 @@ def test_what_the_provider_has_cleared_already_is_not_subtracted_twice() -> None
         prompt = answered.input_tokens + answered.cache_read_tokens + answered.cache_write_tokens
         assert acted.tokens_after == pytest.approx(prompt, rel=0.15)
         assert not refused(simulator)
+
+
+PRICED = {"context_window": 60_000, "compaction": True, "background_compaction": False}
+
+
+def weighed(held: Held, number: int) -> tuple[str, float, int]:
+    """One more request, every fourth after a pause: what was chosen, and how the session differs from the other."""
+    held.run(1, LINE * 200, seconds=5 if number % 4 else 400)
+    why = held.session.why(-1).why
+    assert why is not None
+    return why.chosen, round(why.owed or 0.0, 9), why.ahead
+
+
+@pytest.mark.spec("S2.12", "S8.4")
+def test_a_session_that_is_resumed_before_every_request_clears_and_spends_like_one_that_is_not() -> None:
+    histories = []
+    for resumed in (False, True):
+        with simulated(FREE, working(prompt_calls=2), settings=PRICED) as (held, _):
+            history = []
+            for number in range(48):
+                if resumed:
+                    held.opened()
+                history.append(weighed(held, number))
+            histories.append((history, held.session.gauge.usd))
+    assert histories[0] == histories[1]
+    assert any(chosen == "clear" and ahead < 0 and owed < 0 for chosen, owed, ahead in history)
+    assert any(ahead > 0 for *_, ahead in history), "a compaction that clearing has put off"
+
+
+@pytest.mark.spec("S2.12", "S8.4")
+def test_a_compaction_before_a_resume_settles_what_clearing_had_put_off() -> None:
+    found = []
+    for resumed in (False, True):
+        with simulated(FREE, working(prompt_calls=2), settings=PRICED) as (held, _):
+            next(number for number in count() if weighed(held, number)[2] > 0)
+            held.session.compact()
+            if resumed:
+                held.opened()
+            found.append(weighed(held, 1))
+    (_, owed, ahead), resumed_as = found
+    assert resumed_as[1] == pytest.approx(owed, abs=0.002), "sizes are estimated anew"
+    assert resumed_as[2] == ahead
+    assert ahead == 0
 
 
 def _every_change_was_decided(held: Held, simulator: Simulator) -> None:

@@ -454,3 +454,21 @@ def test_a_result_whose_call_was_cut_off_is_not_lost() -> None:
         session.messages(cut)
         assert "forty-two" in str(said(session.prepare().body))
         assert session.sync(cut) == 0
+
+
+@pytest.mark.spec("S8.6", "S8.10")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_a_rewind_into_what_was_brought_in_brings_back_no_reasoning_from_elsewhere(
+    model: str, tmp_path: Path
+) -> None:
+    thought = {"type": "thinking", "thinking": "elsewhere", "signature": "theirs"}
+    answers = [{"role": "assistant", "content": [thought, {"type": "text", "text": one}]} for one in "ab"]
+    listed: Messages = [{"role": "user", "content": "one"}, answers[0], {"role": "user", "content": "two"}]
+    with world(talker()) as here:
+        with here.open(tmp_path / "s.jsonl", model=model) as session:
+            session.messages([*listed, answers[1]])
+            session.rewind(uuids(session)[1])
+        with here.open(tmp_path / "s.jsonl", model=model) as session:
+            session.user("otherwise")
+            session.complete()
+        assert b"elsewhere" not in here.bodies[-1]

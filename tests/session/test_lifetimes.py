@@ -18,7 +18,7 @@ from sevenfold.profiles import find
 from sevenfold.providers.registry import client_of
 from sevenfold.record.decisions import Epoch
 from sevenfold.session.flags import FlagSource, in_memory
-from sevenfold.settings import Fixed, Settings, SettingsLayer, resolve
+from sevenfold.settings import Settings, SettingsLayer, resolve
 from tests.session.talking import ALONE, BOUND, World, output, work, world
 
 pytestmark = pytest.mark.spec("S6.4")
@@ -97,7 +97,7 @@ def test_a_model_without_an_hour_gets_none() -> None:
 
 @pytest.mark.spec("S6.4", "S8.2")
 def test_an_account_that_turns_unwilling_changes_the_next_session_and_not_the_one_under_way() -> None:
-    base = Fixed(resolve([SettingsLayer("code", {**ALONE, "cache_lifetime": "1h"})]).settings)
+    base = resolve([SettingsLayer("code", {**ALONE, "cache_lifetime": "1h"})]).settings
     source = FlagSource(base, in_memory({"long_lifetime_account": True}))
     source.refresh()
     with world() as here, spoken(here, source) as session:

@@ -149,6 +149,7 @@ FOREIGN: list[tuple[Any, str]] = [
     (b"<html>", "cannot be read as an answer"),
     (7, "a int is no answer"),
     (object(), "a object is no answer"),
+    (type("Row", (), {"to_dict": lambda row: {}})(), "a Row is no answer"),
     ([{"type": "ping"}], "a ping is no answer"),
     ([object()], "a object is no answer"),
 ]

@@ -27,7 +27,7 @@ from sevenfold.providers.anthropic import AnthropicClient
 from sevenfold.record import blocks
 from sevenfold.record.log import Place
 from sevenfold.session.factory import Tool
-from sevenfold.settings import Fixed, SettingsLayer, resolve
+from sevenfold.settings import SettingsLayer, resolve
 from sevenfold.stores.memory import MemoryLog, MemoryResults
 from tests.session.holding import ALONE, KINDS, LINE, SYSTEM, TOOLS, working
 from tests.support import next_request
@@ -43,7 +43,7 @@ class Pinning:
         self, url: str, simulator: Simulator, veto: Callable[[Event], bool], **settings: object
     ) -> None:
         self.simulator, self.clock, self.log = simulator, simulator.clock, MemoryLog()
-        self.settings = Fixed(resolve([SettingsLayer("code", {**ALONE, **settings})]).settings)
+        self.settings = resolve([SettingsLayer("code", {**ALONE, **settings})]).settings
         self.client = AnthropicClient(api_key="simulated-key", base_url=url, max_retries=0)
         self.events: list[Event] = []
         self._veto = veto

@@ -8,6 +8,7 @@ import pytest
 
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, CacheBroke, EpochOpened, Event, Proposed, Veto
+from sevenfold.lab.simulator.brains import ModelReply, ScriptedBrain, tool_use
 from sevenfold.record import blocks
 from sevenfold.record.decisions import CompactMetadata
 from tests.session.talking import (
@@ -231,6 +232,33 @@ def test_a_rewind_to_before_a_clearing_brings_back_no_reasoning_the_server_would
                 session.rewind(place)
                 session.user(f"another way with {system[:8]}")
                 session.complete()
+
+
+@pytest.mark.spec("S8.6", "S8.9", "S9.2")
+@pytest.mark.parametrize("back", [1, 2])
+def test_a_rewind_to_behind_an_unfinished_server_tool_keeps_no_reasoning_that_words_would_invalidate(
+    tmp_path: Path, back: int
+) -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    answers = iter(
+        (
+            ModelReply([{"type": "thinking", "thinking": "first"}, search], "pause_turn"),
+            [{"type": "thinking", "thinking": "then"}, tool_use("Shell", {}, "toolu_1")],
+        )
+    )
+    file = tmp_path / "s.jsonl"
+    with world(ScriptedBrain(lambda prompt: next(answers, "Done."))) as here:
+        with here.open(file) as session:
+            session.user("begin")
+            session.complete()
+            session.complete()
+            session.tool_results({"toolu_1": "found"})
+            session.complete()
+            session.rewind(uuids(session)[-1 - back])
+        with here.open(file) as session:
+            session.user("why?")
+            session.complete()
+    assert [request.status for request in here.simulator.requests] == [200] * 4
 
 
 @pytest.mark.spec("S8.6")

@@ -118,6 +118,12 @@ def test_fields_at_opening_that_have_another_way_in_are_refused(name: str) -> No
         sevenfold.Session.in_memory(model=BOUND, fields={name: []})
 
 
+@pytest.mark.spec("S8.11")
+def test_a_field_has_a_name() -> None:
+    with pytest.raises(InputError, match="the name of a field is a text"):
+        sevenfold.Session.in_memory(model=BOUND, fields={5: 5})  # type: ignore[dict-item]
+
+
 @pytest.mark.spec("S6.9", "S8.11")
 @pytest.mark.parametrize("model", [BOUND, FREE])
 def test_a_change_that_costs_the_messages_cache_is_reported_and_reasoning_stays(model: str) -> None:
@@ -307,7 +313,10 @@ def test_errors_are_known_by_their_bases_and_by_what_they_were_raised_for() -> N
         derived, own = wrapped(here, "derived"), wrapped(here, "own")
         assert isinstance(error_of(own, find(BOUND)), RequestRefused)
         assert "slow down" in str(error_of(derived, find(BOUND)))
-    assert error_of(ValueError("no"), find(BOUND)) is None
+        group = ExceptionGroup("tasks failed", [ValueError("no"), ExceptionGroup("inner", [own])])
+        assert isinstance(error_of(group, find(BOUND)), RequestRefused)
+    for other in (ValueError("no"), "prompt is too long", ValueError, 5):
+        assert error_of(other, find(BOUND)) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("S4.13")

@@ -19,7 +19,7 @@ from openfeature.provider.in_memory_provider import InMemoryFlag, InMemoryProvid
 from sevenfold.clock import ManualClock
 from sevenfold.errors import SettingError
 from sevenfold.session.flags import DOMAIN, FlagSource, Report, in_memory
-from sevenfold.settings import Fixed, Settings, SettingsLayer, Source, resolve
+from sevenfold.settings import Settings, SettingsLayer, Source, resolve
 from sevenfold.stores.settings_files import FileSource
 
 
@@ -46,7 +46,7 @@ class Background:
 
 
 def served(flags: dict[str, Any], report: Report | None = None, base: Source | None = None) -> FlagSource:
-    source = FlagSource(base or Fixed(Settings()), in_memory(flags), report=report)
+    source = FlagSource(base or Settings(), in_memory(flags), report=report)
     source.refresh()
     return source
 
@@ -56,7 +56,7 @@ def served(flags: dict[str, Any], report: Report | None = None, base: Source | N
 
 @pytest.mark.spec("S8.2")
 def test_a_flag_wins_over_whatever_else_was_set():
-    base = resolve([SettingsLayer("code", {"offload": True, "size_least_tokens": 5})])
+    base = resolve([SettingsLayer("code", {"offload": True, "size_least_tokens": 5})]).settings
     source = served({"offload": False, "size_least_tokens": 7}, base=base)
     assert source.current().offload is False
     assert source.current().size_least_tokens == 7
@@ -106,7 +106,7 @@ def test_what_is_latched_is_no_flag():
 
 def test_without_any_provider_nothing_changes_and_nothing_is_reported():
     said: list[str] = []
-    source = FlagSource(Fixed(Settings()), report=said.append)
+    source = FlagSource(Settings(), report=said.append)
     source.refresh()
     assert source.current() == Settings()
     assert said == []
@@ -114,7 +114,7 @@ def test_without_any_provider_nothing_changes_and_nothing_is_reported():
 
 def test_the_provider_the_application_has_is_the_one_that_is_asked():
     api.set_provider_and_wait(InMemoryProvider({"sevenfold.offload": InMemoryFlag("off", {"off": False})}))
-    source = FlagSource(Fixed(Settings()))
+    source = FlagSource(Settings())
     source.refresh()
     assert source.current().offload is False
 
@@ -125,8 +125,8 @@ def test_a_provider_may_decide_by_whom_it_is_for():
 
     flag = InMemoryFlag("on", {"on": True}, context_evaluator=for_beta)
     api.set_provider_and_wait(InMemoryProvider({"sevenfold.offload": flag}), DOMAIN)
-    beta = FlagSource(Fixed(Settings()), context=EvaluationContext("beta"))
-    others = FlagSource(Fixed(Settings()))
+    beta = FlagSource(Settings(), context=EvaluationContext("beta"))
+    others = FlagSource(Settings())
     for source in (beta, others):
         source.refresh()
     assert (beta.current().offload, others.current().offload) == (False, True)
@@ -226,7 +226,7 @@ class Slow(InMemoryProvider):
 def test_a_session_never_waits_for_a_provider_and_asks_once_at_a_time():
     slow, background = Slow({"sevenfold.offload": InMemoryFlag("off", {"off": False})}), Background()
     api.set_provider_and_wait(slow, DOMAIN)
-    source = FlagSource(Fixed(Settings()), start=background)
+    source = FlagSource(Settings(), start=background)
     assert source.current().offload is True
     slow.asked.wait()
     assert source.current().offload is True
@@ -251,7 +251,7 @@ def test_a_provider_that_is_not_ready_is_reported_and_asked_again_at_the_next_re
     said: list[str] = []
     background, ready = Background(), threading.Event()
     starting = Starting({"sevenfold.offload": InMemoryFlag("off", {"off": False})})
-    source = FlagSource(Fixed(Settings()), start=background, report=said.append, clock=ManualClock())
+    source = FlagSource(Settings(), start=background, report=said.append, clock=ManualClock())
     api.add_handler(ProviderEvent.PROVIDER_READY, lambda _: ready.set())
     ready.clear()
     api.set_provider(starting, DOMAIN)
@@ -270,7 +270,7 @@ def test_a_provider_that_is_not_ready_is_reported_and_asked_again_at_the_next_re
 @pytest.mark.spec("S8.2")
 def test_the_last_copy_is_used_until_it_has_grown_old():
     clock, background = ManualClock(), Background()
-    source = FlagSource(Fixed(Settings()), in_memory({}), clock=clock, start=background, seconds=30)
+    source = FlagSource(Settings(), in_memory({}), clock=clock, start=background, seconds=30)
     source.current()
     background.wait()
     in_memory({"offload": False})
@@ -286,7 +286,7 @@ def test_the_last_copy_is_used_until_it_has_grown_old():
 
 def test_a_clock_set_back_does_not_stop_the_reading():
     clock, background = ManualClock(), Background()
-    source = FlagSource(Fixed(Settings()), in_memory({"offload": False}), clock=clock, start=background)
+    source = FlagSource(Settings(), in_memory({"offload": False}), clock=clock, start=background)
     source.current()
     background.wait()
     clock.advance(-1_000_000)
@@ -305,13 +305,13 @@ def test_where_no_thread_can_be_had_the_last_copy_stays_and_it_is_tried_again():
             raise RuntimeError("can't start new thread")
         job()
 
-    source = FlagSource(Fixed(Settings()), in_memory({"offload": False}), start=start)
+    source = FlagSource(Settings(), in_memory({"offload": False}), start=start)
     assert source.current().offload is True
     assert source.current().offload is False
 
 
 def test_by_default_flags_are_read_in_a_thread_that_does_not_keep_the_program():
-    source = FlagSource(Fixed(Settings()), in_memory({"offload": False}))
+    source = FlagSource(Settings(), in_memory({"offload": False}))
     source.current()
     for thread in threading.enumerate():
         if thread.name == "sevenfold-flags":
@@ -324,9 +324,9 @@ def test_without_the_sdk_the_error_says_what_to_install():
     script = (
         "import sys; sys.modules['openfeature'] = None\n"
         "from sevenfold.session.flags import FlagSource\n"
-        "from sevenfold.settings import Fixed, Settings\n"
+        "from sevenfold.settings import Settings\n"
         "from sevenfold.errors import SettingError\n"
-        "try: FlagSource(Fixed(Settings()))\n"
+        "try: FlagSource(Settings())\n"
         "except SettingError as error: print(error)\n"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

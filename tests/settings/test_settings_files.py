@@ -108,7 +108,7 @@ def test_a_wrong_value_in_a_file_is_ignored_and_named_with_its_file(places):
     assert found.origins["offload_characters"] == "default"
     (note,) = found.notes
     assert note.startswith(f"user file {places.user_file}: offload_characters = 0 cannot be used")
-    with pytest.warns(SettingIgnored, match="offload_characters = 0 cannot be used.*It is ignored"):
+    with pytest.warns(SettingIgnored, match="offload_characters = 0 cannot be used.*\\(ignored"):
         places.source()
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.cli.storage.secrets import Leak
 from sevenfold.errors import InputError
-from sevenfold.stores.jsonl.secrets import Leak
 from tests.redaction.making import ALONE, Maker
 
 SECRET = 'p\u00e4ss"w/rd\\\n\U0001f511 12'

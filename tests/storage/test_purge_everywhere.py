@@ -12,14 +12,14 @@ import sevenfold
 from sevenfold.cli import purge as purge_command
 from sevenfold.cli import scan as scan_command
 from sevenfold.cli.chat.keyboard import InputHistory
+from sevenfold.cli.storage.purge import remove
+from sevenfold.cli.storage.rewrite import World
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside
 from sevenfold.stores.files import Staged
 from sevenfold.stores.home import Home, side_file
 from sevenfold.stores.jsonl.lock import FileLock
-from sevenfold.stores.jsonl.purge import remove
-from sevenfold.stores.jsonl.rewrite import World
 from sevenfold.telemetry.jsonl import JsonlSink
 from tests.agent.working import Model, use
 from tests.redaction.making import ALONE, Maker

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from sevenfold.cli import scan as scan_command
+from sevenfold.cli.storage.secrets import SIZE, pieces, scan
 from sevenfold.record.redact import digest
 from sevenfold.stores.home import Home
-from sevenfold.stores.jsonl.secrets import SIZE, pieces, scan
 from tests.redaction.making import ALONE, Maker
 from tests.storage.making import Worker, run
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.cli.recorded_session import DraftLog
 from sevenfold.errors import Refused
 from sevenfold.ports import Log
-from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
+from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.log import BranchLog
 from sevenfold.stores.memory import MemoryLog
 from tests.stores.records import Model, records

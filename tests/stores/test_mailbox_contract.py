@@ -20,15 +20,15 @@ from hypothesis.stateful import (
 )
 
 from bench.mailbox import soak
+from sevenfold.cli.storage.purge import mask, survey
+from sevenfold.cli.storage.rewrite import World
+from sevenfold.cli.storage.secrets import Leak
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptDenied, TranscriptForeign
 from sevenfold.ports import AgentMessage, Mailbox, RelaysStore
 from sevenfold.stores.home import Home
 from sevenfold.stores.jsonl import mailbox as module
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
-from sevenfold.stores.jsonl.purge import mask, survey
-from sevenfold.stores.jsonl.rewrite import World
-from sevenfold.stores.jsonl.secrets import Leak
 from sevenfold.stores.jsonl.store import JsonlStore
 from sevenfold.stores.memory import MemoryStore
 

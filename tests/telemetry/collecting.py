@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from sevenfold.events import Event, Listener
+from sevenfold.telemetry import Mask
 from sevenfold.telemetry.otel import OtelSink
-from sevenfold.telemetry.sink import Mask
 
 
 class Told(NamedTuple):

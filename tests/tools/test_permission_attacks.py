@@ -293,6 +293,17 @@ GUARDED = [
         ".idea/workspace.xml",
         "deep/down/.vscode/x",
     ),
+    *(
+        ".ghci",
+        ".iex.exs",
+        ".rvmrc",
+        ".mailcap",
+        ".env",
+        ".qwen/x",
+        ".unheard-of",
+        "x/.new-tool/y",
+        ".g\u200cit/x",
+    ),
     *("crontab", "etc/cron.d/x", ".config/systemd/user/x.service", ".config/autostart/x.desktop"),
 ]
 
@@ -318,7 +329,7 @@ def test_what_decides_about_later_is_asked_for_whoever_writes_it(workspace, name
 
 
 @pytest.mark.parametrize(
-    "name", ["github/workflows/ci.yml", ".gitignore", ".github/README.md", "src/git/x"]
+    "name", ["github/workflows/ci.yml", ".gitignore", ".github/README.md", "src/git/x", ".env.example"]
 )
 def test_what_only_sounds_like_it_is_not(workspace, name):
     assert writing(f"/home/me/{name}", "accept_edits").verdict == "allow"
@@ -435,8 +446,10 @@ def test_where_commands_are_denied_one_told_from_elsewhere_is_asked_for(workspac
     "line",
     [
         "git commit -m 'rm x'",
-        "bash build.sh && git rm a",
+        "bash build.sh && git add a",
         "sh build.sh",
+        "grep -rn 'rm x' . | head",
+        "docker run --rm image",
         "find . -name x",
         "find . -delete",
         "npm run build",
@@ -446,6 +459,61 @@ def test_where_commands_are_denied_one_told_from_elsewhere_is_asked_for(workspac
 )
 def test_what_only_names_a_denied_command_is_free(workspace, line):
     assert workspace.decide(line, "autonomous", deny=["Shell(rm:*)"]).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fakeroot rm x",
+        "env -S'rm x'",
+        "git rm a",
+        "git bisect run rm x",
+        "git -c alias.x='!rm x' x",
+        "tar cf - . --checkpoint-action=exec='rm x'",
+        "mapfile -C 'rm x' -c 1 < a.txt",
+        "alias d='rm x'",
+        "hash -p /bin/rm ls; ls x",
+        "test -v 'a[$(rm x)]'",
+        "python3 -c 'import os; os.system(\"rm x\")'",
+        'python3 -c \'import os; os.system("r""m x")\'',
+        "echo 'rm x' | at now",
+        "docker exec box rm x",
+        "make SHELL=/bin/rm",
+        "hyperfine 'true' 'rm x'",
+    ],
+)
+def test_a_denied_command_among_the_words_of_any_other_program_is_asked_about(workspace, line):
+    assert workspace.decide(line, "autonomous", deny=["Shell(rm:*)"]).verdict == "ask"
+    assert workspace.decide(line, "ask", ask=["Shell(rm:*)"], allow=["Shell"]).verdict == "ask"
+    assert workspace.decide(line, "autonomous").verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("git -C sub push", "ask"),
+        ("git --no-pager -c a=b push -f", "ask"),
+        ("git commit -m 'push later' && make", "allow"),
+        ("make && git stash push", "allow"),
+    ],
+)
+def test_a_denied_subcommand_is_known_behind_options(workspace, line, verdict):
+    assert workspace.decide(line, "autonomous", deny=["Shell(git push:*)"]).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("python3 -c 'print(open(\".env\").read())'", "ask"),
+        ("sed -i s/a/b/ sub/kept.key", "ask"),
+        ("python3 sign.py --with KEPT.KEY", "ask"),
+        ("python3 sign.py --key kept", "allow"),
+        ("git add .env.example && git commit -m 'about .env'", "allow"),
+    ],
+)
+def test_a_file_not_to_be_touched_is_known_in_what_other_programs_are_told(workspace, line, verdict):
+    rules = {"deny": ["Read(.env)", "Edit(sub/*.key)"]}
+    assert workspace.decide(line, "autonomous", **rules).verdict == verdict
 
 
 @pytest.mark.parametrize("count", [10, 1_000, 20_000])

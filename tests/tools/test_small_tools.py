@@ -10,6 +10,7 @@ import pytest
 from sevenfold.agent.permissions.engine import Grants, Permissions
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
+from sevenfold.agent.texts import Skills as SkillsText
 from sevenfold.agent.tools.context import ROOM, PlanVerdict, Todo
 from sevenfold.agent.tools.output import PlanChanged, SkillUsed, TodosChanged
 from sevenfold.agent.tools.session_tools import (
@@ -24,7 +25,6 @@ from sevenfold.agent.tools.session_tools import (
 from sevenfold.agent.tools.skills import LONGEST_BODY, SkillCatalog, SkillTool
 from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.errors import InputError, ResultMissing
-from sevenfold.prompts.system import Skills as SkillsText
 from sevenfold.recall.passages import KINDS
 from sevenfold.recall.search import Hit, Near
 from tests.tools.handling import Hands, context_in

@@ -16,6 +16,8 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar, Unpack, get_args
 
+from msgspec.structs import replace
+
 from sevenfold.agent.assembly import AgentOptions, Assembly
 from sevenfold.agent.checkpoints import Checkpoints, RestorePlan
 from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
@@ -29,6 +31,7 @@ from sevenfold.agent.interrupt import (
 from sevenfold.agent.loop import Loop
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.team.team import MapProgress, Team
+from sevenfold.agent.texts import CommandOutput
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.shell import ShellTool
@@ -39,7 +42,6 @@ from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.ports import AsyncClient, Client
-from sevenfold.prompts.context import CommandOutput
 from sevenfold.providers.registry import async_client_for, client_for
 from sevenfold.record.decisions import AgentEnd
 from sevenfold.session.async_session import AsyncSession
@@ -47,6 +49,7 @@ from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.options import checked, one_of
 from sevenfold.session.results import Wishes
 from sevenfold.session.session import Session
+from sevenfold.stores.trust import AGENT_VARIABLE
 
 R = TypeVar("R")
 BUSY = "the agent is working; wait for it, interrupt() it, or queue() what you have to say"
@@ -156,7 +159,9 @@ class _BaseAgent:
                 (result,) = drive(parts.executor.run([call]), None)
                 return ToolOutput(result["content"], is_error=result.get("is_error", False))
             box = Toolbox([ShellTool(parts.state.processes)])
-            return box.run(call.name, call.input, parts.executor.context.for_call(call.id))
+            context = parts.executor.context.for_call(call.id)
+            environ = {name: value for name, value in context.environ().items() if name != AGENT_VARIABLE}
+            return box.run(call.name, call.input, replace(context, environ=lambda: environ))
 
     def note_command(self, command: str, output: ToolOutput) -> None:
         """Have the model see a command the user ran, and what it printed, with the user's next message."""

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -61,7 +61,7 @@ from sevenfold.session.factory import Options, SessionParts
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
-from sevenfold.stores.trust import Trust, user_folder
+from sevenfold.stores.trust import AGENT_VARIABLE, Trust, user_folder
 
 if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
@@ -317,7 +317,9 @@ class Assembly:
     @property
     def remembers(self) -> bool:
         """Whether it remembers lasting facts across sessions."""
-        return bool(self.options.get("memory", self.options.get("name") is not None))
+        # A session that an agent starts from its shell has no user whose words could be remembered.
+        usual = self.options.get("name") is not None and AGENT_VARIABLE not in os.environ
+        return bool(self.options.get("memory", usual))
 
     def _conversation(self) -> Conversation:
         options, own, kinds = self.options, self.options.get("system"), self.box.kinds()
@@ -361,7 +363,7 @@ class Assembly:
             workspace=self.workspace,
             desk=state.desk,
             roots=(self.home.scratch,),
-            environ=cache(partial(command_environ, os.environ, passed)),
+            environ=cache(lambda: {**command_environ(os.environ, passed), AGENT_VARIABLE: "1"}),
             unchanged=self.conversation.unchanged,
             room=self.fit.room,
             may_read=lambda path: state.grants.now.may_read(path),

@@ -17,8 +17,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.texts import InstructionFile, InstructionProblem, Instructions
 from sevenfold.errors import InputError
-from sevenfold.prompts.system import InstructionFile, InstructionProblem, Instructions
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 """The files looked for in every folder, in this order."""

@@ -17,15 +17,15 @@ from math import ceil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from sevenfold.agent import instructions
+from sevenfold.agent import instructions, texts
 from sevenfold.agent.programs import TIMED_OUT, run_program
+from sevenfold.agent.sections import Sections, SectionSource, standard
 from sevenfold.errors import SettingError
 from sevenfold.memory.front_matter import split
-from sevenfold.prompts import system
 from sevenfold.prompts.text import cut, size
 from sevenfold.record.blocks import read, words_of
 from sevenfold.record.decisions import Epoch
-from sevenfold.request.sections import Sections, SectionSource, SystemPrompt, standard
+from sevenfold.request.sections import SystemPrompt
 from sevenfold.session.factory import lasting
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which what is left of it is announced to the model."""
-APART = frozenset({system.McpInstructions.file})
+APART = frozenset({texts.McpInstructions.file})
 """Volatile sections whose changes are announced elsewhere, piece by piece."""
 STYLES_FOLDER = "output-styles"
 GIT_SECONDS = 2.0
@@ -61,18 +61,18 @@ class AgentPrompt:
         """The instruction files as they were last read."""
         settings = agent.store.settings.current()
         sources = [
-            SectionSource.of(system.Instructions, self._instructions),
-            SectionSource.of(system.Environment, self._environment),
-            SectionSource.of(system.Today, lambda: _today(agent.clock)),
-            SectionSource.of(system.Budgets, lambda: _budgets(*limits())),
+            SectionSource.of(texts.Instructions, self._instructions),
+            SectionSource.of(texts.Environment, self._environment),
+            SectionSource.of(texts.Today, lambda: _today(agent.clock)),
+            SectionSource.of(texts.Budgets, lambda: _budgets(*limits())),
             *_preferences(agent, settings),
-            SectionSource.of(system.Skills, lambda: system.Skills.of(agent.skills.listing())),
+            SectionSource.of(texts.Skills, lambda: texts.Skills.of(agent.skills.listing())),
         ]
         if agent.fit.size == "full":
             scratch, kept = str(agent.home.scratch), min(settings.gap_keep, settings.size_keep)
-            sources.append(SectionSource.of(system.Scratch, lambda: system.Scratch(scratch)))
+            sources.append(SectionSource.of(texts.Scratch, lambda: texts.Scratch(scratch)))
             if settings.layers:
-                sources.append(SectionSource.of(system.Clearing, lambda: system.Clearing(kept)))
+                sources.append(SectionSource.of(texts.Clearing, lambda: texts.Clearing(kept)))
         sources += _memory_section(agent)
         sources += [one.section() for one in (agent.servers, agent.types) if one is not None]
         self._sections: Sections = standard(sources, agent.fit.texts)
@@ -103,13 +103,13 @@ class AgentPrompt:
         made, self._sections = self._sections.prompt()
         return made
 
-    def _environment(self) -> system.Environment:
+    def _environment(self) -> texts.Environment:
         agent = self._agent
         return describe_environment(
             agent.workspace, environ=os.environ, model=agent.model, trusted=agent.trusted
         )
 
-    def _instructions(self) -> system.Instructions | None:
+    def _instructions(self) -> texts.Instructions | None:
         user = self._agent.user_folder
         root = self._agent.workspace if self._agent.trusted else user
         self.loaded = instructions.load(root, root, user, reason=self._reason)
@@ -117,7 +117,7 @@ class AgentPrompt:
         if found is None or most is None or size(found.files) <= most:
             return found
         names = ", ".join(file.path for file in self.loaded)
-        return system.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
+        return texts.Instructions(f"{cut(found.files, most)}\n[Cut here; the full text is in {names}.]")
 
 
 def _memory_section(agent: Assembly) -> Iterator[SectionSource]:
@@ -128,19 +128,19 @@ def _memory_section(agent: Assembly) -> Iterator[SectionSource]:
     scopes = [lasting(one, agent.clock) for one in both]
     # What it added itself since then is in its messages: another prompt would only cost it the cache.
     stored = [_stored_index(epoch) for _, epoch in islice(agent.store.log.decisions(Epoch), 1)]
-    kind = system.MemoryIndex
+    kind = texts.MemoryIndex
     yield SectionSource(kind.file, lambda: stored.pop() if stored else _memory_index(scopes), kind.stage)
 
 
 def _memory_index(scopes: Sequence[Memory]) -> str | None:
     """The indexes of these memories as one section; None if nothing was ever remembered."""
     found = {f"{memory.path}/MEMORY.md": index for memory in scopes if (index := memory.index())}
-    return system.MemoryIndex(" and ".join(found), "\n".join(found.values())).render() if found else None
+    return texts.MemoryIndex(" and ".join(found), "\n".join(found.values())).render() if found else None
 
 
 def _stored_index(epoch: Epoch) -> str | None:
     """The index that precedes the messages of an epoch."""
-    tag = system.MemoryIndex.tag
+    tag = texts.MemoryIndex.tag
     words = "\n".join(words_of(read(bytes(raw))) for raw in epoch.system)
     found = re.search(f"<{tag}>.*?</{tag}>", words, re.DOTALL)
     return found[0] if found else None
@@ -149,26 +149,26 @@ def _stored_index(epoch: Epoch) -> str | None:
 def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]:
     guidance, language, style = agent.options.get("guidance"), settings.language, settings.output_style
     if guidance:
-        yield SectionSource.of(system.Guidance, lambda: system.Guidance(guidance))
+        yield SectionSource.of(texts.Guidance, lambda: texts.Guidance(guidance))
     if language:
-        yield SectionSource.of(system.Language, lambda: system.Language(language))
+        yield SectionSource.of(texts.Language, lambda: texts.Language(language))
     if style is not None:
         # A project's styles count if its folder is trusted.
         folders = [agent.user_folder, *([agent.workspace / ".sevenfold"] if agent.trusted else [])]
         found = find_style(style, folders)
-        yield SectionSource.of(system.OutputStyle, lambda: found)
+        yield SectionSource.of(texts.OutputStyle, lambda: found)
 
 
-def _today(clock: Clock) -> system.Today:
-    return system.Today(datetime.fromtimestamp(clock.now()).date().isoformat())
+def _today(clock: Clock) -> texts.Today:
+    return texts.Today(datetime.fromtimestamp(clock.now()).date().isoformat())
 
 
-def _budgets(limits: RunLimits, left: RunLimits) -> system.Budgets | None:
+def _budgets(limits: RunLimits, left: RunLimits) -> texts.Budgets | None:
     turns, tokens = _step(limits.turns, left.turns), _step(limits.tokens, left.tokens)
     usd = _step(limits.usd, left.usd)
     if turns is tokens is usd is None:
         return None
-    return system.Budgets(
+    return texts.Budgets(
         None if turns is None else ceil(turns),
         None if tokens is None else ceil(tokens),
         None if usd is None else f"{usd:.2f}",
@@ -182,7 +182,7 @@ def _step(limit: float | None, left: float | None) -> float | None:
     return min(limit * share for share in STEPS if limit * share >= left)
 
 
-def find_style(name: str, folders: Sequence[Path]) -> system.OutputStyle:
+def find_style(name: str, folders: Sequence[Path]) -> texts.OutputStyle:
     """The output style of this name from the last of these folders that has it; raises `SettingError` if none has."""
     places = [folder / STYLES_FOLDER / f"{name}.md" for folder in reversed(folders)]
     for path in places:
@@ -194,7 +194,7 @@ def find_style(name: str, folders: Sequence[Path]) -> system.OutputStyle:
             raise SettingError(f"output_style: {path} cannot be read: {error}") from error
         if not words:
             raise SettingError(f"output_style: {path} says nothing; write in it how to answer")
-        return system.OutputStyle(name, words)
+        return texts.OutputStyle(name, words)
     raise SettingError(
         f"output_style: there is no style {name!r}; write how to answer into {places[-1]}, or choose another one"
     )
@@ -207,13 +207,13 @@ def describe_environment(
     model: str | None = None,
     trusted: bool = False,
     git_seconds: float = GIT_SECONDS,
-) -> system.Environment:
+) -> texts.Environment:
     """Folder, platform, shell and git status, as they are now.
 
     Git is run only in a folder the user trusts, because a repository's own configuration can make git run programs.
     """
     git, changes = _git(cwd, environ, git_seconds) if trusted else (None, None)
-    return system.Environment(
+    return texts.Environment(
         cwd=str(cwd),
         platform=f"{platform.system()} {platform.release()} ({platform.machine()})",
         shell=PurePath(environ.get("SHELL") or environ.get("COMSPEC") or "").name or None,

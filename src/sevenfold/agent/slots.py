@@ -10,22 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sevenfold.agent import texts
 from sevenfold.agent.processes import GONE, BackgroundTask
+from sevenfold.agent.state_slots import AnnouncedSlot, State, StateSlot
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
-from sevenfold.conversation.restore import (
-    BYTES_PER_TOKEN,
-    AnnouncedSlot,
-    FilesSlot,
-    Moment,
-    Restored,
-    Seen,
-    Slot,
-    State,
-    StateSlot,
-)
+from sevenfold.conversation.restore import BYTES_PER_TOKEN, FilesSlot, Moment, Restored, Seen, Slot
 from sevenfold.conversation.transcript import Attachment
-from sevenfold.prompts import system
 from sevenfold.record import blocks
 from sevenfold.request.sections import SystemPrompt, announcement
 
@@ -41,7 +32,7 @@ PLAN_TOKENS = 25_000
 GOAL_TOKENS = TODO_TOKENS = 10_000
 PERMISSIONS_TOKENS = 4_000
 TASKS_TOKENS = 2_000
-ANNOUNCED = (system.McpInstructions.file, system.Skills.file, system.AgentTypes.file)
+ANNOUNCED = (texts.McpInstructions.file, texts.Skills.file, texts.AgentTypes.file)
 """Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
 TASKS = "Background commands; do not restart those that are running"
@@ -212,8 +203,8 @@ def _skill_listing_slot(skills: SkillCatalog) -> AnnouncedSlot:
     return AnnouncedSlot(
         "skill listing",
         skills.listing,
-        lambda name, words: system.Skill(name, " ".join(words.split())).render(),
-        system.Skills.of,
+        lambda name, words: texts.SkillLine(name, " ".join(words.split())).render(),
+        texts.Skills.of,
         lambda names, lines, text: {"content": text, "skillCount": len(names), "names": names},
         kind="skill_listing",
     )
@@ -224,8 +215,8 @@ def _agent_types_slot(types: Callable[[], Mapping[str, str]]) -> AnnouncedSlot:
     return AnnouncedSlot(
         "agent types",
         types,
-        lambda name, words: system.AgentType(name, " ".join(words.split())).render(),
-        system.AgentTypes.of,
+        lambda name, words: texts.AgentType(name, " ".join(words.split())).render(),
+        texts.AgentTypes.of,
         lambda names, lines, text: {
             "addedTypes": names,
             "addedLines": lines,

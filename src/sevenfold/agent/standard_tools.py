@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from sevenfold.agent import texts
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.tools.context import ROOM
 from sevenfold.agent.tools.edit import EditTool, WriteTool
@@ -31,8 +32,7 @@ from sevenfold.agent.tools.shell import ShellOutputTool, ShellStopTool, ShellToo
 from sevenfold.agent.tools.skills import SkillCatalog, SkillTool
 from sevenfold.agent.tools.tool import BriefTool, Tool
 from sevenfold.agent.tools.web import WebFetchTool
-from sevenfold.prompts import system
-from sevenfold.prompts.system import Static
+from sevenfold.prompts.text import Static
 from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
@@ -119,7 +119,7 @@ class Fit(Struct, frozen=True):
     @property
     def texts(self) -> tuple[type[Static], ...]:
         """The texts at the beginning of the system prompt."""
-        return system.STATIC if self.size == "full" else (system.Brief,)
+        return texts.STATIC if self.size == "full" else (texts.Brief,)
 
 
 class StoreRecall:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sevenfold.agent.texts import SuggestPrompt
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.fork import fork
-from sevenfold.prompts.context import SuggestPrompt
 from sevenfold.record import blocks
 
 if TYPE_CHECKING:

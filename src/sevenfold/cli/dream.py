@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from difflib import unified_diff
 
 from sevenfold.cli.text import add_folder, clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused
 from sevenfold.layers.dream.task import DreamTask
 from sevenfold.memory.consolidation import Consolidation, dream, prepare
-from sevenfold.memory.memory import Memory
+from sevenfold.memory.memory import Memory, difference
 from sevenfold.session.factory import open_memory
 
 
@@ -67,9 +66,5 @@ def _dreamt(memory: Memory) -> Consolidation:
 
 def _difference(memory: Memory, made: Consolidation) -> str:
     known = {one.entry.file: one.entry.render() for one in memory.entries()}
-    parts: list[str] = []
-    for file, edit in made.edits.items():
-        texts = (known.get(file, b""), edit.content if edit else b"")
-        before, after = (text.decode(errors="replace").splitlines(keepends=True) for text in texts)
-        parts += unified_diff(before, after, file, file if edit else "/dev/null")
-    return "".join(parts)
+    changes = ((file, known.get(file), edit.content if edit else None) for file, edit in made.edits.items())
+    return "".join(difference(*change) for change in changes)

@@ -1,16 +1,46 @@
-"""`sevenfold gc`: removes stored tool results that are no longer needed."""
+"""`sevenfold gc`: removes stored tool results that are no longer needed.
+
+A result lives as long as its transcript. Once that is gone the result goes too, unless another transcript
+(a fork) refers to it. Limits of age and size, where they are set, remove more, the oldest first, but never
+what is **needed**. Needed is what the view of any transcript refers to, what its pinned records refer to, and
+all that undoing its last compaction would bring back: everything recorded since the compaction before that, or
+since the start where there is none. A transcript whose last compaction is not one of ours, or that a newer
+version wrote, needs all it refers to. Sessions in use are left alone.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path, PurePath
+
+from msgspec import Struct
 
 from sevenfold.cli.output import spinner
 from sevenfold.cli.text import number, plural, write
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
-from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.gc import RetentionLimits, collect
+from sevenfold.errors import TranscriptLocked
+from sevenfold.record import entries
+from sevenfold.record.decisions import Carry, Offloaded, Pin
+from sevenfold.record.entries import Boundary, Decision, Entry, Said
+from sevenfold.record.view import View
+from sevenfold.stores.files import explain, is_temporary
+from sevenfold.stores.home import Home, Project, SessionFiles, user_home
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.jsonl.store import read_branch
+from sevenfold.stores.log import LineLog
 from sevenfold.stores.settings_files import load
+
+SECONDS_A_DAY = 86_400
+BYTES_A_MEGABYTE = 1_000_000
+
+_MARKS = (b'"offload"', b'"sevenfold_results"', b'"compact_boundary"', b'"carry"', b'"pin"')
+
+Key = tuple[str, str]
+"""A stored result: the name of its session's folder and its own. Paths may change, these do not."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -28,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes
     limits = RetentionLimits(days, megabytes)
     with spinner("looking through stored results"):
-        result = collect(user_home(), limits, SystemClock().now(), resume, dry_run=options.dry_run)
+        result = collect(user_home(), limits, SystemClock().now(), dry_run=options.dry_run)
     for one in result.gone:
         write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
     verb = "Would remove" if options.dry_run else "Removed"
@@ -38,3 +68,206 @@ def run(options: argparse.Namespace) -> int:
     if result.busy:
         write(f"In use, so left alone: {', '.join(result.busy)}\n")
     return 0
+
+
+# -- what goes --------------------------------------------------------------------------------------
+
+
+class RetentionLimits(Struct, frozen=True):
+    """How long and how much is kept; None: without limit."""
+
+    days: float | None = None
+    megabytes: float | None = None
+
+
+class Collected(Struct, frozen=True):
+    """A file that goes, and why."""
+
+    path: Path
+    size: int
+    why: str
+    """orphan, unfinished, old or large"""
+
+
+class Collection(Struct, frozen=True):
+    """What goes and what stays."""
+
+    gone: list[Collected]
+    kept: int
+    kept_bytes: int
+    busy: list[str]
+    """Sessions that are in use."""
+
+
+class _Result(Struct, frozen=True):
+    path: Path
+    key: Key
+    size: int
+    modified: float
+    orphan: bool
+    spared: bool
+
+
+def collect(home: Home, limits: RetentionLimits, now: float, *, dry_run: bool = False) -> Collection:
+    """Remove what may go, or, on a dry run, only say what that is."""
+    with ExitStack() as locks:
+        busy = _lock_all(home, locks)
+        logs = [log for session in _sessions(home) for log in _logs(session)]
+        needed = {key for log in logs for key in _needed_by(log, resume(log))}
+        results = list(_results(home, needed, busy))
+        gone = [*_unfinished(home, busy), *_choose(results, limits, now)]
+        if not dry_run:
+            _remove(gone)
+    chosen = {one.path for one in gone}
+    kept = [one for one in results if one.path not in chosen]
+    return Collection(gone, len(kept), sum(one.size for one in kept), [one.name for one in busy])
+
+
+def _lock_all(home: Home, locks: ExitStack) -> list[SessionFiles]:
+    """Take the locks of every session and its branches; returns the sessions of which another process has one."""
+    busy = []
+    for session in _sessions(home):
+        if session.transcript.exists():
+            try:
+                for path in (session.transcript, *session.branch_files()):
+                    locks.enter_context(FileLock(path))
+            except TranscriptLocked:
+                busy.append(session)
+    return busy
+
+
+def _sessions(home: Home) -> Iterator[SessionFiles]:
+    for project in home.projects():
+        yield from project.all_sessions()
+
+
+def _results(home: Home, needed: set[Key], busy: list[SessionFiles]) -> Iterator[_Result]:
+    for session in _sessions(home):
+        for path in session.stored_results():
+            if not is_temporary(path):
+                state, key = path.stat(), (session.name, path.name)
+                orphan = not session.transcript.exists()
+                yield _Result(
+                    path, key, state.st_size, state.st_mtime, orphan, key in needed or session in busy
+                )
+
+
+def _unfinished(home: Home, busy: list[SessionFiles]) -> Iterator[Collected]:
+    """Temporary files; of a project in use only those of its sessions that are not."""
+    for project in home.projects():
+        idle = [session for session in project.all_sessions() if session not in busy]
+        left = [path for session in idle for path in session.unfinished()]
+        if not any(session.folder == project.folder for session in busy):
+            left += _unfinished_beside(project)
+        yield from (Collected(path, path.stat().st_size, "unfinished") for path in left)
+
+
+def _unfinished_beside(project: Project) -> list[Path]:
+    memory = [project.memory / name for name in ("", "pinned", ".versions", ".versions/objects")]
+    folders = {project.folder, project.session("").notes.parent, *memory}
+    return [path for folder in sorted(folders) for path in folder.glob(".*") if is_temporary(path)]
+
+
+def _choose(results: list[_Result], limits: RetentionLimits, now: float) -> Iterator[Collected]:
+    left = sum(one.size for one in results)
+    for one in sorted(results, key=lambda one: (not one.orphan, one.modified, one.key)):
+        why = "" if one.spared else _reason(one, limits, now, left)
+        if why:
+            left -= one.size
+            yield Collected(one.path, one.size, why)
+
+
+def _reason(result: _Result, limits: RetentionLimits, now: float, left: int) -> str:
+    if result.orphan:
+        return "orphan"
+    if limits.days is not None and now - result.modified > limits.days * SECONDS_A_DAY:
+        return "old"
+    if limits.megabytes is not None and left > limits.megabytes * BYTES_A_MEGABYTE:
+        return "large"
+    return ""
+
+
+def _remove(gone: list[Collected]) -> None:
+    for one in gone:
+        try:
+            one.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise explain(error, one.path) from error
+    for folder in {one.path.parent for one in gone if one.why == "orphan"}:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+# -- what is needed --------------------------------------------------------------------------------
+
+
+def _logs(session: SessionFiles) -> Iterator[LineLog]:
+    if session.transcript.exists():
+        yield JsonlLog(session.transcript)
+        yield from (read_branch(session, path) for path in session.branch_files())
+
+
+class _Reference(Struct, frozen=True):
+    offset: int
+    key: Key
+    call: str
+    record: str
+
+
+def _needed_by(log: LineLog, view: View) -> set[Key]:
+    """The stored results that a transcript, or a branch, still needs."""
+    found = [
+        (offset, entries.read(raw)) for offset, raw in log.read() if any(mark in raw for mark in _MARKS)
+    ]
+    references = [reference for offset, entry in found for reference in _references(offset, entry)]
+    start = 0 if view.unknown_kinds else _undo_reaches(log, found, view.boundary)
+    calls = {call for item in view.items for call in item.said.answers}
+    pinned = _pinned(found)
+    calls |= {call for uuid in pinned for call in _answers(log, uuid)}
+    return {
+        one.key for one in references if one.offset >= start or one.call in calls or one.record in pinned
+    }
+
+
+def _references(offset: int, entry: Entry) -> Iterator[_Reference]:
+    match entry:
+        case Said(uuid=uuid, stored=stored):
+            for call, one in stored.items():
+                yield _Reference(offset, _key(one.path), call, uuid)
+        case Decision(made=Offloaded() as made):
+            yield _Reference(offset, _key(made.path), made.tool_use_id, "")
+        case _:
+            pass
+
+
+def _undo_reaches(log: LineLog, found: list[tuple[int, Entry]], live: str | None) -> int:
+    """From where on records could be seen again if the last compaction in force were taken back."""
+    boundaries = {entry.uuid: (offset, entry) for offset, entry in found if isinstance(entry, Boundary)}
+    before = {
+        entry.made.boundary: entry.made.previous_boundary
+        for _, entry in found
+        if isinstance(entry, Decision) and isinstance(entry.made, Carry)
+    }
+    offset, boundary = boundaries.get(before.get(live or "") or "", (0, None))
+    if boundary is None or boundary.about.preserved_segment is None:
+        return offset
+    head = log.record(boundary.about.preserved_segment.head_uuid)
+    return min(offset, head[0]) if head else 0
+
+
+def _pinned(found: list[tuple[int, Entry]]) -> set[str]:
+    pinned: set[str] = set()
+    for _, entry in found:
+        if isinstance(entry, Decision) and isinstance(entry.made, Pin):
+            (pinned.discard if entry.made.off else pinned.add)(entry.made.record)
+    return pinned
+
+
+def _answers(log: LineLog, uuid: str) -> tuple[str, ...]:
+    found = log.record(uuid)
+    return found[1].answers if found and isinstance(found[1], Said) else ()
+
+
+def _key(path: str) -> Key:
+    given = PurePath(path)
+    return given.parent.name, given.name

@@ -16,15 +16,19 @@ from types import MappingProxyType
 
 from sevenfold.cli.text import add_folder, clean, money, plural
 from sevenfold.clock import SystemClock
-from sevenfold.errors import InputError
+from sevenfold.errors import InputError, Refused
 from sevenfold.memory import exchange
 from sevenfold.memory.entry import KINDS, free_name, read_entry, slug, write_entry
 from sevenfold.memory.generation import MemoryChange
 from sevenfold.memory.memory import KnownEntry, Memory
+from sevenfold.memory.words import holds
 from sevenfold.session.factory import open_memory
 from sevenfold.stores.settings_files import load
+from sevenfold.stores.trust import AGENT_VARIABLE
 
 ALL_WELL = "nothing to look at"
+BY_HAND = frozenset(("add", "edit", "forget", "confirm", "pin", "unpin", "undo", "import"))
+"""Actions that change memory."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -33,35 +37,29 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add_folder(command)
     command.add_argument("--json", action="store_true")
     actions = command.add_subparsers(dest="action", metavar="ACTION")
-    actions.add_parser("list", help="what is remembered (default)")
-    for name, does in (
-        ("show", "show an entry"),
-        ("edit", "change an entry in $EDITOR, or make one"),
-        ("forget", "remove an entry"),
-        ("confirm", "let an entry count as your own words"),
-        ("pin", "keep everything automatic away from an entry"),
-        ("unpin", "let it be merged and updated again"),
-    ):
-        actions.add_parser(name, help=does).add_argument("name", metavar="NAME")
-    add = actions.add_parser("add", help="remember a sentence")
-    add.add_argument("words", nargs="+", metavar="WORDS")
-    add.add_argument("--type", choices=KINDS, default="project", dest="kind")
-    actions.add_parser("log", help="every change, the newest first")
-    actions.add_parser("diff", help="what a change did").add_argument("number", type=int, metavar="NUMBER")
-    undo = actions.add_parser("undo", help="take a change back")
-    undo.add_argument("number", nargs="?", type=int, metavar="NUMBER", help="default: the newest")
-    for name, does in (
-        ("import", "take in another tool's memory"),
-        ("export", "give memory out to another tool"),
-    ):
+    for name, (_, does) in _ACTIONS.items():
         action = actions.add_parser(name, help=does)
-        action.add_argument("tool", choices=sorted(exchange.TOOLS))
-        action.add_argument("path", type=Path, metavar="PATH")
-    actions.add_parser("check", help="look for damage, files that cannot be used, and what is out of date")
+        match name:
+            case "show" | "edit" | "forget" | "confirm" | "pin" | "unpin":
+                action.add_argument("name", metavar="NAME")
+            case "add":
+                action.add_argument("words", nargs="+", metavar="WORDS")
+                action.add_argument("--type", choices=KINDS, default="project", dest="kind")
+            case "diff":
+                action.add_argument("number", type=int, metavar="NUMBER")
+            case "undo":
+                action.add_argument(
+                    "number", nargs="?", type=int, metavar="NUMBER", help="default: the newest"
+                )
+            case "import" | "export":
+                action.add_argument("tool", choices=sorted(exchange.TOOLS))
+                action.add_argument("path", type=Path, metavar="PATH")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
+    if AGENT_VARIABLE in os.environ and options.action in BY_HAND:
+        raise Refused(f"memory {options.action} speaks for the user, and an agent runs this; ask the user")
     memory = open_memory(options.folder, user=options.user)
     options.budget = load(options.folder).settings.memory_daily_budget
     text = perform(memory, options)
@@ -71,16 +69,15 @@ def run(options: argparse.Namespace) -> int:
 
 def perform(memory: Memory, options: argparse.Namespace) -> str:
     """Carry out an action; returns what to print. Raises `sevenfold.errors.UserError`."""
-    return _ACTIONS[options.action or "list"](memory, options)
+    return _ACTIONS[options.action or "list"][0](memory, options)
 
 
 def _list(memory: Memory, options: argparse.Namespace) -> str:
     known = memory.entries()
     if options.json:
         return _json([_facts(one) for one in known])
-    lines = [_line(one, memory.today()) for one in known] or [
-        f"nothing is remembered here yet ({memory.path})"
-    ]
+    lines = [_line(one, memory.today()) for one in known]
+    lines = lines or [f"nothing is remembered here yet ({memory.path})"]
     if memory.spent:
         of = "" if options.budget is None else f" of {money(options.budget)}"
         lines.append(f"spent on memory today: {money(memory.spent)}{of}")
@@ -91,7 +88,7 @@ def _line(one: KnownEntry, today: str) -> str:
     marks = ["pinned"] * one.entry.pinned
     if not one.stamp.trusted:
         marks.append(f"unconfirmed: {_origin(one)}")
-    if one.entry.until and one.entry.until < today:
+    if one.entry.over(today):
         marks.append(f"held until {one.entry.until}")
     mark = f"  [{', '.join(marks)}]" if marks else ""
     return f"{one.entry.name}  {one.entry.description}{mark}"
@@ -101,15 +98,15 @@ def _show(memory: Memory, options: argparse.Namespace) -> str:
     one = memory.entry(options.name)
     if options.json:
         return _json(_facts(one))
-    stamp = one.stamp
+    stamp, doubt = one.stamp, "" if one.stamp.trusted else " (unconfirmed)"
     about = [
         ("type", one.entry.kind),
-        ("origin", f"{_origin(one)}{'' if stamp.trusted else ' (unconfirmed)'}"),
+        ("origin", f"{_origin(one)}{doubt}"),
         ("created", _day(stamp.created)),
         ("confirmed", _day(stamp.verified) if stamp.verified else ""),
         ("until", one.entry.until),
         *(("evidence", record) for record in stamp.evidence),
-        ("recalled", plural(one.usage.used, "time")),
+        ("recalled", f"{plural(one.usage.used, 'time')}, taken up in {plural(one.usage.helped, 'answer')}"),
         ("file", f"{memory.path}/{one.entry.file}"),
     ]
     return "\n".join([one.entry.body, "", *(f"{name:9}  {value}" for name, value in about if value)])
@@ -119,7 +116,11 @@ def _add(memory: Memory, options: argparse.Namespace) -> str:
     words = " ".join(options.words).strip()
     if not words:
         raise InputError("there is nothing to remember: give a sentence")
-    taken = {f"{one.entry.name}.md" for one in memory.entries()}
+    known = memory.entries()
+    for one in known:
+        if one.stamp.trusted and holds(one.entry.words, words):
+            return f"already remembered: {one.entry.name}"
+    taken = {f"{one.entry.name}.md" for one in known}
     name = free_name(f"{slug(words)}.md", taken).removesuffix(".md")
     memory.write(write_entry(name, options.kind, words, words), "user", "added by hand")
     return f"remembered: {name}"
@@ -133,9 +134,7 @@ def _edit(memory: Memory, options: argparse.Namespace) -> str:
         return f"{options.name} is unchanged; to vouch for it as it is: sevenfold memory confirm {options.name}"
     changed = read_entry(entry.file, text)
     if not changed.body:
-        raise InputError(
-            f"{options.name} would be empty; to remove it: sevenfold memory forget {options.name}"
-        )
+        raise InputError(f"{options.name} would be empty; to remove it: memory forget {options.name}")
     memory.write(changed, "user", "edited by hand")
     return f"{options.name} is saved"
 
@@ -149,7 +148,7 @@ def _edited(content: bytes, name: str) -> bytes:
             code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
         except OSError as error:
             raise InputError(
-                f"the editor {editor!r} could not be started ({error.strerror}); set EDITOR"
+                f"cannot start the editor {editor!r} ({error.strerror}); set EDITOR"
             ) from error
         if code != 0:
             raise InputError(f"the editor {editor!r} ended with exit code {code}; nothing was changed")
@@ -157,8 +156,8 @@ def _edited(content: bytes, name: str) -> bytes:
 
 
 def _forget(memory: Memory, options: argparse.Namespace) -> str:
-    made = memory.forget(options.name)
-    return f"{options.name} is forgotten; memory undo {made.number} brings it back"
+    number = memory.forget(options.name).number
+    return f"{options.name} is forgotten; memory undo {number} brings it back"
 
 
 def _confirm(memory: Memory, options: argparse.Namespace) -> str:
@@ -175,15 +174,13 @@ def _log(memory: Memory, options: argparse.Namespace) -> str:
     changes = list(memory.changes())
     if options.json:
         fields = ("number", "at", "by", "reason", "session")
-        return _json(
-            [
-                {**{name: getattr(one, name) for name in fields}, "files": list(one.entries)}
-                for one in changes
-            ]
-        )
-    shown = [
-        f"{one.number:4}  {_minute(one.at)}  {one.by:8}  {one.reason}  ({_files(one)})" for one in changes
-    ]
+        rows = ({name: getattr(one, name) for name in fields} for one in changes)
+        return _json([{**row, "files": list(one.entries)} for row, one in zip(rows, changes, strict=True)])
+    when = (datetime.fromtimestamp(one.at).isoformat(sep=" ", timespec="minutes") for one in changes)
+    shown = (
+        f"{one.number:4}  {at}  {one.by:8}  {one.reason}  ({_files(one)})"
+        for at, one in zip(when, changes, strict=True)
+    )
     return "\n".join(shown) or "no changes yet"
 
 
@@ -217,18 +214,16 @@ def _export(memory: Memory, options: argparse.Namespace) -> str:
     files = exchange.give_out(memory.entries(), options.tool)
     if path.exists() and (options.tool == exchange.JSON or not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} is there already; export to a new one")
-    if (
-        any(".." in Path(name).parts or Path(name).is_absolute() for name in files)
-        and options.tool != exchange.JSON
-    ):
+    targets = {path / name: content for name, content in files.items()}
+    if options.tool == exchange.JSON:
+        targets = {path: exchange.write_stores(memory.entries())}
+    elif any(".." in Path(name).parts or Path(name).is_absolute() for name in files):
         raise InputError(f"a path among the entries would lead out of {path}")
     try:
-        if options.tool == exchange.JSON:
-            path.write_bytes(exchange.write_stores(memory.entries()))
-        else:
-            for name, content in files.items():
-                (path / name).parent.mkdir(parents=True, exist_ok=True)
-                (path / name).write_bytes(content)
+        for target, content in targets.items():
+            if target != path:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     return f"{len(files)} files written to {path}"
@@ -240,30 +235,29 @@ def _check(memory: Memory, options: argparse.Namespace) -> str:
     for one in known:
         if not one.stamp.trusted:
             problems.append(f"{one.entry.name}: unconfirmed ({_origin(one)}); confirm, edit or forget it")
-        if one.entry.until and one.entry.until < memory.today():
-            problems.append(
-                f"{one.entry.name}: held until {one.entry.until}; forget it, or edit it if it still holds"
-            )
+        if one.entry.over(memory.today()):
+            over = f"held until {one.entry.until}; forget it, or edit it if it still holds"
+            problems.append(f"{one.entry.name}: {over}")
     verdict = f"{len(problems)} to look at" if problems else ALL_WELL
-    return "\n".join([*problems, f"{len(known)} entries, {verdict}"])
+    return "\n".join([*problems, f"{plural(len(known), 'entry', 'entries')}, {verdict}"])
 
 
-_ACTIONS: MappingProxyType[str, Callable[[Memory, argparse.Namespace], str]] = MappingProxyType(
+_ACTIONS: MappingProxyType[str, tuple[Callable[[Memory, argparse.Namespace], str], str]] = MappingProxyType(
     {
-        "list": _list,
-        "show": _show,
-        "add": _add,
-        "edit": _edit,
-        "forget": _forget,
-        "confirm": _confirm,
-        "pin": _pin,
-        "unpin": _pin,
-        "log": _log,
-        "diff": _diff,
-        "undo": _undo,
-        "import": _import,
-        "export": _export,
-        "check": _check,
+        "list": (_list, "what is remembered (default)"),
+        "show": (_show, "show an entry"),
+        "edit": (_edit, "change an entry in $EDITOR, or make one"),
+        "forget": (_forget, "remove an entry"),
+        "confirm": (_confirm, "let an entry count as your own words"),
+        "pin": (_pin, "keep everything automatic away from an entry"),
+        "unpin": (_pin, "let it be merged and updated again"),
+        "add": (_add, "remember a sentence"),
+        "log": (_log, "every change, the newest first"),
+        "diff": (_diff, "what a change did"),
+        "undo": (_undo, "take a change back"),
+        "import": (_import, "take in another tool's memory"),
+        "export": (_export, "give memory out to another tool"),
+        "check": (_check, "look for damage, files that cannot be used, and what is out of date"),
     }
 )
 
@@ -281,7 +275,9 @@ def _facts(one: KnownEntry) -> dict[str, object]:
         "evidence": list(one.stamp.evidence),
         "created": one.stamp.created,
         "until": one.entry.until or None,
+        "verified": one.stamp.verified or None,
         "used": one.usage.used,
+        "helped": one.usage.helped,
     }
 
 
@@ -290,17 +286,12 @@ def _origin(one: KnownEntry) -> str:
 
 
 def _files(change: MemoryChange) -> str:
-    return ", ".join(file.removesuffix(".md") for file in list(change.entries)[:4]) + ", …" * (
-        len(change.entries) > 4
-    )
+    names = [file.removesuffix(".md") for file in change.entries]
+    return ", ".join([*names[:4], *["…"] * (len(names) > 4)])
 
 
 def _day(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).date().isoformat()
-
-
-def _minute(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="minutes")
 
 
 def _read(path: Path) -> bytes:

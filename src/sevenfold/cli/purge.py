@@ -12,14 +12,14 @@ from pathlib import Path
 from rich.progress import MofNCompleteColumn, TextColumn
 
 from sevenfold.cli.output import progress_bar
+from sevenfold.cli.storage import purge
+from sevenfold.cli.storage.rewrite import World
+from sevenfold.cli.storage.secrets import Leak
 from sevenfold.cli.text import confirm, plural, write
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, UserError
 from sevenfold.record.redact import DIGITS_IN_MASK
 from sevenfold.stores.home import Home, user_home
-from sevenfold.stores.jsonl import purge
-from sevenfold.stores.jsonl.rewrite import World
-from sevenfold.stores.jsonl.secrets import Leak
 
 DECLINED = 1
 """The exit code if the user says no."""

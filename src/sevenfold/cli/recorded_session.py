@@ -7,7 +7,7 @@ and after any error or interruption, nothing has changed on disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PureWindowsPath
@@ -30,15 +30,57 @@ from sevenfold.record.view import View
 from sevenfold.session import factory
 from sevenfold.session.factory import Lifetime, Options, SessionParts, Tool
 from sevenfold.session.session import Session
-from sevenfold.stores.files import Staged
+from sevenfold.stores.files import Staged, opened
 from sevenfold.stores.home import side_file, user_home
-from sevenfold.stores.jsonl.log import DraftLog, JsonlLog
+from sevenfold.stores.jsonl.log import JsonlLog, end_of
 from sevenfold.stores.jsonl.store import FileResults, FileText
+from sevenfold.stores.log import BranchLog
 from sevenfold.stores.memory import MemoryLog
 from sevenfold.stores.settings_files import FileSource
 
 NO_MODEL = "<synthetic>"
 """The model other tools record for messages that no model wrote."""
+CHUNK = 256 * 1024
+"""Bytes that are copied at a time."""
+
+
+class DraftLog(BranchLog):
+    """A file's lines, followed by those that were appended here: what a session would write, before that is kept.
+
+    The file is read as it was when the draft began and never touched. Positions are those the new lines will have
+    once they follow the file's bytes, in the file itself or in a copy of it.
+    """
+
+    def __init__(self, path: Path, converted: MemoryLog | None = None) -> None:
+        """``converted`` holds the lines to begin with where the file is in another format."""
+        self.path = path
+        self.size, self.torn = end_of(path) if converted is None else (converted.end, False)
+        """Bytes of the file when the draft began; was its last writer cut off in the middle of a line?"""
+        self.added: list[bytes] = []
+        """The lines that are not in the file."""
+        self._converted = converted
+        start = self.size + self.torn
+        super().__init__(converted or JsonlLog(path).upto(self.size), MemoryLog(start=start), start)
+
+    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
+        """Add lines to the draft; see `sevenfold.ports.Log`."""
+        self.added.extend(lines)
+        return super().append(lines)
+
+    def whole(self) -> Iterator[bytes]:
+        """The file's bytes and the draft's after them, in pieces."""
+        left = self.size
+        if self._converted is not None:
+            yield from (line for _, line in self._converted.read())
+            yield from self.added
+            return
+        with opened(self.path) as file:
+            while left and (piece := file.read(min(left, CHUNK))):
+                left -= len(piece)
+                yield piece
+        if self.torn and self.added:
+            yield b"\n"
+        yield from self.added
 
 
 class RecordedSession(Struct, frozen=True):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.cli import transcripts
+from sevenfold.cli.storage.secrets import SecretHit, scan
 from sevenfold.cli.text import complain, plural, print_json, write
 from sevenfold.errors import UserError
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.secrets import SecretHit, scan
 
 FOUND = 1
 """The exit code if there is a secret."""

@@ -14,14 +14,13 @@ from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
+from sevenfold.cli.storage import purge
+from sevenfold.cli.storage.rewrite import World
 from sevenfold.cli.text import add_folder, confirm, duration, one_line, plural, print_json, size, write
 from sevenfold.cli.transcripts import StoredSession, project_name
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl import purge
-from sevenfold.stores.jsonl.log import DraftLog
-from sevenfold.stores.jsonl.rewrite import World
 
 DECLINED = 1
 """The exit code if the user says no."""
@@ -92,7 +91,7 @@ def _import(options: argparse.Namespace) -> int:
     if target.exists():
         raise Refused(f"{options.name} is here already; sevenfold chat --resume {kept.name} continues it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    recorded_sessions.write_new(target, DraftLog(recorded.path, recorded.converted))
+    recorded_sessions.write_new(target, recorded_sessions.DraftLog(recorded.path, recorded.converted))
     write(f"Copied {recorded.path}.\nTo go on with it: sevenfold chat --resume {kept.name}\n")
     return 0
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from sevenfold.errors import UserError
 
-_UNESCAPED = re.compile("[\x7f-\x9f]")
+_UNESCAPED = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 N = TypeVar("N", int, float)
 LONGEST_EXCERPT = 160
 """Characters of a fact or statement in a report."""
@@ -282,7 +282,7 @@ def print_json(fields: object) -> None:
     except UnicodeEncodeError:
         # The name of a file may hold bytes that are no text; JSON has an escape for them, which scripts can undo.
         text = json.dumps(msgspec.to_builtins(fields), indent=2)
-    # JSON need not escape these, but a terminal may obey them.
+    # JSON need not escape these, but a terminal may obey them, or show what follows backwards.
     sys.stdout.write(_UNESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text) + "\n")
 
 

@@ -48,7 +48,6 @@ from sevenfold.conversation.options import (
 from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import (
-    Considered,
     Outcome,
     Pending,
     Prepared,
@@ -143,7 +142,7 @@ class Conversation:
         self.stock = Stock(self.kinds)
         self.reads: dict[str, Read] = {}
         """The newest full reading of each file, by its path."""
-        self.considered = Considered()
+        self.considered = Why(0, 0, 0, "everything fits")
         self.tally = Tally()
         self.answers = self.passes = 0
         """Answers, and passes over the ladder, since it was opened."""
@@ -318,14 +317,12 @@ class Conversation:
     def pending(self, check: Check, fields: Mapping[str, bytes] = {}) -> Pending:
         """The next request, with ``fields`` of its own; it is written when it is sent."""
         with self.lock:
-            considered, boundary = self.considered, self.transcript.view.boundary or ""
-            why = Why(
+            boundary = self.transcript.view.boundary or ""
+            why = replace(
+                self.considered,
                 used=check.size.tokens,
                 band=check.size.band,
                 threshold=self.window.threshold,
-                rule=considered.rule,
-                chosen=considered.chosen,
-                options=list(considered.options),
                 after_compaction=boundary if boundary != self.boundary_then else "",
             )
             self._due = Pending(why, self.transcript.view.tip, fields)

@@ -19,7 +19,7 @@ from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight, total
-from sevenfold.record.wire import Message
+from sevenfold.record.wire import Message, open_server_calls
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Undoable = Clearing | Snip | Fold | Epoch
 CLEARED = "clear"
 """The reason of an epoch that was opened to clear."""
+IMPORTED = "imported_"
+"""How the ids of answers begin that a model gave elsewhere."""
 
 
 # -- pins, snips, rewinds -------------------------------------------------------------------------
@@ -103,10 +105,12 @@ def go_back(c: Conversation, record: str | None) -> None:
     with c.together():
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
-        if _begins(before, transcript.view.messages()):
+        left = transcript.view.messages()
+        if _begins(before, left) and not _waits_for_server(left):
             c.vouched = True
-        elif c.profile.thinking.bound and transcript.view.weight.thoughts:
-            # Other decisions hold there, so reasoning would follow other bytes than it was produced behind.
+        elif transcript.view.weight.thoughts and (c.profile.thinking.bound or _has_imported(c)):
+            # Other decisions hold there, or a call of the provider's own tools goes as soon as something is said:
+            # reasoning would follow other bytes than it was produced behind. What came from elsewhere never counts.
             c.open_epoch("rewound", drops_thinking=True)
 
 
@@ -133,6 +137,15 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     if held := c.transcript.pinned() & {item.said.uuid for item in span}:
         raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
     return span
+
+
+def _has_imported(c: Conversation) -> bool:
+    return any(item.said.message_id.startswith(IMPORTED) for item in c.transcript.view.items)
+
+
+def _waits_for_server(messages: list[Message]) -> bool:
+    """Does a call of the provider's own tools have no result? Words of the user behind it take it out."""
+    return bool(open_server_calls([block for message in messages for block in message.parts]))
 
 
 def _begins(longer: list[Message], shorter: list[Message]) -> bool:

@@ -22,13 +22,12 @@ _DATA = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.S)
 def part(given: Json) -> Json:
     """A part of a message as a content block; what is one already, or is none of theirs, as it is."""
     match given:
-        case {"type": "input_text" | "output_text", "text": text}:
+        case {"type": "input_text" | "output_text", "text": text} | {"type": "refusal", "refusal": text}:
             return {"type": "text", "text": text}
-        case {"type": "refusal", "refusal": text}:
-            return {"type": "text", "text": text}
-        case {"type": "image_url", "image_url": {"url": str() as url}}:
-            return {"type": "image", "source": _source(url)}
-        case {"type": "input_image", "image_url": str() as url}:
+        case {"type": "image_url", "image_url": {"url": str() as url}} | {
+            "type": "input_image",
+            "image_url": str() as url,
+        }:
             return {"type": "image", "source": _source(url)}
         case {"type": "input_image" | "input_file" as kind, "file_id": str() as file}:
             return {"type": kind.replace("input_file", "document").removeprefix("input_")} | {

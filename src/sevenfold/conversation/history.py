@@ -40,7 +40,7 @@ def account_of(log: Log) -> Account:
     if newest is None:
         return Account()
     position, last = newest
-    account = Account(last.number + 1, last.spent, next((made.tip for _, made in _own_requests(log)), None))
+    account = Account(last.number + 1, last.spent, next((made.tip for _, made in own_requests(log)), None))
     for _, entry in read(log, position):
         match entry:
             case Said(role="assistant", usage=Usage() as usage, model=model):
@@ -119,7 +119,7 @@ class LastRequest(Struct, frozen=True):
 
 def last_request(log: Log) -> LastRequest | None:
     """The newest request that was answered; None before the first, and after a compaction."""
-    for position, made in _own_requests(log):
+    for position, made in own_requests(log):
         found: LastRequest | None = None
         for _, entry in read(log, position):
             match entry:
@@ -197,7 +197,7 @@ def _message(raw: bytes) -> Message:
     return Message(msgspec.json.decode(fields["role"], type=str), parts, raw)
 
 
-def _own_requests(log: Log) -> Iterator[tuple[int, Request]]:
+def own_requests(log: Log) -> Iterator[tuple[int, Request]]:
     """Those of the conversation itself, forks aside."""
     return ((position, made) for position, made in log.decisions(Request) if not made.appended)
 

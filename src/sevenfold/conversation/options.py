@@ -108,6 +108,8 @@ def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> 
 def check_names(fields: Mapping[str, Any], *others: str) -> None:
     """Raise for fields that have another way into a request."""
     for name in fields:
+        if not isinstance(name, str):
+            raise InputError(f"the fields have the key {name!r}; the name of a field is a text")
         if name in (*OWN_FIELDS, *others):
             raise InputError(
                 f"{name} cannot be one of the fields: {OWN_FIELDS.get(name, 'it is fixed when a session opens')}"

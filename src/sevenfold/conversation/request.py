@@ -14,7 +14,7 @@ from sevenfold.events import CacheBroke
 from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, ToolUse, read_fields
-from sevenfold.record.decisions import Option, Request, Rewound, Why
+from sevenfold.record.decisions import Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.usage import BilledCall, Usage, counted, ideal_cost
@@ -42,14 +42,6 @@ if TYPE_CHECKING:
 _DELETED = "cache_deleted_input_tokens"
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
 """Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
-
-
-class Considered(Struct, frozen=True):
-    """What was weighed before a request, and what was chosen."""
-
-    rule: str = "everything fits"
-    chosen: str = "nothing"
-    options: Sequence[Option] = ()
 
 
 class Applied(Struct, frozen=True):

@@ -167,7 +167,7 @@ def _report(c: Conversation) -> None:
 
 def _take_answer(c: Conversation, said: Sequence[Block]) -> None:
     if said:
-        answer = Answer(f"imported_{c.transcript.new_id()}", c.frame.model, tuple(said))
+        answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.frame.model, tuple(said))
         c.transcript.model(c.transcript.distinct(answer))
 
 

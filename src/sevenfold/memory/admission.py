@@ -16,9 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.errors import Refused
-from sevenfold.memory.dates import absolute_dates
+from sevenfold.memory.consolidation import merge
 from sevenfold.memory.entry import (
-    Kind,
     MemoryEntry,
     free_name,
     quoted,
@@ -28,29 +27,16 @@ from sevenfold.memory.entry import (
     write_entry,
 )
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory, merge
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.rules import LEAST_CHARACTERS, LastingFact
+from sevenfold.memory.statements import DATES, absolute_dates, whole
 from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, says
 
-LEAST_CHARACTERS = 8
-"""Shorter quotations prove nothing: anyone says "yes" or "do it"."""
 MOST_NOTE = 2_000
 MOST_WORDINGS = 4
 """Ways in which an entry says its fact; one said in yet another way is an entry of its own."""
-DATES = "Dates: "
-"""How the line of a note begins that gives dates to what the user's words call a day."""
 TRIES = 8
 """How often a change is made again because another process was quicker."""
-
-
-class LastingFact(Struct, frozen=True):
-    """Something worth remembering, as it was proposed."""
-
-    quotations: tuple[str, ...]
-    """The words of the user that carry it."""
-    kind: Kind = "project"
-    note: str = ""
-    """Why it matters and how to apply it, in the words of the one who proposes it."""
-    until: str = ""
 
 
 class Witness(Struct, frozen=True):
@@ -83,11 +69,7 @@ class Admission(Struct, frozen=True):
 
 
 def admit(
-    memory: Memory,
-    facts: Sequence[LastingFact],
-    seen: Witness,
-    now: float,
-    alike: Alike | None = None,
+    memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float, alike: Alike | None = None
 ) -> list[Admission]:
     """Store facts, all in one change; returns what became of each. ``alike`` compares them by meaning as well."""
     for _ in range(TRIES):
@@ -96,12 +78,12 @@ def admit(
         edits: dict[str, EntryEdit] = {}
         results = []
         for fact in facts:
-            judged = _judge(memory, fact, seen, now)
-            results.append(
-                Admission(fact, refused=judged)
-                if isinstance(judged, str)
-                else _repeated(fact, judged, there, edits, alike) or _kept(fact, judged, seen, there, edits)
-            )
+            new = _judge(memory, fact, seen, now)
+            if isinstance(new, str):
+                results.append(Admission(fact, refused=new))
+            else:
+                known = _repeated(fact, new, there, edits, alike)
+                results.append(known or _kept(fact, new, seen, there, edits))
         if not edits:
             return results
         reason = "; ".join(shortened(there[file].entry.description, 60) for file in edits)
@@ -113,20 +95,19 @@ def admit(
 
 def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> KnownEntry | str:
     """The entry a fact would make, and its stamp; or why it is refused."""
-    found = {
-        " ".join(words.split()): record for words in fact.quotations if (record := _record(words, seen))
-    }
+    found = dict(filter(None, (users_statement(words, seen) for words in fact.quotations)))
     if found and seen.new and seen.new.isdisjoint(found.values()):
         return "it was said earlier, and looked at then"
     note = fact.note.strip()[:MOST_NOTE]
-    text = "\n".join(found or fact.quotations) or note
+    words = tuple(found) or fact.quotations or (note,)
+    text = "\n".join(words)
     if not text.strip():
         return "it says nothing"
-    if problem := memory.refuses("\n".join((*fact.quotations, note)).encode(errors="replace")):
+    if problem := memory.refuses("\n".join((text, *fact.quotations, note)).encode(errors="replace")):
         return problem
-    if not fact.until and all(map(passing, fact.quotations or (note,))):
+    if not fact.until and all(map(passing, words)):
         return "it holds for the moment only"
-    if all(map(finished, fact.quotations or (note,))):
+    if all(map(finished, words)):
         return "it reports finished debugging"
     note = "\n\n".join(filter(None, (note, _dates(found, seen))))
     body = f"{quoted(found)}\n\n{note}" if found else "\n\n".join((*fact.quotations, note))
@@ -150,11 +131,12 @@ def _dates(found: Mapping[str, str], seen: Witness) -> str:
     return f"{DATES}{', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
 
 
-def _record(words: str, seen: Witness) -> str:
-    """The newest record of the user's that holds these words; empty if none does."""
+def users_statement(words: str, seen: Witness) -> tuple[str, str] | None:
+    """The statement of the user's that these words are from, as a whole, and the newest record that holds it."""
     if len(words.strip()) < LEAST_CHARACTERS:
-        return ""
-    return next((record for record in reversed(list(seen.said)) if holds(seen.said[record], words)), "")
+        return None
+    found = ((whole(seen.said[record], words), record) for record in reversed(list(seen.said)))
+    return next(((text, record) for text, record in found if text), None)
 
 
 def _repeated(

@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from sevenfold.errors import Refused
 from sevenfold.memory.contradiction import ends
-from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, read_entry
-from sevenfold.memory.generation import digest
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory, merge
+from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
+from sevenfold.memory.front_matter import Page
+from sevenfold.memory.generation import digest, least_trusted
+from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 from sevenfold.memory.search import fitting
 from sevenfold.memory.words import ROOT, names_something, same_fact, shared, telling
 
@@ -62,6 +63,25 @@ class Consolidation(Struct, frozen=True):
     """Suggestions that were not followed, and why."""
     change: int = 0
     """The number of the change that was made; 0 if none was."""
+
+
+def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
+    """The first of these entries with everything they all hold, and no more trusted than any."""
+    said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
+    rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
+    body = "\n\n".join(filter(None, (quoted(said), *rest)))
+    entry = MemoryEntry(
+        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
+    )
+    content = entry.render()
+    stamp = msgspec.structs.replace(
+        first.stamp,
+        sha256=digest(content),
+        origin=least_trusted(*(part.stamp.origin for part in parts)),
+        evidence=tuple(dict.fromkeys(one for part in parts for one in part.stamp.evidence)),
+        verified=max(part.stamp.verified for part in parts),
+    )
+    return EntryEdit(content, stamp)
 
 
 def by_rules(known: Sequence[KnownEntry]) -> Proposal:
@@ -135,7 +155,7 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
     for older, newer in proposal.replaced:
         if older not in held or newer not in held or older in edits or newer in edits:
             continue
-        if held[older].entry.until and held[older].entry.until < today:
+        if held[older].entry.over(today):
             continue
         problem = _still_holds(held[older], held[newer]) or (
             len(edits) + 1 > budget and "the budget of this dream is spent"
@@ -150,7 +170,7 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
 
 def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str) -> list[str]:
     """The entries whose own words no longer lead to them; those that no longer hold do not count."""
-    closed = {one.entry.file for one in after if one.entry.until and one.entry.until < today}
+    closed = {one.entry.file for one in after if one.entry.over(today)}
     lost = []
     for one in before:
         words = one.entry.words
@@ -226,12 +246,12 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
         return "pinned entries are the user's to change"
     if len({part.stamp.origin for part in parts}) > 1:
         return "they do not come from the same kind of source"
-    if any(part.entry.until and part.entry.until < today for part in parts):
+    if any(part.entry.over(today) for part in parts):
         return "one of them no longer holds"
     first = telling(parts[0].entry.words)
     for part in parts[1:]:
         words = telling(part.entry.words)
-        if len(shared(first, words)) < ALIKE * min(len(first), len(words)):
+        if not first or len(shared(first, words)) < ALIKE * min(len(first), len(words)):
             return "they speak of different things"
         if any(map(names_something, first ^ words)):
             return "they name different things"

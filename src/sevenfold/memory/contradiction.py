@@ -35,25 +35,7 @@ _INSTEAD = re.compile(
 )
 _THE_ONE = frozenset(("the", "my", "our", "your", "his", "her", "their", "its"))
 _STATES = frozenset(("is", "listens", "lives", "expires", "ends", "starts", "begins"))
-_BETWEEN = frozenset(
-    [
-        "on",
-        "at",
-        "in",
-        "by",
-        "to",
-        "the",
-        "a",
-        "an",
-        "set",
-        "due",
-        "called",
-        "named",
-        "port",
-        "version",
-        "number",
-    ]
-)
+_BETWEEN = frozenset(_WORD.findall("on at in by to the a an set due called named port version number"))
 """Words that may come between such a verb and its figure."""
 LEAST_WORDS = 2
 

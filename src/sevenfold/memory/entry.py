@@ -29,6 +29,8 @@ MOST_BYTES = 100_000
 
 _FILE = re.compile(r"(?:pinned/)?[a-z0-9][a-z0-9._-]{0,79}\.md")
 _SLUG = 48
+_LONGEST = 70
+"""Characters of a name that is given a number."""
 
 
 class MemoryEntry(Struct, frozen=True):
@@ -64,6 +66,10 @@ class MemoryEntry(Struct, frozen=True):
     def until(self) -> str:
         """The day after which it no longer holds, as YYYY-MM-DD; empty if it has none."""
         return self.page.values.get("valid_until", "")
+
+    def over(self, today: str) -> bool:
+        """Has its last day passed?"""
+        return bool(self.until) and self.until < today
 
     @property
     def body(self) -> str:
@@ -111,7 +117,7 @@ def is_entry(file: str) -> bool:
 
 
 def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: bool = False) -> MemoryEntry:
-    """A new entry; raises `InputError` if its name cannot be one or it is too large."""
+    """A new entry; raises `InputError` if its name cannot be one."""
     file = f"{PINNED if pinned else ''}{name}.md"
     if not is_entry(file):
         raise InputError(
@@ -119,12 +125,7 @@ def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: b
         )
     page = Page((), f"\n{_clean(body).strip()}\n").with_value("name", name)
     page = page.with_value("description", shortened(_clean(description), 150)).with_value("type", kind)
-    made = MemoryEntry(file, page)
-    if len(made.render()) > MOST_BYTES:
-        raise InputError(
-            f"an entry has at most {MOST_BYTES:,} bytes; keep one fact in it and link to the rest"
-        )
-    return made
+    return MemoryEntry(file, page)
 
 
 def quoted(words: Iterable[str]) -> str:
@@ -148,7 +149,7 @@ def free_name(file: str, taken: Container[str]) -> str:
     """The name, or the first that is free with a number behind it."""
     stem, number = file.removesuffix(".md"), 2
     while file in taken:
-        file, number = f"{stem}-{number}.md", number + 1
+        file, number = f"{stem[:_LONGEST]}-{number}.md", number + 1
     return file
 
 

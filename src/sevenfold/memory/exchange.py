@@ -7,7 +7,7 @@ confirms it.
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -61,12 +61,14 @@ def take_in(
     known, left = list[str](), dict[str, str]()
     for path, content in sorted(files.items()):
         source = f"{tool}:{path}"
-        problem = _unfit(path, content) or memory.refuses(content)
+        problem = _unfit(content) or memory.refuses(content)
         file = by_source.get(source) or free_entry(path, {*there, *edits})
         if problem:
             left[path] = problem
         elif file in there and there[file].sha256 == digest(content):
             known.append(path)
+        elif file in there and there[file].trusted:
+            left[path] = f"you confirmed another text of it: {file}; forget that first"
         else:
             extra = extras.get(path, "")
             stamp = Provenance(digest(content), "import", source=source, extra=extra, created=now)
@@ -83,73 +85,78 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
             f"memory cannot be exported for {tool!r}; choose {', '.join(sorted(TOOLS.keys() - IMPORT_ONLY))}"
         )
     found = list(entries)
-    files: dict[str, bytes] = {}
-    for one in found:
-        from_tool, _, path = one.stamp.source.partition(":")
-        files[path if from_tool == tool and path else one.entry.file] = one.entry.render()
+    files = {their_path(one, tool): one.entry.render() for one in found}
     if tool != JSON:
         files.setdefault(index.FILE, index.index(((one.entry, one.stamp) for one in found), "").encode())
     return files
 
 
+def their_path(one: KnownEntry, tool: str) -> str:
+    """What another tool calls an entry: the path it came with, if it came from there."""
+    from_tool, _, path = one.stamp.source.partition(":")
+    return path if from_tool == tool and path else one.entry.file
+
+
 def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
     """The files in a JSON list of Memory Stores, and what else it says of each; raises `InputError`."""
     try:
-        found = msgspec.json.decode(content, type=list[dict[str, Any]])
-    except msgspec.DecodeError as error:
+        found = msgspec.convert(
+            json.loads(content), list[dict[str, Any]]
+        )  # msgspec's own reader refuses half a pair
+    except (ValueError, RecursionError) as error:
         raise InputError(f"this is not a JSON list of memories: {error}") from error
     files, extras = dict[str, bytes](), dict[str, str]()
     for place, one in enumerate(found):
         path, text = one.get("path"), one.get("content")
+        if path in files:
+            raise InputError(f"{path}: the list has two memories of this path; remove one")
         if not isinstance(path, str) or not isinstance(text, str):
             raise InputError(f"memory {place} of the list has no path or no content")
-        held = text.encode(errors="surrogatepass")
-        given = one.get("content_sha256")
-        if isinstance(given, str) and given != hashlib.sha256(held).hexdigest():
+        held, given = _bytes(text), one.get("content_sha256")
+        if isinstance(given, str) and given != digest(held):
             raise InputError(f"{path}: its content does not match its content_sha256; the file is damaged")
         files[path] = held
         if extra := {key: value for key, value in one.items() if key not in _OWN_KEYS}:
-            extras[path] = msgspec.json.encode(extra).decode()
+            extras[path] = json.dumps(extra)
     return files, extras
 
 
 def write_stores(entries: Iterable[KnownEntry]) -> bytes:
     """Entries as a JSON list of Memory Stores, with what such a list said of them when it was imported."""
     found = list(entries)
-    extras = {
-        one.stamp.source.removeprefix(f"{JSON}:"): msgspec.json.decode(one.stamp.extra, type=dict[str, Any])
-        for one in found
-        if one.stamp.extra and one.stamp.source.startswith(f"{JSON}:")
-    }
+    extras = {their_path(one, JSON): json.loads(one.stamp.extra) for one in found if one.stamp.extra}
+    texts = {path: _text(content) for path, content in sorted(give_out(found, JSON).items())}
     listed = [
-        {
-            **extras.get(path, {}),
-            "path": path,
-            "content": content.decode(errors="replace"),
-            "content_sha256": hashlib.sha256(content.decode(errors="replace").encode()).hexdigest(),
-        }
-        for path, content in sorted(give_out(found, JSON).items())
+        {**extras.get(path, {}), "path": path, "content": text, "content_sha256": digest(_bytes(text))}
+        for path, text in texts.items()
     ]
-    return msgspec.json.format(msgspec.json.encode(listed), indent=2) + b"\n"
+    # What has no bytes in UTF-8, half of a surrogate pair, is written as JSON escapes it.
+    return f"{json.dumps(listed, ensure_ascii=False, indent=2)}\n".encode(errors="backslashreplace")
 
 
-def _unfit(path: str, content: bytes) -> str:
+def _text(content: bytes) -> str:
+    try:
+        return content.decode(errors="surrogatepass")
+    except UnicodeDecodeError:
+        return content.decode(errors="replace")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def _unfit(content: bytes) -> str:
     if len(content) > MOST_BYTES:
         return f"it has more than {MOST_BYTES:,} bytes"
     if b"\0" in content[:1024]:
         return "it is not text"
-    if not content.strip():
-        return "it is empty"
-    return ""
+    return "" if content.strip() else "it is empty"
 
 
 def free_entry(path: str, taken: Iterable[str]) -> str:
     """A free name of ours for a path of theirs."""
     given = PurePosixPath(path)
     pinned = PINNED if given.parent.name == PINNED.strip("/") else ""
-    plain = f"{pinned}{given.name.lower()}"
-    if given.name == index.FILE:
-        plain = "imported-index.md"
-    elif not is_entry(plain):
-        plain = f"{pinned}{slug(given.stem)}.md"
+    names = (given.name.lower(), f"{slug(given.stem)}.md", "imported-index.md")
+    plain = next(filter(is_entry, (f"{pinned}{name}" for name in names)))
     return free_name(plain, set(taken))

@@ -20,16 +20,15 @@ _HEADING = "# Memory\n\n"
 
 def index(entries: Iterable[tuple[MemoryEntry, Provenance]], today: str) -> str:
     """The index of these entries; within its limits, with a note about what they cut off."""
-    held = [(entry, stamp) for entry, stamp in entries if not entry.until or entry.until >= today]
+    held = [(entry, stamp.trusted) for entry, stamp in entries if not entry.over(today)]
     trusted = sorted(
-        (entry for entry, stamp in held if stamp.trusted), key=lambda entry: (not entry.pinned, entry.file)
+        (one for one, is_users in held if is_users), key=lambda one: (not one.pinned, one.file)
     )
-    others = len(held) - len(trusted)
-    last = (
-        [f"{others} unconfirmed entr{'ies' if others > 1 else 'y'}: see `sevenfold memory list`."]
-        if others
-        else []
-    )
+    others, last = len(held) - len(trusted), list[str]()
+    if others:
+        last.append(
+            f"{others} unconfirmed entr{'ies' if others > 1 else 'y'}: see `sevenfold memory list`."
+        )
     room = MOST_BYTES - len(_HEADING.encode()) - 200
     shown: list[str] = []
     for entry in trusted:

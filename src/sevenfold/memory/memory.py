@@ -13,25 +13,18 @@ origin that is not trusted, as soon as memory is next looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from difflib import unified_diff
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.errors import InputError, Refused, TranscriptDenied, TranscriptTooNew
+from sevenfold.errors import InputError, Refused, TranscriptError, TranscriptTooNew
 from sevenfold.memory import index
-from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, quoted, read_entry
-from sevenfold.memory.front_matter import Page
-from sevenfold.memory.generation import (
-    Author,
-    Generation,
-    MemoryChange,
-    Provenance,
-    digest,
-    encode,
-    least_trusted,
-)
+from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
+from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
 from sevenfold.ports import Clock, DreamLock, Folder
 from sevenfold.record.redact import mask_text
 
@@ -52,12 +45,13 @@ LONGEST_HISTORY = 1 << 30
 WAIT = 10.0
 """Seconds a change waits for another process to finish its own."""
 
+_Count = TypeVar("_Count")
 Checked = Callable[[bytes], str]
 """Says what keeps a content out of memory (a secret, for example); empty if nothing does."""
 
 
 class EntryUse(Struct, frozen=True):
-    """How often an entry was put before a model, and how often that turned out to help."""
+    """How often an entry was put before a model, and how often the answer took up what it says."""
 
     used: int = 0
     helped: int = 0
@@ -70,6 +64,8 @@ class KnownEntry(Struct, frozen=True):
     entry: MemoryEntry
     stamp: Provenance
     usage: EntryUse = EntryUse()
+    scope: str = ""
+    """The folder of the memory it is in."""
 
     @property
     def when(self) -> float:
@@ -84,23 +80,14 @@ class EntryEdit(Struct, frozen=True):
     stamp: Provenance
 
 
-def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
-    """The first of these entries with everything they all hold, and no more trusted than any."""
-    said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
-    rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
-    body = "\n\n".join(filter(None, (quoted(said), *rest)))
-    entry = MemoryEntry(
-        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
+def difference(file: str, old: bytes | None, new: bytes | None) -> str:
+    """What becomes of a file, as a unified diff; None: it is not there."""
+    before, after = (
+        (text or b"").decode(errors="replace").splitlines(keepends=True) for text in (old, new)
     )
-    content = entry.render()
-    stamp = msgspec.structs.replace(
-        first.stamp,
-        sha256=digest(content),
-        origin=least_trusted(*(part.stamp.origin for part in parts)),
-        evidence=tuple(dict.fromkeys(one for part in parts for one in part.stamp.evidence)),
-        verified=max(part.stamp.verified for part in parts),
-    )
-    return EntryEdit(content, stamp)
+    was, now = ("/dev/null" if text is None else file for text in (old, new))
+    lines = unified_diff(before, after, was, now)
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
 class Memory:
@@ -125,14 +112,15 @@ class Memory:
     def entries(self) -> list[KnownEntry]:
         """All entries, by name."""
         now, files = self._looked_at()
-        usage = self._usage()
+        usage = self._counted(USAGE, EntryUse)
         found = []
         for file, stamp in now.entries.items():
             content = files.get(file)
             if content is None or digest(content) != stamp.sha256:
                 content = self._content(file, stamp)
             if content is not None:
-                found.append(KnownEntry(read_entry(file, content), stamp, usage.get(file, EntryUse())))
+                entry = read_entry(file, content)
+                found.append(KnownEntry(entry, stamp, usage.get(file, EntryUse()), self.path))
         return found
 
     def entry(self, name: str) -> KnownEntry:
@@ -141,8 +129,9 @@ class Memory:
         for one in known:
             if name in (one.entry.name, one.entry.file):
                 return one
-        names = ", ".join(one.entry.name for one in known[:10]) or "memory is empty"
-        raise InputError(f"there is no memory entry {name[:80]!r}; there is: {names}")
+        names = ", ".join(one.entry.name for one in known[:10])
+        there = f"there is: {names}" if names else "memory is empty"
+        raise InputError(f"there is no memory entry {name[:80]!r}; {there}")
 
     def index(self) -> str:
         """The index, as the prompt has it."""
@@ -160,8 +149,8 @@ class Memory:
         try:
             with self._folder.lock(wait=WAIT):
                 return self._reconciled(), files
-        except TranscriptDenied:
-            return now, files  # a folder that may only be read is as it was last written
+        except TranscriptError:
+            return now, files  # where nothing can be written, memory is as it was last written
 
     def problems(self) -> list[str]:
         """Files that cannot be entries, and contents that are lost: what they are and what to do."""
@@ -171,9 +160,9 @@ class Memory:
                 continue
             if not is_entry(file):
                 found.append(
-                    f"{file}: not an entry; name it in lower case, ending in .md, here or in pinned/"
+                    f"{file}: not an entry; use lower case, end in .md, and put it here or in pinned/"
                 )
-            elif len(self._folder.read(file) or b" " * (MOST_BYTES + 1)) > MOST_BYTES:
+            elif self._folder.read(file, most=MOST_BYTES) is None:
                 found.append(f"{file}: larger than {MOST_BYTES:,} bytes, so it is not used; shorten it")
         for file, stamp in self.generation().entries.items():
             if self._content(file, stamp) is None:
@@ -183,13 +172,7 @@ class Memory:
     def changes(self) -> Iterator[MemoryChange]:
         """Every change, the newest first; one that was never completed is left out."""
         at = self.generation().id  # first, because looking may add a change
-        by_id: dict[str, MemoryChange] = {}
-        for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
-            try:
-                change = msgspec.json.decode(line, type=MemoryChange)
-            except msgspec.DecodeError:
-                continue
-            by_id[change.id] = change
+        by_id = {change.id: change for change in self._recorded()}
         while at and at in by_id:
             yield by_id[at]
             at = by_id[at].parent
@@ -204,19 +187,10 @@ class Memory:
     def diff(self, change: MemoryChange) -> str:
         """What a change did, as a unified diff."""
         parts = []
-        for file, (before, after) in change.entries.items():
-            old, new = (self._lines(stamp) for stamp in (before, after))
-            names = (file if before else "/dev/null", file if after else "/dev/null")
-            lines = [
-                line if line.endswith("\n") else f"{line}\n" for line in unified_diff(old, new, *names)
-            ]
-            parts.append("".join(lines) or f"{file}: only its origin changed\n")
+        for file, stamps in change.entries.items():
+            old, new = (self._object(stamp.sha256) if stamp else None for stamp in stamps)
+            parts.append(difference(file, old, new) or f"{file}: only its origin changed\n")
         return "".join(parts)
-
-    def _lines(self, stamp: Provenance | None) -> list[str]:
-        return (
-            self._object(stamp.sha256).decode(errors="replace").splitlines(keepends=True) if stamp else []
-        )
 
     def corrected_share(self) -> float | None:
         """The part of the entries that were remembered, and not written by the user, that turned out wrong.
@@ -230,13 +204,10 @@ class Memory:
             for file, (before, after) in change.entries.items():
                 if before is None:
                     made.update([file] if change.by in ("remember", "agent") else [])
-                elif before.sha256 in now:
-                    pass  # only its origin or its name changed: it was confirmed, or pinned
-                elif (
-                    change.by in ("user", "outside")
-                    or (change.by == "undo" and after is None)
-                    or self._closes(file, before, after)
-                ):
+                    continue
+                changed = before.sha256 not in now  # else it was only confirmed, or pinned
+                by_hand = change.by in ("user", "outside") or (change.by == "undo" and after is None)
+                if changed and (by_hand or self._closes(file, before, after)):
                     wrong.add(file)
         return len(made & wrong) / len(made) if made else None
 
@@ -276,47 +247,27 @@ class Memory:
                 if whole and len(fresh) < len(edits):
                     return now
                 edits = {file: edit for file, edit in edits.items() if file in fresh}
-            made = {
-                file: (now.entries.get(file), edit.stamp if edit else None)
-                for file, edit in edits.items()
-                if now.entries.get(file) != (edit.stamp if edit else None)
-            }
-            if not made:
-                return now
-            for edit in edits.values():
-                if edit is not None:
-                    self._keep(edit.content)
-            return self._apply(
-                now, MemoryChange(now.number + 1, now.id, self._clock.now(), by, reason, made, session)
-            )
+            return self._change(now, edits, by, reason, session)
 
     def write(
-        self,
-        entry: MemoryEntry,
-        by: Author,
-        reason: str,
-        *,
-        stamp: Provenance | None = None,
-        session: str = "",
+        self, entry: MemoryEntry, by: Author, reason: str, *, stamp: Provenance | None = None
     ) -> Generation:
         """Write one entry. Without a stamp it is the user's own."""
         content, at = entry.render(), self._clock.now()
-        stamp = stamp or Provenance(digest(content), "user", created=at, verified=at)
+        stamp = stamp or Provenance("", "user", created=at, verified=at)
         stamp = msgspec.structs.replace(stamp, sha256=digest(content))
-        return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason, session=session)
+        return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason)
 
-    def forget(self, name: str, by: Author = "user", reason: str = "forgotten") -> Generation:
+    def forget(self, name: str, by: Author = "user") -> Generation:
         """Remove an entry; its versions stay, so this can be undone."""
-        return self.commit({self.entry(name).entry.file: None}, by, reason)
+        return self.commit({self.entry(name).entry.file: None}, by, "forgotten")
 
     def confirm(self, name: str) -> Generation:
         """The user vouches for an entry: from now on it counts as theirs."""
         known = self.entry(name)
-        at = self._clock.now()
-        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=at)
-        return self.commit(
-            {known.entry.file: EntryEdit(known.entry.render(), stamp)}, "user", f"confirmed {name}"
-        )
+        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=self._clock.now())
+        edit = EntryEdit(known.entry.render(), stamp)
+        return self.commit({known.entry.file: edit}, "user", f"confirmed {name}")
 
     def pin(self, name: str, *, pinned: bool = True) -> Generation:
         """Move an entry to where nothing automatic touches it, or back."""
@@ -346,13 +297,13 @@ class Memory:
         """What keeps a content out of memory; empty if nothing does."""
         return self._refuse(content)
 
-    def count_use(self, files: Sequence[str], *, helped: bool = False) -> None:
-        """Note that entries were put before a model, or that one of them helped."""
-        usage = self._usage()
-        for file in files:
+    def count_use(self, file: str, *, helped: bool) -> None:
+        """Note that an entry was put before a model, and whether it helped."""
+        with self._folder.lock(wait=WAIT):
+            usage = self._counted(USAGE, EntryUse)
             was = usage.get(file, EntryUse())
-            usage[file] = EntryUse(was.used + (not helped), was.helped + helped, self._clock.now())
-        self._folder.write(USAGE, msgspec.json.encode(usage))
+            usage[file] = EntryUse(was.used + 1, was.helped + helped, self._clock.now())
+            self._folder.write(USAGE, msgspec.json.encode(usage))
 
     def log_request(self, line: str) -> None:
         """Add a line to the log of the day; what looks like a secret is masked."""
@@ -369,7 +320,7 @@ class Memory:
     def spend(self, usd: float) -> None:
         """Count what a model was paid today for looking after this memory."""
         with self._folder.lock(wait=WAIT):
-            spent = self._spending()
+            spent = self._counted(SPENT, float)
             spent[self.today()] = spent.get(self.today(), 0.0) + usd
             kept = dict(sorted(spent.items())[-DAYS_OF_SPENDING:])
             self._folder.write(SPENT, msgspec.json.encode(kept))
@@ -377,7 +328,7 @@ class Memory:
     @property
     def spent(self) -> float:
         """What models were paid today for looking after this memory, in dollars."""
-        return self._spending().get(self.today(), 0.0)
+        return self._counted(SPENT, float).get(self.today(), 0.0)
 
     def affords(self, most: float | None) -> bool:
         """Is a daily budget not spent yet? None: there is no limit."""
@@ -391,7 +342,7 @@ class Memory:
         if file.startswith(PINNED) and by not in ("user", "undo", "import", "outside"):
             raise Refused(f"{file} is pinned: only the user changes it")
         if edit is not None and len(edit.content) > MOST_BYTES:
-            raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes")
+            raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes; keep one fact in it")
         if edit is not None and (problem := self._refuse(edit.content)):
             raise Refused(f"{file} is not stored: {problem}")
 
@@ -430,22 +381,33 @@ class Memory:
         now = self._current()
         if self._applied() != now.id:
             self._complete(now)
-        outside = self._outside(now, self._files())
-        if not outside:
+        return self._change(now, self._outside(now, self._files()), "outside", "changed outside Sevenfold")
+
+    def _change(
+        self,
+        now: Generation,
+        edits: Mapping[str, EntryEdit | None],
+        by: Author,
+        reason: str,
+        session: str = "",
+    ) -> Generation:
+        """Make edits, if any changes something. The lock is held."""
+        stamps = {file: edit.stamp if edit else None for file, edit in edits.items()}
+        made = {
+            file: (now.entries.get(file), stamp)
+            for file, stamp in stamps.items()
+            if now.entries.get(file) != stamp
+        }
+        if not made:
             return now
-        made = {}
-        for file, edit in outside.items():
-            if edit is not None:
-                self._keep(edit.content)
-            made[file] = (now.entries.get(file), edit.stamp if edit else None)
-        reason = "changed outside Sevenfold"
-        return self._apply(
-            now, MemoryChange(now.number + 1, now.id, self._clock.now(), "outside", reason, made)
-        )
+        for edit in filter(None, edits.values()):
+            self._keep(edit.content)
+        at = self._clock.now()
+        return self._apply(now, MemoryChange(now.number + 1, now.id, at, by, reason, made, session))
 
     def _complete(self, now: Generation) -> None:
         """Write out what a process did not get to after its change counted; what others wrote meanwhile stays."""
-        last = self._newest(now.id)
+        last = {change.id: change for change in self._recorded()}.get(now.id)
         for file, (before, after) in last.entries.items() if last else ():
             content = self._folder.read(file)
             there = digest(content) if content is not None else None
@@ -479,15 +441,11 @@ class Memory:
             self._folder.write(index.FILE, text)
         self._folder.write(APPLIED, now.id.encode())
 
-    def _newest(self, made: str) -> MemoryChange | None:
-        for line in reversed((self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines()):
-            try:
-                change = msgspec.json.decode(line, type=MemoryChange)
-            except msgspec.DecodeError:
-                continue
-            if change.id == made:
-                return change
-        return None
+    def _recorded(self) -> Iterator[MemoryChange]:
+        """The list of changes; a line that cannot be read is left out."""
+        for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
+            with suppress(msgspec.DecodeError):
+                yield msgspec.json.decode(line, type=MemoryChange)
 
     def _last(self) -> MemoryChange:
         """The newest change that is neither undone nor an undo."""
@@ -519,14 +477,8 @@ class Memory:
                 return content
         return None
 
-    def _spending(self) -> dict[str, float]:
-        try:
-            return msgspec.json.decode(self._folder.read(SPENT) or b"{}", type=dict[str, float])
-        except msgspec.DecodeError:
-            return {}
-
-    def _usage(self) -> dict[str, EntryUse]:
-        try:
-            return msgspec.json.decode(self._folder.read(USAGE) or b"{}", type=dict[str, EntryUse])
-        except msgspec.DecodeError:
-            return {}
+    def _counted(self, file: str, kind: type[_Count]) -> dict[str, _Count]:
+        """What a file of counts holds; nothing if it cannot be read."""
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(self._folder.read(file) or b"{}", type=dict[str, kind])  # type: ignore[valid-type]
+        return {}

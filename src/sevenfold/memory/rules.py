@@ -9,10 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sevenfold.memory.admission import LastingFact
+from msgspec import Struct
+
 from sevenfold.memory.entry import Kind
+from sevenfold.memory.statements import statements
 from sevenfold.memory.words import passing
 
+LEAST_CHARACTERS = 8
+"""Shorter quotations prove nothing: anyone says "yes" or "do it"."""
 MOST_CHARACTERS = 400
 """A longer sentence is a pasted text, not a wish."""
 
@@ -41,25 +45,27 @@ _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         ),
     ),
 )
-_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
-_NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[>`|#$]|\{|<)")
+_NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[`|#$]|\{|<)")
+
+
+class LastingFact(Struct, frozen=True):
+    """Something worth remembering, as it was proposed."""
+
+    quotations: tuple[str, ...]
+    """The words of the user that carry it."""
+    kind: Kind = "project"
+    note: str = ""
+    """Why it matters and how to apply it, in the words of the one who proposes it."""
+    until: str = ""
 
 
 def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
     """The facts in what the user said, by record."""
     for words in said.values():
-        for sentence in _sentences(words):
+        for sentence in (one.text for one in statements(words)):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
-            if kind is not None and not _NO_STATEMENT.search(sentence) and not passing(sentence):
+            fits = LEAST_CHARACTERS <= len(sentence) <= MOST_CHARACTERS and not _NO_STATEMENT.search(
+                sentence
+            )
+            if kind is not None and fits and not passing(sentence):
                 yield LastingFact((sentence,), kind)
-
-
-def _sentences(words: str) -> Iterator[str]:
-    fenced = False
-    for line in words.splitlines():
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        elif not fenced:
-            for found in _SENTENCE.findall(line):
-                if 8 <= len(found.strip()) <= MOST_CHARACTERS:
-                    yield found.strip()

@@ -8,12 +8,13 @@ recalled. What fits is put in order as recall does it, each word by its rarity, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sevenfold.memory.entry import MemoryEntry
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.words import names_something, shared, telling
 from sevenfold.recall import meaning
@@ -78,22 +79,31 @@ def fitting(
 ) -> list[FittingEntry]:
     """The entries that fit best, the best first; those whose validity is over do not."""
     asked = telling(query)
-    words = {
-        one.entry.file: telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known
+    words = [telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known]
+    holding = Counter(word for held in words for word in held)
+    # By their places: an entry of the project and one of the user's may have the same name.
+    valid = [place for place, one in enumerate(known) if not one.entry.over(today)]
+    shares = {place: both for place in valid if _enough(both := shared(words[place], asked))}
+    rare = {
+        place: sum(rarity(holding[word], len(known)) for word in both) for place, both in shares.items()
     }
-    holding = Counter(word for held in words.values() for word in held)
-    valid = {one.entry.file: one for one in known if not (one.entry.until and one.entry.until < today)}
-    shares: dict[str, tuple[str, ...]] = {}
-    rare: dict[str, float] = {}
-    for file in valid:
-        both = shared(words[file], asked)
-        if sum(NAME_COUNTS if names_something(word) else 1.0 for word in both) >= LEAST_WORDS:
-            shares[file] = tuple(sorted(both))
-            rare[file] = sum(rarity(holding[word], len(known)) for word in both)
-    near: dict[str, float] = {}
+    near: dict[int, float] = {}
     if likeness is not None:
-        scores = likeness.scores(query, [one.entry.words for one in valid.values()])
-        near = {file: score for file, score in zip(valid, scores, strict=True) if score}
+        scores = likeness.scores(query, [known[place].entry.words for place in valid])
+        near = {place: score for place, score in zip(valid, scores, strict=True) if score}
     total = fused([(1.0, rare), (likeness.weight if likeness else 0.0, near)])
-    best = sorted(total, key=lambda file: (-total[file], file))[:most]
-    return [FittingEntry(valid[file], total[file], shares.get(file, ())) for file in best]
+    best = sorted(total, key=lambda place: (-total[place], known[place].entry.file))[:most]
+    return [
+        FittingEntry(known[place], total[place], tuple(sorted(shares.get(place, ())))) for place in best
+    ]
+
+
+def taken_up(entry: MemoryEntry, asked: str, answer: str) -> bool:
+    """Does an answer say what an entry says, and the question did not?"""
+    return _enough(
+        shared(telling(entry.body) - shared(telling(entry.body), telling(asked)), telling(answer))
+    )
+
+
+def _enough(words: Iterable[str]) -> bool:
+    return sum(NAME_COUNTS if names_something(word) else 1.0 for word in words) >= LEAST_WORDS

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sevenfold.prompts.system import Static
-from sevenfold.prompts.text import Text
-
-_SHOWN = ""
-"""The value of a part that holds no value of its own and is there."""
+from sevenfold.prompts.text import Static, Text
 
 
 class Asked(Text, frozen=True):
@@ -30,12 +26,12 @@ class HooksAdd(Text, frozen=True):
 class Compact(Text, frozen=True):
     """The instruction to summarise: the whole, what follows a message, or what is before it."""
 
-    whole: str | None = None
+    whole: bool = False
     after: str | None = None
     """Where the part to summarise begins."""
-    before: str | None = None
-    now: str | None = None
-    done: str | None = None
+    before: bool = False
+    now: bool = False
+    done: bool = False
     part: str | None = None
     """Which part of how many this is, when it had to be sent in several."""
     more: str | None = None
@@ -54,11 +50,11 @@ class Compact(Text, frozen=True):
         wishes = [Asked(user.strip()).render()] if user.strip() else []
         wishes += [HooksAdd(hooks.strip()).render()] if hooks.strip() else []
         return cls(
-            whole=_SHOWN if span == "whole" and part is None else None,
+            whole=span == "whole" and part is None,
             after=_beginning(begins) if span in ("from", "range") else None,
-            before=_SHOWN if span == "up_to" else None,
-            now=None if span in ("up_to", "range") else _SHOWN,
-            done=_SHOWN if span in ("up_to", "range") else None,
+            before=span == "up_to",
+            now=span in ("whole", "from"),
+            done=span in ("up_to", "range"),
             part=part,
             more="\n\n".join(wishes) or None,
         )
@@ -78,11 +74,11 @@ class Continued(Text, frozen=True):
 
     summary: str
     transcript: str | None = None
-    all: str | None = None
-    earlier: str | None = None
-    later: str | None = None
-    go_on: str | None = None
-    autonomous: str | None = None
+    all: bool = False
+    earlier: bool = False
+    later: bool = False
+    go_on: bool = False
+    autonomous: bool = False
 
     @classmethod
     def of(
@@ -98,11 +94,11 @@ class Continued(Text, frozen=True):
         return cls(
             summary,
             transcript,
-            all=_SHOWN if kept == "nothing" else None,
-            earlier=_SHOWN if kept == "after" else None,
-            later=_SHOWN if kept == "before" else None,
-            go_on=_SHOWN if auto and not autonomous else None,
-            autonomous=_SHOWN if autonomous else None,
+            all=kept == "nothing",
+            earlier=kept == "after",
+            later=kept == "before",
+            go_on=auto and not autonomous,
+            autonomous=autonomous,
         )
 
 
@@ -157,9 +153,9 @@ class KeepShort(Text, frozen=True):
     """Tokens of all sections, if that is too many."""
     total: int = 0
     sections: str | None = None
-    soon: str | None = None
-    now: str | None = None
-    first: str | None = None
+    soon: bool = False
+    now: bool = False
+    first: bool = False
 
     @classmethod
     def of(cls, over: float, sections: str, whole: int, total: int) -> KeepShort:
@@ -168,7 +164,7 @@ class KeepShort(Text, frozen=True):
             whole if whole > total else None,
             total,
             sections or None,
-            soon=_SHOWN if over < PRESSING else None,
-            now=_SHOWN if PRESSING <= over < TOO_LONG else None,
-            first=_SHOWN if over >= TOO_LONG else None,
+            soon=over < PRESSING,
+            now=PRESSING <= over < TOO_LONG,
+            first=over >= TOO_LONG,
         )

@@ -28,16 +28,6 @@ class Replaced(Text, frozen=True):
     text: str
 
 
-# -- what the user does in the terminal -------------------------------------------------------------
-
-
-class CommandOutput(Text, frozen=True):
-    """What a command printed that the user ran."""
-
-    command: str
-    text: str
-
-
 # -- files and folders the user mentions -----------------------------------------------------------
 
 
@@ -142,50 +132,6 @@ class KeepAlive(Text, frozen=True):
     """Asks for the shortest answer, in a fork whose only purpose is to read the cache."""
 
     file = "keep_alive"
-
-
-class AgentMessageText(Text, frozen=True):
-    """A message of another agent; each line of its text is quoted, so that none can be taken for ours."""
-
-    file = "agent_message"
-
-    heading: str
-    text: str
-
-
-class ForkTask(Text, frozen=True):
-    """The task of an agent that begins with the conversation of another."""
-
-    agent: str
-    role: str | None
-    task: str
-
-
-class AgentNotes(Text, frozen=True):
-    """Where an agent keeps what it wants to know the next time, and the index of it."""
-
-    path: str
-    index: str
-
-
-class AgentReport(Text, frozen=True):
-    """What an agent in the background reports when it has ended."""
-
-    agent: str
-    label: str
-    state: str
-    text: str
-    path: str | None = None
-
-
-class AskProgress(Text, frozen=True):
-    """Asks for a line about what an agent does: a fork of it, or another model that gets what was said last."""
-
-    recent: str | None = None
-
-
-class SuggestPrompt(Text, frozen=True):
-    """Asks a fork for the user's next prompt."""
 
 
 class TasksGone(Text, frozen=True):

@@ -1,8 +1,9 @@
 """What every injected text has in common: a role, a tag to know it by, and a size it never passes.
 
 A `Text` is a small frozen class whose fields are the holes of its Markdown file, which also states its tag and its cap.
-Most fields are one line. At most one, the *body*, may be long: it is often someone else's words, so it is cut at its
-cap with a note that says so, and cannot close the tag around it. Rendering is a pure function of the fields.
+Most fields are one line; one that is true or false has no words and shows or hides the part named after it. At most
+one, the *body*, may be long: it is often someone else's words, so it is cut at its cap with a note that says so, and
+cannot close the tag around it. Rendering is a pure function of the fields.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class Text(Struct, frozen=True):
 
     def _shown(self, field: str) -> str | None:
         value = getattr(self, field)
-        if value is None:
-            return None
+        if value is None or isinstance(value, bool):
+            return "" if value else None
         words = f"{value:,}" if isinstance(value, int) else _whole_characters(value)
         if field == self.body:
             return self._inside(self._cut(words.strip("\n")))
@@ -103,6 +104,13 @@ class Text(Struct, frozen=True):
         if not self.tag:
             return words
         return re.sub(rf"<(/\s*{self.tag}\s*>)", r"&lt;\1", words, flags=re.IGNORECASE)
+
+
+class Static(Text, frozen=True):
+    """A text without holes."""
+
+    stage = "static"
+    cap = 3 * KB
 
 
 class CutNote(Text, frozen=True):

@@ -35,6 +35,7 @@ from sevenfold.providers.reader import (
 )
 from sevenfold.providers.sdk import (
     AsyncSdkClient,
+    Fetch,
     SdkBase,
     SdkClient,
     SdkOptions,
@@ -104,7 +105,7 @@ class Messages(SdkProvider):
         said = kind == "message" or words_in(fields.get("role", NULL)) == "assistant"
         return said and "content" in fields and bool(words_in(fields.get("id", NULL)))
 
-    def reader(self, asked: bytes, *, summary: bool = False) -> MessagesReader:
+    def reader(self, asked: bytes) -> MessagesReader:
         """Reads an answer of the Messages API."""
         return MessagesReader()
 
@@ -115,9 +116,9 @@ class Messages(SdkProvider):
         headers = {"authorization": f"Bearer {key}", "anthropic-version": VERSION}
         return HttpClient(self.address(env), headers | headers_in(env.get(CUSTOM_HEADERS, "")), **options)
 
-    def models(self, model: str) -> str:
-        """The path at which Anthropic describes a model."""
-        return f"/v1/models/{quote(model, safe='')}"
+    def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
+        """What Anthropic says about a model."""
+        return fetch(f"/v1/models/{quote(model, safe='')}", None)
 
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
         """Arguments for the SDK's `post`; clients for other platforms get the request decoded."""
@@ -175,14 +176,8 @@ class _Message(Struct):
     stop_details: Raw = NULL
 
 
-class _Ending(Struct, frozen=True):
-    stop_reason: str | None = None
-    stop_details: Raw = NULL
-
-
 _event = msgspec.json.Decoder(_Event)
 _message = msgspec.json.Decoder(_Message)
-_ending = msgspec.json.Decoder(_Ending)
 _encoder = msgspec.json.Encoder()
 
 
@@ -278,7 +273,7 @@ class MessagesReader:
             raise MalformedAnswer(f"an event continues block {index}, which is not open") from None
 
     def _end(self, event: _Event) -> None:
-        head, ending = self._begun(), decoded(_ending, event.delta)
+        head, ending = self._begun(), decoded(_message, event.delta)
         head.stop_reason = ending.stop_reason or head.stop_reason
         if bytes(ending.stop_details) != b"null":
             head.stop_details = ending.stop_details

@@ -72,38 +72,24 @@ class MalformedAnswer(Exception):
     """What came is not what the API promises; the text says how."""
 
 
-_BY_NAME: dict[str, type[ModelError]] = {
-    "context_length_exceeded": PromptTooLong,
-    "exceed_context_size_error": PromptTooLong,
-    "request_too_large": BodyTooLarge,
-    "request_body_too_large_after_decoding": BodyTooLarge,
-    "rate_limit_error": RateLimited,
-    "rate_limit_exceeded": RateLimited,
-    "ramp_limit_exceeded": RateLimited,
-    "insufficient_quota": RateLimited,
-    "overloaded_error": Overloaded,
-    "compaction_unavailable": Overloaded,
-    "authentication_error": NotAuthenticated,
-    "permission_error": NotAuthenticated,
-    "billing_error": NotAuthenticated,
-    "invalid_api_key": NotAuthenticated,
-    "model_not_found": ModelNotServed,
-    "invalid_encrypted_content": BoundThinking,
-    "api_error": ProviderFailed,
-    "timeout_error": ProviderFailed,
-    "server_error": ProviderFailed,
+_SIGNS: Mapping[type[ModelError], tuple[str | int, ...]] = {
+    PromptTooLong: ("context_length_exceeded", "exceed_context_size_error"),
+    BodyTooLarge: ("request_too_large", "request_body_too_large_after_decoding", 413),
+    RateLimited: (
+        *("rate_limit_error", "rate_limit_exceeded", "ramp_limit_exceeded", "insufficient_quota"),
+        429,
+    ),
+    Overloaded: ("overloaded_error", "compaction_unavailable", 503, 529),
+    NotAuthenticated: (
+        *("authentication_error", "permission_error", "billing_error", "invalid_api_key"),
+        *(401, 402, 403),
+    ),
+    ModelNotServed: ("model_not_found",),
+    BoundThinking: ("invalid_encrypted_content",),
+    ProviderFailed: ("api_error", "timeout_error", "server_error", 408, 409),
 }
-_BY_STATUS: dict[int, type[ModelError]] = {
-    401: NotAuthenticated,
-    402: NotAuthenticated,
-    403: NotAuthenticated,
-    408: ProviderFailed,
-    409: ProviderFailed,
-    413: BodyTooLarge,
-    429: RateLimited,
-    503: Overloaded,
-    529: Overloaded,
-}
+"""The codes, types and statuses by which each class of error is known."""
+_BY_SIGN = {sign: kind for kind, signs in _SIGNS.items() for sign in signs}
 _UNSEEN = re.compile(
     r"\b(?:images?|image_url|vision|multimodal)\b.*\b(?:not support|unsupported|not enabled|not a multimodal)"
     r"|\b(?:not support|unsupported|not a)\w*\b.*\b(?:images?|image_url|vision|multimodal)\b",
@@ -226,11 +212,10 @@ def transport_of(sdk: Any) -> Any:
 
 def _class_of(report: ErrorReport) -> type[ModelError]:
     status = report.status
-    if status == 404 and report.code not in _BY_NAME:
+    if status == 404 and report.code not in _BY_SIGN:
         return _not_found(report)
-    named = (
-        _BY_NAME.get(report.code) or _BY_STATUS.get(status or 0) or _BY_NAME.get(report.kind)
-    ) or _by_wording(report.message)
+    signs = (report.code, status or "", report.kind)
+    named = next((_BY_SIGN[one] for one in signs if one in _BY_SIGN), None) or _by_wording(report.message)
     if named is not None:
         return named
     blamed = report.kind == "invalid_request_error" if status is None else status < 500

@@ -10,18 +10,20 @@ because a server does not answer.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
 from sevenfold.profiles import Profile, find
-from sevenfold.providers.listing import Listing, is_local, read
 from sevenfold.stores.files import private_folder, write_whole
 
 _log = logging.getLogger(__name__)
@@ -33,49 +35,29 @@ ASK_SECONDS = 10.0
 """How long a server may take if no session waits for it."""
 FRESH_SECONDS = 24 * 3_600
 """How old a copy may be before the server is asked again."""
+WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
+"""What providers, vLLM, routers and local servers call a model's window."""
+ANSWERS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""What they call the most tokens of an answer."""
+ABILITIES = ("thinking", "context_management", "compaction")
+"""The capabilities that are kept: those that `sevenfold.profiles.Profile.listed` reads."""
+_PRIVATE = re.compile(
+    r"127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|.*\.(local|localhost|internal|lan)$"
+)
+
+
+class Listing(Struct, frozen=True):
+    """What a server says about a model; None or empty where it says nothing."""
+
+    window: int | None = None
+    answer: int | None = None
+    capabilities: Mapping[str, Any] = {}
 
 
 class _Copy(Struct, frozen=True):
     listing: Listing
     at: float
     """Seconds since 1970."""
-
-
-class ListingCache:
-    """The last listing of each server, in a file; without a path nothing is kept."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-
-    def last(self, address: str, model: str) -> tuple[Listing, float] | None:
-        """What the server at this address said last, and when; None if it was never asked."""
-        found = self._all().get(_key(address, model))
-        return (found.listing, found.at) if found else None
-
-    def keep(self, address: str, model: str, listing: Listing, at: float) -> None:
-        """Keep a listing; if it cannot be written, the next session asks again."""
-        if self._path is None:
-            return
-        copies = {**self._all(), _key(address, model): _Copy(listing, at)}
-        newest = sorted(copies, key=lambda key: copies[key].at)[-MOST:]
-        copies = {key: copies[key] for key in newest}
-        try:
-            private_folder(self._path.parent)
-            write_whole(self._path, msgspec.json.encode(copies))
-        except TranscriptError:
-            return
-
-    @property
-    def kept(self) -> bool:
-        """Whether listings are kept at all."""
-        return self._path is not None
-
-    def _all(self) -> dict[str, _Copy]:
-        try:
-            raw = self._path.read_bytes() if self._path else b"{}"
-            return msgspec.json.decode(raw, type=dict[str, _Copy])
-        except (OSError, msgspec.DecodeError):
-            return {}
 
 
 @runtime_checkable
@@ -85,11 +67,9 @@ class Lister(Protocol):
     @property
     def address(self) -> str:
         """Where the server is."""
-        ...
 
     def listing(self, model: str, seconds: float) -> bytes:
         """What the server says about a model, undecoded; raises whatever goes wrong."""
-        ...
 
 
 class ListingClient:
@@ -101,10 +81,10 @@ class ListingClient:
 
 
 class Listings:
-    """Looks models up for one session."""
+    """Looks models up for one session; what servers say of them is kept in a file, without a path nowhere."""
 
-    def __init__(self, copies: ListingCache, *, switched_on: bool) -> None:
-        self._copies = copies
+    def __init__(self, path: Path | None, *, switched_on: bool = True) -> None:
+        self._path = path
         self._on = switched_on
 
     def profile(self, model: str, address: str, client: Any) -> Profile:
@@ -112,57 +92,89 @@ class Listings:
         found = find(model)
         if not self._on:
             return found
-        last = self._copies.last(address, found.model)
+        last = self.last(address, found.model)
+        listing = last[0] if last is not None else None
         # A local server may have been started again with another window, so its last word does not count.
-        if not found.known and (last is None or is_local(address)) and isinstance(client, Lister):
-            asked = self._begin(client, found.model)
-            asked.join(WAIT_SECONDS)
-            came = asked.came if asked.came is not None or last is None else last[0]
-            return _over(found, came) if came is not None else found
-        self.refresh(found.model, client)
-        return _over(found, last[0]) if last is not None else found
+        if not found.known and (listing is None or is_local(address)) and isinstance(client, Lister):
+            listing = self._ask(client, found.model, WAIT_SECONDS) or listing
+        else:
+            self.refresh(found.model, client)
+        if listing is None:
+            return found
+        return found.listed(
+            max_input_tokens=listing.window, max_tokens=listing.answer, capabilities=listing.capabilities
+        )
 
     def refresh(self, model: str, client: Any) -> None:
         """Ask the server in the background, for the next session, if the listing is old or there is none."""
-        if not (self._on and self._copies.kept and isinstance(client, Lister)):
+        if not (self._on and self._path and isinstance(client, Lister)):
             return
-        last = self._copies.last(client.address, model)
+        last = self.last(client.address, model)
         if last is None or not 0 <= time.time() - last[1] < FRESH_SECONDS:
-            self._begin(client, model)
+            self._ask(client, model, 0.0)
 
-    def _begin(self, client: Lister, model: str) -> _Asking:
-        def ask() -> Listing:
-            # A server that does not list the model need not be asked again at once either.
-            came = read(client.listing(model, ASK_SECONDS), model) or Listing()
-            self._copies.keep(client.address, model, came, time.time())
-            return came
+    def last(self, address: str, model: str) -> tuple[Listing, float] | None:
+        """What the server at this address said last, and when; None if it was never asked."""
+        found = self._kept().get(f"{address} {model}")
+        return (found.listing, found.at) if found else None
 
-        asking = _Asking(ask)
-        asking.start()
-        return asking
+    def keep(self, address: str, model: str, listing: Listing, at: float) -> None:
+        """Keep a listing; if it cannot be written, the next session asks again."""
+        if self._path is None:
+            return
+        copies = {**self._kept(), f"{address} {model}": _Copy(listing, at)}
+        newest = sorted(copies, key=lambda key: copies[key].at)[-MOST:]
+        with suppress(TranscriptError):
+            private_folder(self._path.parent)
+            write_whole(self._path, msgspec.json.encode({key: copies[key] for key in newest}))
 
-
-class _Asking(threading.Thread):
-    """Asks a server in the background."""
-
-    def __init__(self, ask: Callable[[], Listing]) -> None:
-        super().__init__(daemon=True, name="sevenfold-listing")
-        self._ask = ask
-        self.came: Listing | None = None
-
-    def run(self) -> None:
-        """Ask; if anything goes wrong, what was known before holds."""
+    def _kept(self) -> dict[str, _Copy]:
         try:
-            self.came = self._ask()
-        except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)
-            _log.info("the server did not list its model; what was known before holds", exc_info=True)
+            raw = self._path.read_bytes() if self._path else b"{}"
+            return msgspec.json.decode(raw, type=dict[str, _Copy])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+    def _ask(self, client: Lister, model: str, wait: float) -> Listing | None:
+        """Ask a server in the background, and keep what it says; returns that if it comes within so many seconds."""
+        came: list[Listing] = []
+
+        def ask() -> None:
+            try:
+                # A server that does not list the model need not be asked again at once either.
+                came.append(read_listing(client.listing(model, ASK_SECONDS), model) or Listing())
+                self.keep(client.address, model, came[0], time.time())
+            except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)
+                _log.info("the server did not list its model; what was known before holds", exc_info=True)
+
+        asking = threading.Thread(target=ask, daemon=True, name="sevenfold-listing")
+        asking.start()
+        asking.join(wait)
+        return came[0] if came else None
 
 
-def _over(profile: Profile, listing: Listing) -> Profile:
-    return profile.listed(
-        max_input_tokens=listing.window, max_tokens=listing.answer, capabilities=listing.capabilities
+def read_listing(raw: bytes, model: str) -> Listing | None:
+    """What a server's answer, one entry or a list of them, says about this model; None if it is not there."""
+    body = msgspec.json.decode(raw)
+    listed = body.get("data", [body]) if isinstance(body, dict) else []
+    entry = next((one for one in listed if isinstance(one, dict) and one.get("id") == model), None)
+    if entry is None:
+        return None
+    capabilities = entry.get("capabilities")
+    said = capabilities if isinstance(capabilities, dict) else {}
+    return Listing(
+        _count(entry, WINDOWS) or _count(entry.get("meta"), ("n_ctx",)),
+        _count(entry, ANSWERS),
+        {name: said[name] for name in ABILITIES if name in said},
     )
 
 
-def _key(address: str, model: str) -> str:
-    return f"{address} {model}"
+def is_local(address: str) -> bool:
+    """Whether a server is on this machine or in its own network."""
+    host = urlsplit(address).hostname or ""
+    return bool(host) and ("." not in host or _PRIVATE.match(host) is not None)
+
+
+def _count(entry: object, names: tuple[str, ...]) -> int | None:
+    values = (entry.get(name) for name in names) if isinstance(entry, dict) else ()
+    return next((value for value in values if type(value) is int and value > 0), None)

@@ -30,8 +30,6 @@ class Put(Struct, frozen=True):
     body: bytes
     headers: Mapping[str, str] = {}
     """Headers it needs in addition to those of every request."""
-    summary: bool = False
-    """Whether it asks for the provider's own summary, whose answer may have another shape."""
 
 
 class Provider:
@@ -108,7 +106,7 @@ class Provider:
         """Whether this JSON object is an answer of this API, or with ``event`` the first event of its stream."""
         return False
 
-    def reader(self, asked: bytes, *, summary: bool = False) -> Reader:
+    def reader(self, asked: bytes) -> Reader:
         """Reads the answer to ``asked``, a request in the shape of the Messages API."""
         raise NotImplementedError
 

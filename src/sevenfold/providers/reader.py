@@ -39,23 +39,18 @@ class Reader(Protocol):
     @property
     def whole(self) -> bool:
         """Whether the answer is complete."""
-        ...
 
     def event(self, data: bytes) -> Iterable[Piece]:
         """Take one event of a stream; returns what a watcher may see."""
-        ...
 
     def body(self, raw: bytes) -> Iterable[Piece]:
         """Take an answer that came in one piece; returns what a watcher may see."""
-        ...
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer; call it only when the answer is whole."""
-        ...
 
     def partial(self, request_id: str | None) -> Answer | None:
         """What can be kept of an unfinished answer; None if not even its head arrived."""
-        ...
 
 
 class BodyReader:

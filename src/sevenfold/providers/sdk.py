@@ -119,13 +119,9 @@ class SdkProvider(Provider):
         found = next((one for one in _causes(error) if is_of(one, (self.vendor.sdk, *TRANSPORTS))), None)
         return None if found is None else failures.error_of(found, at)
 
-    def models(self, model: str) -> str:
-        """The path at which the server describes a model."""
-        raise NotImplementedError
-
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """What the server at an address says about a model, undecoded."""
-        return fetch(self.models(model), None)
+        raise NotImplementedError
 
     def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
         """The SDK's client without the SDK, for this environment; None if only the SDK can sign its requests."""
@@ -255,10 +251,9 @@ class Incoming:
     def __init__(self, client: SdkBase, call: Call, watch: Watcher | None) -> None:
         self._client, self._call, self._watch = client, call, watch
         self._provider = client.provider(call)
-        put = self._provider.put(call, stream=client.stream)
-        self.post = self._provider.post(put, client)
+        self.post = self._provider.post(self._provider.put(call, stream=client.stream), client)
         """The arguments of the SDK's `post`."""
-        self._reader = self._provider.reader(call.body, summary=put.summary)
+        self._reader = self._provider.reader(call.body)
         self._lines = EventLines()
         self._body: list[bytes] | None = None
         self._request_id: str | None = None
@@ -347,13 +342,15 @@ def headers_in(lines: str) -> dict[str, str]:
 
 
 def _causes(error: BaseException | None) -> Iterator[Exception]:
-    """An exception, and those it was raised for: frameworks put their own around the SDK's."""
-    seen: list[BaseException] = []
-    while error is not None and error not in seen:
-        seen.append(error)
-        if isinstance(error, Exception):
-            yield error
-        error = error.__cause__ or error.__context__
+    """An exception, and those it was raised for or that it groups: frameworks put their own around the SDK's."""
+    waiting, seen = [error], list[BaseException]()
+    for one in waiting:
+        if isinstance(one, BaseException) and one not in seen:
+            seen.append(one)
+            grouped = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+            waiting += [*grouped, one.__cause__ or one.__context__]
+            if isinstance(one, Exception):
+                yield one
 
 
 def _checked(data: bytes) -> bytes:

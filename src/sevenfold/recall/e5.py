@@ -37,7 +37,7 @@ class E5Vectors:
 
     dimensions = 384
     fingerprint = f"e5-small {DIGEST[:16]}"
-    trust = VectorTrust(least=0.84, longer=0.0, behind=0.3, weight=0.6, same=0.94)
+    trust = VectorTrust(least=0.84, longer=0.0, behind=0.3, weight=0.6, same=0.94, apart=0.4)
     at_once = 8
 
     def __init__(self, weights: Path, vocabulary: Path) -> None:

@@ -78,12 +78,7 @@ class RecallIndex:
     """Everything a log says, ready to be searched; in memory unless a path is given."""
 
     def __init__(
-        self,
-        log: Log,
-        path: Path | None = None,
-        *,
-        fetch: Fetch | None = None,
-        masks: bool = False,
+        self, log: Log, path: Path | None = None, *, fetch: Fetch | None = None, masks: bool = False
     ) -> None:
         """``masks``: secrets are masked in it, those in the model's words too."""
         self._log = log

@@ -66,6 +66,9 @@ class VectorTrust(Struct, frozen=True):
     """How much meaning counts, where the words count 1."""
     same: float
     """How alike two statements must be to mean the same."""
+    apart: float = 0.0
+    """How alike the best passage must be apart from what all passages have in common: in a session with one manner of
+    speaking, everything is a little like any question."""
 
 
 class Likeness(Struct, frozen=True):
@@ -93,11 +96,12 @@ def enough(query: str, trust: VectorTrust) -> float | None:
     return trust.least + trust.longer * max(0.0, math.log(telling / LONG))
 
 
-def trusted(found: Sequence[Likeness], least: float, part: float) -> dict[int, float]:
-    """The pieces to be shown, each with its score, from that part of the best one's; none if it is not alike enough."""
-    if max((one.near for one in found), default=0.0) < least:
+def trusted(found: Sequence[Likeness], least: float, trust: VectorTrust) -> dict[int, float]:
+    """The pieces to be shown, each with its score; none if the best one is not alike enough."""
+    best = max((one.apart for one in found), default=0.0)
+    if max((one.near for one in found), default=0.0) < least or best < trust.apart:
         return {}
-    behind = part * max(one.apart for one in found)
+    behind = trust.behind * best
     return {one.piece: one.apart for one in found if one.apart >= max(behind, 1e-9)}
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -206,6 +206,7 @@ def strongest(held: Mapping[int, int], weights: Sequence[float], most: int) -> l
     return [piece for bits in ranked for piece in alike[bits]][:most]
 
 
+Scored = TypeVar("Scored", str, int)
 Strengths = dict[int, float]
 """How strongly a record holds features, by their numbers."""
 NOTHING: Strengths = {}
@@ -244,13 +245,13 @@ def share(held: Strengths, weights: Sequence[float]) -> float:
     )
 
 
-def fused(opinions: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
+def fused(opinions: Iterable[tuple[float, Mapping[Scored, float]]]) -> dict[Scored, float]:
     """The weighted sum of several scores, each brought to the same scale first."""
-    total: dict[str, float] = {}
+    total: dict[Scored, float] = {}
     for weight, scores in opinions:
         most = max(scores.values(), default=0.0)
-        for uuid, score in scores.items() if most > 0 else ():
-            total[uuid] = total.get(uuid, 0.0) + weight * score / most
+        for one, score in scores.items() if most > 0 else ():
+            total[one] = total.get(one, 0.0) + weight * score / most
     return total
 
 

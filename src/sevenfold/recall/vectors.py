@@ -143,7 +143,7 @@ class Meaning:
         while self.prepare(pieces) and monotonic() < until:
             pass
         found = self._likeness(self.embedder.query(query))
-        return meaning.trusted(found, least, self.embedder.trust.behind)
+        return meaning.trusted(found, least, self.embedder.trust)
 
     def prepare(self, pieces: Tables) -> bool:
         """Make the vectors of a few pieces that have none yet; True if there are more."""

@@ -139,6 +139,11 @@ class Why(Struct, frozen=True, omit_defaults=True):
     """What the request was expected to cost, its answer aside."""
     after_compaction: str = ""
     """The compaction this is the first request after; empty: there was another since."""
+    owed: float | None = None
+    """US dollars by which the session has cost more, this request included, than without clearing; negative: less.
+    None: there is no difference."""
+    ahead: int = 0
+    """Tokens by which it is larger than without clearing; negative: smaller."""
 
 
 class Request(Own, frozen=True, tag="request"):

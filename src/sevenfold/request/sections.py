@@ -1,23 +1,20 @@
 """The system prompt as a list of sections.
 
 Static sections come first and are the same for everybody; then a boundary, where a cache marker
-can go; then the sections of this session. A section is computed once and kept until the conversation is
-cleared or compacted, because every byte of it is part of the cache key and, on current models, of what
-thinking is bound to. One that must vary says why. It is sent once, with the rest; what becomes of it
+can go; then the sections of this session. Every byte of them is part of the cache key and, on current models, of what
+thinking is bound to. So a section that varies says why: it is sent once, with the rest; what becomes of it
 later is appended to the conversation as a message, and what was sent is left alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from typing import get_args
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.errors import InputError
-from sevenfold.prompts import system
 from sevenfold.prompts.context import Changed, Withdrawn
 from sevenfold.prompts.text import Stage, Text
 from sevenfold.record import blocks
@@ -25,21 +22,6 @@ from sevenfold.record.blocks import encode_json
 
 BETWEEN = "\n\n"
 """What separates two sections."""
-_ORDER: tuple[type[Text], ...] = (
-    system.Guidance,
-    system.MemoryIndex,
-    system.Instructions,
-    system.Environment,
-    system.Today,
-    system.Language,
-    system.OutputStyle,
-    system.McpInstructions,
-    system.Skills,
-    system.AgentTypes,
-    system.Scratch,
-    system.Clearing,
-    system.Budgets,
-)
 
 
 class Section(Struct, frozen=True):
@@ -121,58 +103,3 @@ def announcement(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     changed: list[Text] = [Changed(name, words) for name, words in now.items() if before.get(name) != words]
     gone = [Withdrawn(name) for name in before if name not in now]
     return BETWEEN.join(text.render() for text in (*changed, *gone))
-
-
-class SectionSource(Struct, frozen=True):
-    """Where a section comes from: something to call when it is needed."""
-
-    name: str
-    compute: Callable[[], str | None]
-    """Gives the text, or None when there is nothing to say now."""
-    stage: Stage = "session"
-    volatile: str = ""
-
-    @classmethod
-    def of(cls, kind: type[Text], compute: Callable[[], Text | None]) -> SectionSource:
-        """A source of one of our own texts, which knows its name, its stage and whether it varies."""
-
-        def words() -> str | None:
-            text = compute()
-            return text.render() if text else None
-
-        return cls(kind.file, words, kind.stage, kind.volatile)
-
-    def section(self) -> Section | None:
-        """The section as it is now."""
-        text = self.compute()
-        return Section(self.name, text, self.stage, self.volatile) if text and text.strip() else None
-
-
-class Sections(Struct, frozen=True):
-    """The sections of one session with what was computed so far; the session holds the newest of these."""
-
-    sources: tuple[SectionSource, ...]
-    kept: Mapping[str, Section | None] = {}
-
-    def prompt(self) -> tuple[SystemPrompt, Sections]:
-        """The prompt as it is now, and the sections with all that need not be computed again."""
-        now = {
-            source.name: self.kept[source.name] if source.name in self.kept else source.section()
-            for source in self.sources
-        }
-        steady = {source.name: now[source.name] for source in self.sources if not source.volatile}
-        return SystemPrompt(tuple(filter(None, now.values()))), replace(self, kept=steady)
-
-    def renewed(self) -> Sections:
-        """After clear or compact: every section is computed again, instruction files included."""
-        return replace(self, kept={})
-
-
-def standard(
-    session_sources: Iterable[SectionSource], texts: Iterable[type[Text]] = system.STATIC
-) -> Sections:
-    """Our own prompt: the static sections, then these in a fixed order, however they were given."""
-    places = {kind.file: place for place, kind in enumerate(_ORDER)}
-    fixed = [SectionSource.of(kind, kind) for kind in texts]
-    mine = sorted(session_sources, key=lambda source: (places.get(source.name, len(places)), source.name))
-    return Sections((*fixed, *mine))

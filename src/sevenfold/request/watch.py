@@ -11,15 +11,14 @@ A `Watched` is a value: `look` before sending and `judge` after the answer give 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.events import CacheBroke
 from sevenfold.profiles import Profile
-from sevenfold.record.blocks import encode_json, read, read_field, text
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame, Lifetimes, Marker, tool_name
@@ -237,49 +236,6 @@ def rewrite_usd(tokens: int, lifetimes: Lifetimes, profile: Profile) -> float | 
     if price is None:
         return None
     return tokens * (price.write(SECONDS.get(lifetimes.tail, 300)) - price.read) / 1e6
-
-
-def changed_parts(before: Sent, now: Sent) -> list[str]:
-    """Every part before the messages that is not as it was, gone or added."""
-    was, parts = dict(before.frame.parts()), dict(now.frame.parts())
-    found = [
-        name if name in parts else f"{name} is gone" for name, raw in was.items() if parts.get(name) != raw
-    ]
-    return found + [f"{name} was added" for name in parts if name not in was]
-
-
-def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None = None) -> Sent:
-    """A request as the cache sees it, from its body; raises an error of msgspec, or KeyError, for any other JSON."""
-    fields = msgspec.json.decode(body, type=dict[str, Raw])
-    markers: list[Marker] = []
-
-    def bare(raw: Raw, level: str, index: int, block: int = 0) -> bytes:
-        held = msgspec.json.decode(raw, type=dict[str, Raw])
-        if control := held.pop("cache_control", None):
-            markers.append(Marker(level, index, block, read_field(bytes(control), "ttl") or "5m"))
-        return encode_json(held) if control else bytes(raw)
-
-    def blocks(raw: Raw) -> list[Raw]:
-        found = msgspec.json.decode(raw, type=str | list[Raw])
-        return [Raw(text(found).raw)] if isinstance(found, str) else found
-
-    tools = msgspec.json.decode(fields.pop("tools", b"[]"), type=list[Raw])
-    system = blocks(fields.pop("system", Raw(b"[]")))
-    messages = []
-    for index, raw in enumerate(msgspec.json.decode(fields.pop("messages"), type=list[dict[str, Raw]])):
-        parts = [bare(part, "messages", index, place) for place, part in enumerate(blocks(raw["content"]))]
-        role = msgspec.json.decode(raw["role"], type=str)
-        whole = b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(parts))
-        messages.append(Message(role, tuple(map(read, parts)), whole))
-    frame = Frame(
-        msgspec.json.decode(fields.pop("model"), type=str),
-        msgspec.json.decode(fields.pop("max_tokens", b"0"), type=int),
-        tuple(bare(part, "system", place) for place, part in enumerate(system)),
-        tuple(bare(part, "tools", place) for place, part in enumerate(tools)),
-        tuple(sorted((name, bytes(raw)) for name, raw in fields.items() if name != "stream")),
-        tuple(sorted(betas)),
-    )
-    return Sent(frame, tuple(messages), lifetimes or Lifetimes(), 0.0, tuple(markers))
 
 
 def _lines(raw: bytes) -> list[str]:

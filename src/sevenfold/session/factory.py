@@ -43,7 +43,7 @@ from sevenfold.ports import (
     StoredText,
 )
 from sevenfold.profiles import Profile
-from sevenfold.providers.models import Lister, ListingCache, Listings
+from sevenfold.providers.models import Lister, Listings
 from sevenfold.providers.offline import Job
 from sevenfold.providers.openai.chat import from_function
 from sevenfold.providers.registry import address_for, client_of, provider_for
@@ -312,7 +312,7 @@ def in_memory(
     if source is None or isinstance(source, Mapping):
         found = load(folder or Path.cwd(), source or {})
         warn_ignored(found)
-        source = found
+        source = found.settings
     return _opened(MemoryStore(), name, source)
 
 
@@ -385,7 +385,7 @@ def profile_for(store: SessionParts, model: str, client: Any, wire: str | None =
 
 def listings(store: SessionParts) -> Listings:
     """Where a session looks models up."""
-    return Listings(ListingCache(store.models), switched_on=store.settings.current().model_listing)
+    return Listings(store.models, switched_on=store.settings.current().model_listing)
 
 
 def _conversation(

@@ -85,11 +85,11 @@ def _json(came: Any) -> bytes:
             return came.encode()
         case Mapping():
             return encode_json(came)
-    dump = getattr(came, "to_dict", None)
-    if dump is None:
-        raise InputError(f"a {type(came).__name__} is no answer; {ACCEPTED}")
-    # Fields the provider did not send are left out: adding them as nulls would change what is sent back.
-    return encode_json(dump(mode="json", exclude_unset=True))
+    try:
+        # Fields the provider did not send are left out: adding them as nulls would change what is sent back.
+        return encode_json(came.to_dict(mode="json", exclude_unset=True))
+    except (AttributeError, TypeError):
+        raise InputError(f"a {type(came).__name__} is no answer; {ACCEPTED}") from None
 
 
 def _from_body(raw: bytes, asked: bytes, request_id: str | None) -> Reply:

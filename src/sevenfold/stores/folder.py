@@ -32,6 +32,7 @@ SECONDS_TO_WAIT = 5.0
 _READING = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 )
+_APPENDING = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 _NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
 _PART = re.compile(r"[A-Za-z0-9_.\-]{1,120}")
 
@@ -74,15 +75,14 @@ class FileFolder:
         top = self._path(below) if below else self._folder
         found: list[str] = []
         for folder, folders, files in os.walk(top):
+            here = Path(folder)
             folders[:] = [
-                name
-                for name in folders
-                if not name.startswith(".") and not (Path(folder) / name).is_symlink()
+                one for one in folders if not one.startswith(".") and not (here / one).is_symlink()
             ]
-            for name in files:
-                path = Path(folder) / name
-                if not is_temporary(path) and path.is_file() and not path.is_symlink():
-                    found.append(path.relative_to(self._folder).as_posix())
+            regular = (
+                here / one for one in files if (here / one).is_file() and not (here / one).is_symlink()
+            )
+            found += (one.relative_to(self._folder).as_posix() for one in regular if not is_temporary(one))
         return sorted(found)
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
@@ -104,9 +104,7 @@ class FileFolder:
         path = self._path(name)
         private_folder(path.parent)
         try:
-            handle = os.open(
-                path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600
-            )
+            handle = os.open(path, _APPENDING, 0o600)
             try:
                 append_line(handle, line + b"\n")
                 os.fsync(handle)
@@ -130,9 +128,7 @@ class FileFolder:
             if above == self._folder:
                 return path
             if above.is_symlink():
-                raise TranscriptDenied(
-                    f"{above}: this is a link that may lead out of the folder; remove it"
-                )
+                raise TranscriptDenied(f"{above}: this link may lead out of the folder; remove it")
         return path
 
     @contextmanager

@@ -19,14 +19,15 @@ from types import MappingProxyType
 
 from sevenfold.errors import SettingError, SettingIgnored, UserError
 from sevenfold.settings import Resolved, Settings, SettingsLayer, by_name, from_text, resolve
-from sevenfold.stores.trust import HOME_VARIABLE, Trust, user_folder
+from sevenfold.stores.trust import AGENT_VARIABLE, HOME_VARIABLE, Trust, user_folder
 
 FILE = "settings.toml"
 PROJECT_FILE = Path(".sevenfold") / FILE
 PREFIX = "SEVENFOLD_"
 
-NOT_SETTINGS = frozenset({HOME_VARIABLE, "SEVENFOLD_PROVE"})
-"""Variables with our prefix that are no settings: our folder, and how hard the project's own tests try."""
+NOT_SETTINGS = frozenset({HOME_VARIABLE, AGENT_VARIABLE, "SEVENFOLD_WITHHELD", "SEVENFOLD_PROVE"})
+"""Variables with our prefix that are no settings: our folder, what an agent tells its commands, and how hard the
+project's own tests try."""
 
 LARGEST = 1024 * 1024
 """Bytes of a file that is still read."""

@@ -19,6 +19,8 @@ from sevenfold.stores.files import write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
 HOME_VARIABLE = "SEVENFOLD_HOME"
+AGENT_VARIABLE = "SEVENFOLD_AGENT"
+"""Set for the commands that an agent runs: what they say is not the user's word."""
 """Where everything of ours is kept, if not in the user's usual place."""
 _WAIT_SECONDS = 5.0
 

@@ -1,1 +1,85 @@
-"""Where events can go: a file of lines, or OpenTelemetry. A sink listens; it never vetoes and never fails."""
+"""Where events can go: a file of lines, or OpenTelemetry. All sinks listen, mask what they take, and never veto.
+
+Whatever goes wrong in a sink (a full disk, a broken exporter, an unforeseen event) costs one event, which is
+counted, and nothing else. A sink may serve several sessions on several threads; it takes one event at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, Self
+
+from msgspec import structs
+
+from sevenfold.events import Event
+
+Mask = Callable[[str], str]
+
+
+class Sink(ABC):
+    """A listener with an end."""
+
+    def __init__(self, mask: Mask) -> None:
+        self.dropped = 0
+        """Events that could not be taken, or came after the end."""
+        self.problem = ""
+        """Why the last of them was dropped."""
+        self._mask = mask
+        self._lock = RLock()
+        self._closed = False
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        self._guarded(lambda: self._take(masked(event, self._mask)))
+
+    def close(self) -> None:
+        """Finish what is open; events that come later are only counted."""
+        if not self._closed:
+            self._guarded(self._finish)
+            self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def _take(self, event: Event) -> None:
+        """Record a masked event; may raise."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Let go of everything; may raise."""
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        with self._lock:
+            try:
+                if self._closed:
+                    raise ValueError("the sink is closed")
+                action()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the session must go on
+                self.dropped += 1
+                self.problem = f"{type(error).__name__}: {error}"
+
+
+def masked(event: Event, mask: Mask) -> Event:
+    """The event with every text in it masked, and fit to be encoded."""
+    said = {name: getattr(event, name) for name in event.__struct_fields__}
+    fit = {name: _fit(value, mask) for name, value in said.items()}
+    return structs.replace(event, **fit) if fit != said else event
+
+
+def _fit(value: Any, mask: Mask) -> Any:
+    match value:
+        case str() if value:
+            # Half a character, as a cut-off error message may end with, has no UTF-8.
+            return mask(value).encode("utf-8", "replace").decode()
+        case tuple():
+            return tuple(_fit(item, mask) for item in value)
+        case dict():
+            return {_fit(name, mask): _fit(item, mask) for name, item in value.items()}
+        case _:
+            return value

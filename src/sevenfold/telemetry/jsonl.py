@@ -18,7 +18,7 @@ from sevenfold.events import Event
 from sevenfold.record.redact import mask_text
 from sevenfold.stores.files import append_line
 from sevenfold.stores.jsonl.lock import FileLock
-from sevenfold.telemetry.sink import Mask, Sink
+from sevenfold.telemetry import Mask, Sink
 
 LIMIT = 32 * 1024 * 1024
 """Bytes of one generation."""

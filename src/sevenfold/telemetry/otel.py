@@ -13,8 +13,8 @@ from sevenfold import __version__
 from sevenfold.errors import SettingError
 from sevenfold.events import Answered, Checked, Event, Failed, Proposed, Sending
 from sevenfold.record.redact import mask_text
+from sevenfold.telemetry import Mask, Sink
 from sevenfold.telemetry import attributes as names
-from sevenfold.telemetry.sink import Mask, Sink
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

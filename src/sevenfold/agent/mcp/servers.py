@@ -27,13 +27,14 @@ from msgspec.structs import replace
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
+from sevenfold.agent.sections import SectionSource
+from sevenfold.agent.state_slots import AnnouncedSlot
+from sevenfold.agent.texts import McpInstructions, McpServer
 from sevenfold.agent.tools.tool import Tool, Toolbox
 from sevenfold.conversation.provider_edits import protect_results
-from sevenfold.conversation.restore import AnnouncedSlot
 from sevenfold.errors import InputError, Refused
-from sevenfold.prompts.system import McpInstructions, McpServer
 from sevenfold.request.frame import Frame
-from sevenfold.request.sections import SectionSource, SystemPrompt
+from sevenfold.request.sections import SystemPrompt
 
 if TYPE_CHECKING:
     from sevenfold.agent.executor import Executor

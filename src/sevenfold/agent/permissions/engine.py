@@ -34,10 +34,12 @@ from sevenfold.agent.permissions.shell import (
     ShellLine,
     SimpleCommand,
     hidden_part,
+    is_known,
     is_read_only,
     parse,
     possible_commands,
     tables,
+    unquoted,
 )
 from sevenfold.errors import InputError
 
@@ -164,7 +166,20 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """What a line does not show of what it does, if there are rules about that; empty if it shows all."""
         if request.unseen and (self.rules.deny or self.rules.ask):
             return "which files it uses"
-        return hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
+        hidden = hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
+        return hidden or next(self._named(request, line), "")
+
+    def _named(self, request: PermissionRequest, line: ShellLine) -> Iterator[str]:
+        """Rules whose subject is among the words of a program that may do anything with them."""
+        unknown = [one for one in line.commands if not is_known(one)]
+        if not line.plain or any(one.fed for one in unknown):
+            text = request.subject
+        else:
+            text = "\n".join(one.text for one in unknown)
+        text = f"{text}\n{unquoted(text)}"
+        for rule in (*self.rules.deny, *self.rules.ask):
+            if rule.is_named_in(text):
+                yield f"whether the rule {rule} applies"
 
     def _has_rules(self, request: PermissionRequest) -> bool:
         """Whether any rules deny such requests or ask about them."""
@@ -254,11 +269,16 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 return folder
         beneath = [part.casefold() for part in file.parts[len(PurePosixPath(around).parts) :]]
         candidates = (*beneath, *map("/".join, pairwise(beneath)))
-        found = next((name for name in candidates if name in tables().guarded), "").partition("/")[0]
+        found = next(filter(_is_guarded, candidates), "").partition("/")[0]
         name = file.name.casefold()
         if found or name == _HEAD or path in request.in_repository:
             return found or name
         return next((ending for ending in _GUARDED_ENDINGS if name.endswith(ending)), "")
+
+
+def _is_guarded(name: str) -> bool:
+    hidden = name[0] == "." and "/" not in name
+    return name in tables().guarded or (hidden and name not in tables().plain_hidden)
 
 
 def _changes_folder(line: ShellLine) -> bool:

@@ -31,6 +31,7 @@ from sevenfold.agent.permissions.shell import (
     SimpleCommand,
     is_interpreter,
     is_read_only,
+    names_interpreter,
     obeys_input,
     parse,
     tables,
@@ -51,6 +52,9 @@ _FAMILIES = {"read": "Read", "write": "Edit"}
 _MCP_TOOL = "mcp__"
 _DEEP = 4
 """Folders nearer to the root than this hold too much: home folders, and the system's own."""
+_NAME = re.compile(r"[\w.+@~-]+")
+_OPTIONS = r"(?:\s+-\S+(?:\s+[^\s-]\S*)?){0,8}\s+"
+"""Between a program and its subcommand: options, each with a value or without."""
 _SPECIAL = re.compile(r"[*?\[\]{}]")
 
 
@@ -153,7 +157,9 @@ class PermissionRule(Struct, frozen=True):
             return not obeys_input(command) and _same(command, self.pattern)
         begun = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
         rest = command.words[len(begun) :]
-        if " " in command.words[0] or not command.settled or not set(outside).isdisjoint(rest):
+        if " " in command.words[0] or not command.settled:
+            return False
+        if not set(outside).isdisjoint((*rest, *command.reads)):
             return False
         if _has_dangerous_option(command.words[0], rest):
             return False
@@ -175,6 +181,15 @@ class PermissionRule(Struct, frozen=True):
             return first is not None and _star(self.pattern).fullmatch(text, first) is not None
         whole = " ".join(word for command in parse(self.pattern).commands for word in command.words)
         return text.endswith(whole) and len(text) - len(whole) in starts
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether a text names what the rule is about, wherever it does: a command, or the last part of a path."""
+        if self.tool in _FAMILIES.values():
+            *_, last = ("", *(part for part in self.pattern.casefold().split("/") if part.strip("*~.")))
+            return bool(last) and any(Glob(last).matches(word) for word in _NAME.findall(text.casefold()))
+        words = self.pattern.removesuffix(":*").partition("*")[0].split()
+        begun = _OPTIONS.join(map(re.escape, words))
+        return bool(words) and re.search(rf"(?<![\w.-]){begun}(?![\w.-])", text) is not None
 
     def _matches_path(self, path: str, scope: Permissions, *, broad: bool) -> bool:
         base, pattern = scope.workspace, self.pattern
@@ -263,7 +278,7 @@ def suggest_rules(request: PermissionRequest, workspace: str, *, guarded: bool =
 def _for_line(request: PermissionRequest) -> tuple[str, ...]:
     """A rule for each command, or one for the very line where only the whole of it says what is done."""
     text, line = request.subject.strip(), parse(request.subject)
-    if any(map(is_interpreter, line.commands)):
+    if any(map(is_interpreter if line.plain else names_interpreter, line.commands)):
         return ()
     depends = any(one.fed and one.words and not is_read_only(one.words) for one in line.commands)
     if not line.plain or depends or any(command.assigns or command.writes for command in line.commands):

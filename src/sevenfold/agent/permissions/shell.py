@@ -310,6 +310,7 @@ class CommandTables:
         self.harmless = {program: names(words) for program, words in data["harmless"].items()}
         self.dangerous = {program: names(words) for program, words in data["dangerous"].items()}
         self.guarded = names(" ".join(data["guarded"].values()))
+        self.plain_hidden = names(data["hidden"]["harmless"])
         self.read_only = msgspec.convert(data["read_only"], dict[str, _Options])
 
 
@@ -332,6 +333,7 @@ _SOURCES = names("source .")
 _DEEPEST = 4
 """How many levels of lines within lines are followed."""
 _SETS_VARIABLE = re.compile(r"\w+=")
+_VERSION = re.compile(r"[0-9.-]+t?\Z")
 _MORE_THAN_A_WORD = re.compile(r"[\s;&|<>()`$]")
 
 
@@ -394,10 +396,29 @@ def obeys_input(command: SimpleCommand) -> bool:
 
 
 def is_interpreter(command: SimpleCommand) -> bool:
-    """Whether a command says nothing but which interpreter is to read its input, as ``sudo sh`` and ``python3 -``."""
+    """Whether a command says nothing but which interpreter is to read its input, as ``sudo sh`` and ``python3 -``.
+
+    Neither does a line for a shell, if it has such a command in it.
+    """
     words = command.words
-    places = [place for place in _programs(words) if _is(words[place], tables().interpreters)]
-    return bool(places) and _reads_its_input(words[places[-1] + 1 :])
+    programs = _programs(words)
+    places = [place for place in programs if _is(words[place], tables().interpreters)]
+    if places and _reads_its_input(words[places[-1] + 1 :]):
+        return True
+    lines = filter(_MORE_THAN_A_WORD.search, words[1:] if len(programs) > 1 else ())
+    return any(any(map(is_interpreter, parse(line).commands)) for line in lines)
+
+
+def names_interpreter(command: SimpleCommand) -> bool:
+    """Whether any word of a command is the name of an interpreter."""
+    return any(_is(word, tables().interpreters) for word in command.words)
+
+
+def is_known(command: SimpleCommand) -> bool:
+    """Whether a command only looks, or stays what it is whatever its words: none of them is run."""
+    words = command.words
+    harmless = tables().harmless.get(words[0], frozenset()) if words else frozenset()
+    return bool(words) and (is_read_only(words) or bool(harmless & set(words[1:2])))
 
 
 def _programs(words: tuple[str, ...]) -> range:
@@ -410,11 +431,13 @@ def _programs(words: tuple[str, ...]) -> range:
 def _is(word: str, programs: frozenset[str]) -> bool:
     """Whether a word names one of these programs, in any folder and any version."""
     program = _program(word).lower()
-    return program in programs or program.rstrip("0123456789.-") in programs
+    return program in programs or _VERSION.sub("", program) in programs
 
 
 def _reads_its_input(given: tuple[str, ...]) -> bool:
-    return "-s" in given or all(word.startswith(("-", "/dev/")) for word in given)
+    return "-s" in given or all(
+        word == "run" or word.startswith(("-", "/dev/", "/proc/")) for word in given
+    )
 
 
 def _starts(words: tuple[str, ...], anywhere: bool) -> Iterator[int]:

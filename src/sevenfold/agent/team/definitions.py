@@ -22,11 +22,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.sections import SectionSource
+from sevenfold.agent.texts import AgentTypes
 from sevenfold.agent.tools import files
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.memory.front_matter import split
-from sevenfold.prompts.system import AgentTypes
-from sevenfold.request.sections import SectionSource
 
 Scope = Literal["user", "project", "local"]
 Isolation = Literal["worktree"]
@@ -177,7 +177,7 @@ class AgentCatalog:
         """Files that were to define agents, and could not."""
 
     def listing(self) -> dict[str, str]:
-        """Names and descriptions, for `sevenfold.prompts.system.AgentTypes.of`."""
+        """Names and descriptions, for `sevenfold.agent.texts.AgentTypes.of`."""
         return {name: one.description for name, one in self.known.items()}
 
     def text(self) -> str:

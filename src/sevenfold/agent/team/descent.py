@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.team.permissions import SubGrants, sub_permissions
+from sevenfold.agent.texts import AgentNotes
 from sevenfold.conversation.epoch import recorded_frame
 from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
 from sevenfold.conversation.history import account_of
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
 from sevenfold.conversation.options import window_for
 from sevenfold.errors import InputError
-from sevenfold.prompts.context import AgentNotes
 from sevenfold.providers.registry import provider_for
 from sevenfold.record.decisions import Forked
 from sevenfold.record.usage import MILLION

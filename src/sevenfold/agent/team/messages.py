@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 from msgspec import Meta, Struct
 
 from sevenfold.agent.permissions.rules import PermissionRequest
+from sevenfold.agent.texts import AgentMessageText
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, SevenfoldError
 from sevenfold.events import SteppedAside
 from sevenfold.ports import AgentMessage, Mailbox
-from sevenfold.prompts.context import AgentMessageText
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import ToolUse, read_fields
 from sevenfold.session.options import unknown

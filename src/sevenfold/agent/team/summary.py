@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from sevenfold.agent.texts import AskProgress
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, locked
 from sevenfold.conversation.fork import fork
 from sevenfold.layers.compact.engines import billed, plain_call
 from sevenfold.ports import Clock
-from sevenfold.prompts.context import AskProgress
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields, words_of
 from sevenfold.record.wire import Message, encoded_message

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from sevenfold.agent.executor import CONCURRENT, result_block
+from sevenfold.agent.state_slots import State
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
 from sevenfold.agent.team.mail import TeamMail
@@ -36,12 +37,11 @@ from sevenfold.agent.team.roster import (
 )
 from sevenfold.agent.team.summary import ProgressLines
 from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
+from sevenfold.agent.texts import AgentReport, ForkTask
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread
 from sevenfold.conversation.request import ToolCall
-from sevenfold.conversation.restore import State
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.events import AgentChanged, SteppedAside
-from sevenfold.prompts.context import AgentReport, ForkTask
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown

@@ -58,7 +58,7 @@ class SkillCatalog:
         self.known, self.problems = known, tuple(problems)
 
     def listing(self) -> dict[str, str]:
-        """Names and descriptions, for `sevenfold.prompts.system.Skills.of`."""
+        """Names and descriptions, for `sevenfold.agent.texts.Skills.of`."""
         return {name: skill.description for name, skill in sorted(self.known.items())}
 
 

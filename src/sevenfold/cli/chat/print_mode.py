@@ -92,12 +92,10 @@ class PrintResult(Struct, frozen=True, kw_only=True):
 def read_prompt(given: str, stdin: TextIO | None) -> str:
     """The prompt with what is piped into the command; raises if there is nothing, too much, or something unreadable."""
     piped = _piped(stdin)
-    if given == "-":
+    if given in ("", "-"):
         given, piped = piped, ""
     if not given.strip():
-        raise Refused(
-            "the prompt is empty: give one with -p PROMPT, or -p - to read it from standard input"
-        )
+        raise Refused("the prompt is empty; give it with -p, or pipe it in")
     if not piped.strip():
         return given
     # Fenced, so that an @ in it is not taken for a file to attach.

@@ -23,7 +23,7 @@ from sevenfold.cli.chat.model_list import full_name
 from sevenfold.cli.text import one_line, size
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.providers.listing import is_local
+from sevenfold.providers.models import is_local
 from sevenfold.providers.registry import (
     OFFLINE,
     address_for,

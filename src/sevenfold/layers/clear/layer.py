@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import provider_edits
 from sevenfold.conversation.flow import Flow
+from sevenfold.conversation.history import own_requests
 from sevenfold.conversation.layer import Offer, TooFull
-from sevenfold.conversation.request import Considered
 from sevenfold.conversation.room import overloaded
 from sevenfold.errors import BodyTooLarge, ModelError, PromptTooLong
 from sevenfold.events import Proposed
@@ -22,7 +22,7 @@ from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, Provi
 from sevenfold.record import blocks
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
-from sevenfold.record.decisions import MicrocompactMetadata, Pinned
+from sevenfold.record.decisions import MicrocompactMetadata, Pinned, Why
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item
@@ -88,11 +88,9 @@ class Clearer:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self._progress = Progress()
-        self._ledger = CostLedger()
-        self._opened_at = c.account.usd or 0.0
-        self._requests = c.account.requests
+        self._ledger, self._requests, self._boundary = _on_record(c)
         self._left: int | None = None
-        self._boundary, self._undone = c.transcript.view.boundary, c.transcript.view.undone
+        self._undone = c.transcript.view.undone
         self._edits_refused = "-"
         """The epoch in which a listener did not want the provider to clear: it is offered once an epoch."""
 
@@ -102,8 +100,7 @@ class Clearer:
             self._delete()
             plan = self.plan(self._c.size())
         if plan.chosen in ("clear", "provider"):
-            plan = self._act(plan)
-            self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
+            self._consider(self._act(plan))
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do, without doing it."""
@@ -114,8 +111,14 @@ class Clearer:
     def plan(self, size: Size, *, forced: int = 0) -> Plan:
         """What clearing would do at this size; ``forced`` tokens must go whatever it is."""
         plan = self._plan(size, forced)
-        self._c.considered = Considered(plan.rule, plan.chosen, plan.options)
+        self._consider(plan)
         return plan
+
+    def _consider(self, plan: Plan) -> None:
+        ledger = self._ledger
+        after = ledger.requested(1) if ledger.ahead else ledger
+        chosen = Why(0, 0, 0, plan.rule, plan.chosen, list(plan.options))
+        self._c.considered = replace(chosen, owed=after.owed or None, ahead=after.ahead)
 
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c
@@ -272,7 +275,7 @@ class Clearer:
             lifetime=SECONDS[c.lifetimes.tail],
             idle=None if idle == inf else idle,
             expected=max(settings.expected_requests, min(c.account.requests, HALF_LIFE)),
-            spent=(c.account.usd or 0.0) - self._opened_at,
+            spent=c.account.usd or 0.0,
             left=self._left,
             bound=profile.thinking.bound and view.weight.thoughts > 0,
             thinking=0 if mid_turn or not clear.FORGOTTEN < idle < inf else self._old_thinking(),
@@ -366,6 +369,19 @@ class Clearer:
             )
             for held in self._c.stock.results
         ]
+
+
+def _on_record(c: Conversation) -> tuple[CostLedger, int, str | None]:
+    """The ledger as the newest request left it, how many requests there were then, and the compaction before it."""
+    log = c.transcript.log
+    for position, made in own_requests(log):
+        if made.why is not None:
+            boundary = next((one.uuid for place, one in log.boundaries() if place < position), None)
+            price = c.profile.price(made.why.used)
+            # Calls of the engine's own that came after it found what it had left in the cache.
+            ledger = CostLedger(made.why.owed or 0.0, made.why.ahead, price.read / 1e6 if price else 0.0)
+            return ledger, made.number + 1, boundary
+    return CostLedger(), c.account.requests, c.transcript.view.boundary
 
 
 def _deletes(c: Conversation) -> bool:

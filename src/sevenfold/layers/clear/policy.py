@@ -94,7 +94,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     expected: int
     """Requests that are likely to follow."""
     spent: float
-    """US dollars the session has cost since it was opened."""
+    """US dollars the session has cost."""
     ledger: CostLedger = CostLedger()
     """How that differs from what it would have cost without clearing."""
     left: int | None = None

@@ -13,9 +13,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.layers.compact.summary.draft import words_of
 from sevenfold.prompts.compact import EarlierCut, PieceCut, ProgramNote, RoundCut
 from sevenfold.record import blocks, weight
-from sevenfold.record.blocks import THINKING, Block, Compaction, Text, ToolResult, ToolUse, encode_json
+from sevenfold.record.blocks import THINKING, Block, Text, ToolResult, ToolUse, encode_json
 from sevenfold.record.layout import Item, Round, rounds
 from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Wire
@@ -80,13 +81,8 @@ def _lean(block: Block) -> Block:
 
 def _words(block: Block) -> str:
     """What a block says in plain text; a picture says that it is one."""
-    match block.body():
-        case Text(text=words):
-            return words
-        case Compaction(content=str() as words) if words.strip():
-            return words
-        case _:
-            return f"[{block.kind or 'unknown'}]"
+    words = words_of(block)
+    return words if words.strip() or isinstance(block.body(), Text) else f"[{block.kind or 'unknown'}]"
 
 
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:

@@ -19,10 +19,13 @@ from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
-from sevenfold.layers.remember.policy import Stretch
-from sevenfold.memory.admission import Admission, LastingFact, Witness, admit
+from sevenfold.layers.remember.policy import ATTACHMENT, Stretch
+from sevenfold.memory.admission import Admission, Witness, admit
 from sevenfold.memory.commands import MemoryCommands
-from sevenfold.memory.search import FittingEntry, StatementVectors, fitting
+from sevenfold.memory.generation import Origin, least_trusted
+from sevenfold.memory.memory import KnownEntry
+from sevenfold.memory.rules import LastingFact
+from sevenfold.memory.search import FittingEntry, StatementVectors, fitting, taken_up
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 SOURCE = "extract_memories"
-ATTACHMENT = "recalled_memory"
 MOST_TURNS = 5
 MOST_READS = 8
 """Calls of one turn that are carried out."""
@@ -88,16 +90,13 @@ class MemoryKeeper:
         """When memory was last looked after here."""
         self._usd = 0.0
         """What looking for facts has cost in this session."""
+        self._recalled: list[FittingEntry] = []
+        """What was put behind the user's newest message, until the request is finished."""
         self._compares: StatementVectors | None = None
         self._texts: list[str] = []
         """What the entries say that were looked at last; some may have no vector yet."""
         self._paused = ""
         """The day on which the budget was reported as spent."""
-
-    @property
-    def busy(self) -> bool:
-        """Are facts being looked for?"""
-        return self._busy
 
     # -- recalling ------------------------------------------------------------------------------
 
@@ -123,7 +122,7 @@ class MemoryKeeper:
         files = [fit.known.entry.file for fit in fits]
         text = Recalled(policy.shown(fits, there)).render()
         record = self._c.transcript.attach(ATTACHMENT, {"files": files}, [blocks.text(text)])
-        self._memory.count_use(files)
+        self._recalled = fits
         self._tell("recall", f"recalled from memory: {', '.join(map(policy.reason, fits))}", record)
 
     def _fitting(self, words: str) -> list[FittingEntry]:
@@ -140,11 +139,9 @@ class MemoryKeeper:
         """Compares by meaning, where that is installed and switched on; loaded when it is first needed."""
         given, switched_on = self._c.services.meaning, self._c.settings.recall_meaning
         embedder = given.embedder(switched_on=switched_on) if given is not None else None
-        if embedder is None:
-            return None
-        if self._compares is None:
+        if embedder is not None and self._compares is None:
             self._compares = StatementVectors(embedder)
-        return self._compares
+        return self._compares if embedder is not None else None
 
     # -- remembering ----------------------------------------------------------------------------
 
@@ -181,17 +178,15 @@ class MemoryKeeper:
 
     def _may_spend(self) -> bool:
         """Is there money left for today? If not, what was said waits, and that is reported once a day."""
-        most, today = self._c.settings.memory_daily_budget, self._memory.today()
-        if not self._c.may_spend():
-            return False
-        if most is None or (spent := self._memory.spent) < most:
-            return True
+        most, today, spent = self._c.settings.memory_daily_budget, self._memory.today(), self._memory.spent
+        if most is None or spent < most or not self._c.may_spend():
+            return self._c.may_spend()
         if self._paused != today:
             self._paused = today
-            reason = (
-                f"looking for lasting facts waits until tomorrow: ${spent:.2f} of ${most:.2f} are spent"
+            left = f"${spent:.2f} of ${most:.2f} are spent (memory_daily_budget)"
+            self._c.events.aside(
+                "memory", f"looking for lasting facts waits until tomorrow: {left}", source=SOURCE
             )
-            self._c.events.aside("memory", f"{reason} (memory_daily_budget)", source=SOURCE)
         return False
 
     def _extract(self, span: Stretch) -> Flow[tuple[Stretch, list[Admission]]]:
@@ -316,10 +311,16 @@ class MemoryKeeper:
         asked = next((words for item in items if (words := _users_words(item.said).strip())), "")
         said = "\n".join(blocks.words_of(block) for block in answer.blocks if block.kind == "text")
         line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, said)
-        self._c.run_aside(self._write_log(line), self._logged)
+        used = [(fit.known, taken_up(fit.known.entry, asked, said)) for fit in self._recalled]
+        self._recalled = []
+        self._c.run_aside(self._write_log(line, used), self._logged)
 
-    def _write_log(self, line: str) -> Flow[None]:
+    def _write_log(self, line: str, used: Sequence[tuple[KnownEntry, bool]]) -> Flow[None]:
         yield from in_thread(partial(self._memory.log_request, line))
+        users = self._c.services.user_memory
+        for known, helped in used:
+            memory = users if users is not None and known.scope == users.path else self._memory
+            yield from in_thread(partial(memory.count_use, known.entry.file, helped=helped))
         while self._compares is not None and (
             yield from in_thread(partial(self._compares.prepare, self._texts))
         ):
@@ -365,19 +366,30 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
     }
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
     # What the instruction itself says is no fact, should a model repeat it.
-    given = (
-        RememberFacts("").render(),
-        *(blocks.words_of(blocks.read(block)) for block in c.frame.system),
-    )
+    given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
     return Witness(
         said={**new, **_words(item.said for item in items)},
         days={item.said.uuid: day for item in items if (day := policy.day_of(item.said.timestamp))},
         new=frozenset(new),
         session=c.transcript.place.session,
-        least=policy.least(kinds.values()),
+        least=_least(c, kinds.values()),
         given=given,
         shown=(*map(blocks.words_of, results), *_recalled(c)),
     )
+
+
+def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
+    """The least trusted source of what a conversation holds, if tools of these kinds were called in view."""
+    records = [item.said for item in c.transcript.view.items]
+    if any(said.summary for said in records):  # it rests on what earlier calls returned
+        earlier = (
+            block
+            for said in c.transcript.log.answers()
+            for block in said.blocks
+            if block.kind == "tool_use"
+        )
+        kinds = [*kinds, *(c.kinds.get(read_field(block.raw, "name"), "") for block in earlier)]
+    return least_trusted(policy.least(kinds), *map(policy.origin_of, records))
 
 
 def _recalled(c: Conversation) -> list[str]:

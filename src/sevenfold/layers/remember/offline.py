@@ -27,12 +27,9 @@ def find_facts(request: Mapping[str, Any]) -> str:
     else:
         said = {item.said.uuid: _words(item) for item in items_of(before) if from_user(item.said)}
         since = _SINCE.search(instruction)
-        starts = [
-            place
-            for place, words in enumerate(said.values())
-            if since and shortened(words, SHOWN) == since[1]
-        ]
-        said = dict(list(said.items())[starts[-1] if starts else 0 :])
+        fits = (since is not None and shortened(words, SHOWN) == since[1] for words in said.values())
+        start = max((place for place, fit in enumerate(fits) if fit), default=0)
+        said = dict(list(said.items())[start:])
     found = [
         f'<fact type="{fact.kind}">\n<quote>{quotation}</quote>\n</fact>'
         for fact in facts(said)

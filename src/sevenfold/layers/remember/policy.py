@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.memory.admission import DATES, Admission, LastingFact
-from sevenfold.memory.dates import absolute_dates
+from sevenfold.memory import rules
 from sevenfold.memory.entry import KINDS, Kind, shortened
-from sevenfold.memory.generation import Origin, least_trusted
+from sevenfold.memory.generation import MOST_TRUSTED_FIRST, Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
-from sevenfold.memory.rules import facts as stated
 from sevenfold.memory.search import FittingEntry
+from sevenfold.memory.statements import DATES, absolute_dates
 from sevenfold.prompts.memory import RememberFacts
+from sevenfold.record import blocks
+from sevenfold.record.entries import Said
+
+if TYPE_CHECKING:
+    from sevenfold.memory.admission import Admission
 
 GROWTH = 6_000
 """Tokens of conversation after which the user's words are looked through, whatever they are."""
@@ -33,6 +38,8 @@ MOST_EARLIER = 16_000
 """Characters of messages that left the context, looked at in one go."""
 LONGEST_EARLIER = 2_000
 """Characters of each that are shown."""
+LONGEST_SOURCE = 80
+"""Characters of where an entry was found."""
 LOGGED = 120
 """Characters of a question, and of its answer, in the daily log."""
 
@@ -50,8 +57,11 @@ _FLAG = re.compile(r"(?<=\s)--?[a-zA-Z][\w-]*")
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d(?!\d)")
 _DATED = ("modified", "updated", "date", "created")
 """Keys with which other tools say when a file was written."""
+_NO_NAME = re.compile(r"[^\w./:@-]+")
 _COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
+ATTACHMENT = "recalled_memory"
+_UNCONFIRMED = re.compile(r"^- \S+ \(unconfirmed, from (\w+)", re.MULTILINE)
 ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", "search": "tool"}
 """Where the output of a tool of each kind comes from; that of any other tool counts as ``tool``."""
 
@@ -85,7 +95,7 @@ def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
     """
     if not span.said or share > MOST_SHARE:
         return False
-    lasting = pause == 1 and any(True for _ in stated(span.said))
+    lasting = pause == 1 and any(True for _ in rules.facts(span.said))
     return lasting or (span.tokens >= GROWTH * pause and share <= USUAL_SHARE)
 
 
@@ -124,25 +134,28 @@ def least(kinds: Iterable[str]) -> Origin:
     return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in kinds))
 
 
-def read_facts(answer: str) -> list[LastingFact] | None:
+def origin_of(said: Said) -> Origin:
+    """Where a record comes from that is neither the user's words nor a tool's result."""
+    words = "\n".join(map(blocks.words_of, said.blocks)) if said.attachment or said.meta else ""
+    if said.attachment == ATTACHMENT:
+        named = set(_UNCONFIRMED.findall(words))
+        return least_trusted("model", *(one for one in MOST_TRUSTED_FIRST if one in named))
+    if words.startswith("<agent-"):
+        return "agent"
+    if words.startswith("<command-output") or said.attachment.startswith("hook"):
+        return "tool"
+    return "file" if said.attachment in ("file", "directory") else "model"
+
+
+def read_facts(answer: str) -> list[rules.LastingFact] | None:
     """The facts in a model's answer; None if it did not keep to the format."""
     found = []
     for attributes, inside in _FACT.findall(answer):
-        kind = _TYPE.search(attributes)
-        until = _UNTIL.search(attributes)
+        kind, until, note = _TYPE.search(attributes), _UNTIL.search(attributes), _NOTE.search(inside)
         quotations = tuple(filter(None, map(_unwrapped, _QUOTE.findall(inside))))
-        note = _NOTE.search(inside)
-        found.append(
-            LastingFact(
-                quotations,
-                _kind(kind[1] if kind else ""),
-                note[1].strip() if note else "",
-                until[1] if until else "",
-            )
-        )
-    if not found and not _NOTHING.search(answer):
-        return None
-    return found[:MOST_FACTS]
+        said, last = note[1].strip() if note else "", until[1] if until else ""
+        found.append(rules.LastingFact(quotations, _kind(kind[1] if kind else ""), said, last))
+    return found[:MOST_FACTS] if found or _NOTHING.search(answer) else None
 
 
 def outcome(admitted: Sequence[Admission]) -> str:
@@ -158,8 +171,7 @@ def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> 
 
 def reason(fit: FittingEntry) -> str:
     """Which entry was recalled, from where and why."""
-    stamp = fit.known.stamp
-    source = "your words" if stamp.trusted else f"unconfirmed, {stamp.source or stamp.origin}"
+    source = "your words" if fit.known.stamp.trusted else f"unconfirmed, {_source(fit.known)}"
     why = f"shares {', '.join(fit.words[:4])}" if fit.words else "alike in meaning"
     return f"{fit.known.entry.name} ({source} of {_day(fit.known)}; {why})"
 
@@ -193,16 +205,21 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
     entry, stamp = known.entry, known.stamp
     day = _day(known)
     gone = stale(entry.body, there) if there is not None else []
-    doubt = f" Not there any more: {', '.join(gone)}." if gone else ""
+    doubt = f" Not there any more: {_quotation(', '.join(gone), 600)}." if gone else ""
     doubt = f"{doubt}{_dates(known)}"
     if not stamp.trusted:
-        whose = f"unconfirmed, from {stamp.source or stamp.origin}, {day}"
+        whose = f"unconfirmed, from {_source(known)}, {day}"
         yield f"- {entry.name} ({whose}): {_quotation(entry.body, 600)}{doubt}"
         return
     for words in entry.quotations or (entry.body,):
         yield f"- {entry.name}: the user said on {day}: {_quotation(words, 1_500)}{doubt}"
     if entry.quotations and entry.note:
         yield f"  unconfirmed note of that session: {_quotation(entry.note, 600)}"
+
+
+def _source(known: KnownEntry) -> str:
+    """Where an entry was found; a name given by others cannot pass for words of ours."""
+    return f"{known.stamp.origin} {_NO_NAME.sub('_', known.stamp.source)[:LONGEST_SOURCE]}".rstrip()
 
 
 def _day(known: KnownEntry) -> str:
@@ -215,15 +232,11 @@ def _dates(known: KnownEntry) -> str:
     entry, stamp = known.entry, known.stamp
     if DATES in entry.note:
         return ""
+    day = datetime.fromtimestamp(stamp.created).date() if stamp.created else None
     if stamp.origin == "import":
-        head = entry.page.values
-        dated = _DAY.search(" ".join((*(head.get(key, "") for key in _DATED), stamp.source)))
-        try:
-            day = date.fromisoformat(dated[0]) if dated else None
-        except ValueError:
-            day = None
-    else:
-        day = datetime.fromtimestamp(stamp.created).date() if stamp.created else None
+        head = (entry.page.values.get(key, "") for key in _DATED)
+        dated = _DAY.search(" ".join((*head, stamp.source)))
+        day = day_of(dated[0]) if dated else None
     found = absolute_dates(entry.body, day) if day else {}
     return f" {DATES}{', '.join(f'{named} is {when}' for named, when in found.items())}." if found else ""
 

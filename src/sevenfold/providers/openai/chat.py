@@ -38,9 +38,20 @@ from sevenfold.record.wire import SERVER_CALLS
 
 Json = Mapping[str, Any]
 
-EXPRESSED = frozenset(
-    {"model", "max_tokens", "system", "messages", "tools", "tool_choice", "stop_sequences", "output_config"}
-)
+SAME = ("temperature", "top_p")
+"""Fields that mean the same everywhere."""
+EXPRESSED = frozenset(SAME) | {
+    *(
+        "model",
+        "max_tokens",
+        "system",
+        "messages",
+        "tools",
+        "tool_choice",
+        "stop_sequences",
+        "output_config",
+    )
+}
 SILENT = frozenset(
     {"stream", "thinking", "cache_control", "diagnostics", "metadata", "service_tier", "speed"}
     | {"inference_geo", "user_profile_id", "workspace_id"}
@@ -68,7 +79,7 @@ def chat_request(
     thought before, None where it takes none.
     """
     asked = expressible(body, "Chat Completions")
-    request: dict[str, Any] = {"model": asked["model"]}
+    request = {name: asked[name] for name in ("model", *SAME) if name in asked}
     system = text_of(asked.get("system") or "", "system")
     request["messages"] = [{"role": "system", "content": system}] if system else []
     request["messages"] += _results_first(

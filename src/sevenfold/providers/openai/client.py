@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sevenfold.ports import Call
 from sevenfold.profiles import Betas, Profile, ThinkingRules
 from sevenfold.providers.http_client import HttpClient
-from sevenfold.providers.listing import is_local, read
+from sevenfold.providers.models import is_local, read_listing
 from sevenfold.providers.openai.chat import ChatReader, chat_request
 from sevenfold.providers.openai.local_servers import running_window
 from sevenfold.providers.openai.responses import (
@@ -88,10 +88,6 @@ class OpenAIProvider(SdkProvider):
         """The same for asyncio."""
         return AsyncOpenAIClient(given, api=_api(wire))
 
-    def models(self, model: str) -> str:
-        """The path of the list of all models: some servers tell less about a single one."""
-        return "/models"
-
     def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
         """OpenAI, or a server like it, over HTTP; a server of one's own often has no key."""
         headers = {"authorization": f"Bearer {env.get(self.vendor.key_variable) or UNUSED_KEY}"}
@@ -100,8 +96,8 @@ class OpenAIProvider(SdkProvider):
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """The server's listing; where it leaves out the window, what a local server says about the running model."""
-        raw = super().describe(model, address, fetch)
-        if not is_local(address) or ((listed := read(raw, model)) and listed.window):
+        raw = fetch("/models", None)  # the whole list: some servers tell less about a single model
+        if not is_local(address) or ((listed := read_listing(raw, model)) and listed.window):
             return raw
         parts = urlsplit(address)
         size = running_window(
@@ -150,7 +146,7 @@ class ChatCompletions(OpenAIProvider):
         kind = "" if event else words_in(fields.get("object", NULL))
         return kind == "chat.completion" or (not kind and "choices" in fields)
 
-    def reader(self, asked: bytes, *, summary: bool = False) -> Reader:
+    def reader(self, asked: bytes) -> Reader:
         """Reads a chat completion."""
         return ChatReader(seeded(asked), asked)
 
@@ -161,14 +157,10 @@ class Responses(OpenAIProvider):
     name = "responses"
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
-        """The same request as one of the Responses API, or as one for its own summary."""
-        if bytes(_asking.decode(call.body).compaction) != b"null":
-            return self.summarise(call)
+        """The same request as one of the Responses API; one for its own summary is never answered as a stream."""
+        if _summariser(call.body) is not None:
+            return Put("/responses/compact", compact_request(call.body, call.cache_key))
         return Put("/responses", responses_request(call.body, stream=stream, cache_key=call.cache_key))
-
-    def summarise(self, call: Call) -> Put:
-        """The request that has the provider summarise the conversation; its answer never comes as a stream."""
-        return Put("/responses/compact", compact_request(call.body, call.cache_key), summary=True)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response, or an event of one."""
@@ -176,10 +168,10 @@ class Responses(OpenAIProvider):
             return words_in(fields.get("type", NULL)).startswith("response.")
         return words_in(fields.get("object", NULL)) == "response"
 
-    def reader(self, asked: bytes, *, summary: bool = False) -> Reader:
+    def reader(self, asked: bytes) -> Reader:
         """Reads a response, or the provider's own summary."""
-        seed = seeded(asked)
-        return summary_reader(_asking.decode(asked).model, seed) if summary else ResponsesReader(seed)
+        seed, model = seeded(asked), _summariser(asked)
+        return ResponsesReader(seed) if model is None else summary_reader(model, seed)
 
 
 CHAT, RESPONSES = ChatCompletions(), Responses()
@@ -209,6 +201,12 @@ class _Asking(Struct):
 
 
 _asking = msgspec.json.Decoder(_Asking)
+
+
+def _summariser(body: bytes) -> str | None:
+    """The model by which a request wants the provider's own summary; None for any other request."""
+    asking = _asking.decode(body or b"{}")
+    return None if bytes(asking.compaction) == b"null" else asking.model
 
 
 def _api(wire: str | None) -> Literal["chat", "responses"] | None:

@@ -21,6 +21,7 @@ from sevenfold.providers import failures
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.openai.chat import (
     CHOICES,
+    SAME,
     Counts,
     Json,
     blocks_of,
@@ -74,6 +75,7 @@ def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> byte
     if wanted.get("format"):
         schema = {"type": "json_schema", "name": "answer", "schema": wanted["format"]["schema"]}
         request["text"] = {"format": schema}
+    request |= {name: asked[name] for name in SAME if name in asked}
     request["max_output_tokens"] = asked["max_tokens"]
     request["input"] = _input(asked)
     return msgspec.json.encode(request | ({"stream": True} if stream else {}))

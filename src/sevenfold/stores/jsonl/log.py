@@ -23,8 +23,7 @@ from msgspec import Struct
 from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing
 from sevenfold.stores.files import explain, opened
 from sevenfold.stores.jsonl.lock import FileLock, exclusive, lock_file, unlock_file
-from sevenfold.stores.log import BranchLog, LineLog, positions
-from sevenfold.stores.memory import MemoryLog
+from sevenfold.stores.log import LineLog, positions
 
 LINE_LIMIT = 64 * 1024 * 1024
 """Bytes. The largest body a provider takes is half of that."""
@@ -256,45 +255,6 @@ def _locked(path: Path, wait: float, take: bool) -> FileLock:
             return FileLock(path, take=True)
     finally:
         os.close(fd)
-
-
-class DraftLog(BranchLog):
-    """A file's lines, followed by those that were appended here: what a session would write, before that is kept.
-
-    The file is read as it was when the draft began and never touched. Positions are those the new lines will have
-    once they follow the file's bytes, in the file itself or in a copy of it.
-    """
-
-    def __init__(self, path: Path, converted: MemoryLog | None = None) -> None:
-        """``converted`` holds the lines to begin with where the file is in another format."""
-        self.path = path
-        self.size, self.torn = end_of(path) if converted is None else (converted.end, False)
-        """Bytes of the file when the draft began; was its last writer cut off in the middle of a line?"""
-        self.added: list[bytes] = []
-        """The lines that are not in the file."""
-        self._converted = converted
-        start = self.size + self.torn
-        super().__init__(converted or JsonlLog(path).upto(self.size), MemoryLog(start=start), start)
-
-    def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Add lines to the draft; see `sevenfold.ports.Log`."""
-        self.added.extend(lines)
-        return super().append(lines)
-
-    def whole(self) -> Iterator[bytes]:
-        """The file's bytes and the draft's after them, in pieces."""
-        left = self.size
-        if self._converted is not None:
-            yield from (line for _, line in self._converted.read())
-            yield from self.added
-            return
-        with opened(self.path) as file:
-            while left and (piece := file.read(min(left, _CHUNK))):
-                left -= len(piece)
-                yield piece
-        if self.torn and self.added:
-            yield b"\n"
-        yield from self.added
 
 
 def end_of(path: Path) -> tuple[int, bool]:

@@ -175,9 +175,11 @@ def _joined(files: SessionFiles, point: BranchPoint, own: LineLog) -> LineLog:
 class JsonlStore:
     """The sessions of one folder; a `sevenfold.ports.Store`. The folder is made when something is first written."""
 
-    def __init__(self, folder: Path, *, sync: Sync = Sync.DURABLE) -> None:
+    def __init__(self, folder: Path, *, sync: Sync = Sync.DURABLE, project: Project | None = None) -> None:
+        """``project`` has what is no transcript's own: notes, memory and mail; in the same folder unless given."""
         self.folder = folder
         self._sync = sync
+        self._project = project or Project(folder)
 
     def files(self, session: str) -> SessionFiles:
         """Where the session's files are."""
@@ -214,7 +216,7 @@ class JsonlStore:
 
     def notes(self, session: str) -> FileText:
         """The session's notes."""
-        return FileText(self.files(session).notes)
+        return FileText(self._project.session(session).notes)
 
     def agent_state(self, session: str) -> FileText:
         """The state of the session's agent."""
@@ -222,11 +224,11 @@ class JsonlStore:
 
     def memory(self) -> FileFolder:
         """What outlives the sessions."""
-        return FileFolder(Project(self.folder).memory)
+        return FileFolder(self._project.memory)
 
     def mailbox(self) -> SqliteMailbox:
         """Messages between the agents of the folder, whatever their process."""
-        return SqliteMailbox(Project(self.folder).mailbox, forced=self._sync is Sync.ALWAYS)
+        return SqliteMailbox(self._project.mailbox, forced=self._sync is Sync.ALWAYS)
 
     @contextmanager
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
@@ -253,9 +255,8 @@ class FileStore(JsonlStore):
     """One session in a file of any name, with its notes in a project's folder."""
 
     def __init__(self, path: Path, project: Project, *, sync: Sync = Sync.DURABLE) -> None:
-        super().__init__(path.parent, sync=sync)
+        super().__init__(path.parent, sync=sync, project=project)
         self._path = path
-        self._project = project
 
     def files(self, session: str) -> SessionFiles:
         """Where the session's files are, whatever it is called."""
@@ -264,18 +265,6 @@ class FileStore(JsonlStore):
     def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> JsonlLog:
         """The log for writing; its folder is the user's and stays as it is."""
         return JsonlLog.open(self._path, wait=wait, take=take, sync=self._sync)
-
-    def notes(self, session: str) -> FileText:
-        """The session's notes."""
-        return FileText(self._project.session(session).notes)
-
-    def memory(self) -> FileFolder:
-        """What outlives the project's sessions."""
-        return FileFolder(self._project.memory)
-
-    def mailbox(self) -> SqliteMailbox:
-        """Messages between the project's agents."""
-        return SqliteMailbox(self._project.mailbox, forced=self._sync is Sync.ALWAYS)
 
 
 def _name_of(transcript: Path) -> str:

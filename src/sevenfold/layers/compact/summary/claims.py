@@ -1,16 +1,18 @@
 """Whether a sentence claims the user's permission or order for an act that is hard to take back.
 
-Neither the ways to say so nor the acts can be listed, so a linear model decides: over the words, the parts of words,
-and the forms that deny, ask, suppose or permit (`claims.toml`). It was learnt from the sentences in `bench/claims`;
-`bench/claims_model.py` learns it, measures it on writers it has not seen, and writes its weights (`claims.weights`).
-A question is never a claim.
+Neither the ways to say so nor the acts can be listed, so a linear model decides: over the words, which of them precede
+the first word of will and which follow it, the frame that is left without the words for things and acts, the parts of
+words, and the forms that deny, ask, suppose or permit (`claims.toml`). It was learnt from the sentences in
+`bench/claims`; `bench/claims_model.py` learns it, measures it on writers it has not seen, and writes its weights
+(`claims.weights`). A question is never a claim.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Final
 
 from msgspec import Struct
@@ -19,13 +21,16 @@ from sevenfold.layers.compact.summary.vocabulary import is_act, pattern, resourc
 
 _CLAUSE: Final = re.compile(r"(?<=[,;—–])\s*|\s+(?=but\b)")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
-_TOKEN: Final = re.compile(r"[\w'-]+|[.,:;?]")
+_TOKEN: Final = re.compile(r"[\w'-]+|[.,:;?|]")
 _WORD: Final = re.compile(r"[^\W\d_][\w'./-]*\w|\w")
 _NUMBER: Final = re.compile(r"\d+")
-_PHRASE: Final = 3
+_PHRASE: Final = 2
 """Words in a row that are looked at together, at most."""
-_PARTS: Final = (3, 4, 5)
-"""The lengths of the parts of words."""
+_FRAME: Final = 4
+"""The same in a frame, where everything that is not grammar is one gap."""
+_GAP: Final = "…"
+_PART: Final = 4
+"""The length of the parts of words."""
 _FORM: Final = 0.3
 """The value of a form next to those of words, whose squares sum up to 1."""
 _INTRODUCTION: Final = 3
@@ -56,22 +61,52 @@ class Model(Struct, frozen=True):
 
 
 def features(text: str) -> Iterator[tuple[str, float]]:
-    """The words of a text, alone and with their neighbours, the parts of its words and its forms, with their values."""
-    tokens = _TOKEN.findall(_NUMBER.sub("0", text.lower().replace("’", "'")))
-    phrases = {
-        " ".join(tokens[start : start + length])
-        for length in range(1, _PHRASE + 1)
-        for start in range(len(tokens) - length + 1)
-    }
+    """What a text is judged by, each with its value; kinds are told apart by their first character."""
+    tokens = _tokens(text)
     parts = {
-        f"~{word[start : start + length]}"
+        f"~{word[start : start + _PART]}"
         for word in (f" {token} " for token in tokens)
-        for length in _PARTS
-        for start in range(max(1, len(word) - length + 1))
+        for start in range(max(1, len(word) - _PART + 1))
     }
-    for kind in (phrases, parts):
+    frame = {f"#{one}" for one in _phrases(_framed(tokens), 2, _FRAME)}
+    for kind in (set(_phrases(tokens, 1, _PHRASE)), parts, frame, set(_sides(text))):
         yield from ((one, len(kind) ** -0.5) for one in kind)
     yield from ((f"={form}", _FORM) for form in _forms(text))
+
+
+def _tokens(text: str) -> list[str]:
+    return _TOKEN.findall(_NUMBER.sub("0", text.lower().replace("’", "'")))
+
+
+def _phrases(tokens: Sequence[str], least: int, most: int) -> Iterator[str]:
+    for length in range(least, most + 1):
+        yield from (" ".join(tokens[at : at + length]) for at in range(len(tokens) - length + 1))
+
+
+def _framed(tokens: Sequence[str]) -> list[str]:
+    """The words that say how something is said; what it is about is a gap."""
+    shown = (token if _is_grammar(token) else _GAP for token in tokens)
+    return ["^", *(one for one, _ in groupby(shown)), "$"]
+
+
+@cache
+def _is_grammar(word: str) -> bool:
+    listed = word in words("grammar") or word in words("small") or not word[0].isalnum()
+    return listed or any(pattern(name).fullmatch(word) for name in ("will", "leave", "person"))
+
+
+def _sides(text: str) -> Iterator[str]:
+    """The words before and after the first word of will, and those next to it."""
+    found = [match for name in ("will", "leave") if (match := pattern(name).search(text))]
+    if not found:
+        return
+    will = min(found, key=lambda match: match.start())
+    before, after = _tokens(text[: will.start()]), _tokens(text[will.end() :])
+    yield f"!{will[0].lower()}"
+    yield from (f"<{one}" for one in before)
+    yield from (f">{one}" for one in after)
+    yield f"! {' '.join(before[-2:])} ! {' '.join(after[:1])}"
+    yield f"! {' '.join(before[-1:])} ! {' '.join(after[:2])}"
 
 
 def claim(sentence: str, before: str = "", lead: str = "", model: Model | None = None) -> Claim | None:

@@ -18,14 +18,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from sevenfold.cli.storage.rewrite import Rewrite, World
+from sevenfold.cli.storage.secrets import Leak, is_transcript, mask_record, mask_text
+from sevenfold.cli.storage.secrets import scan as find_secrets
 from sevenfold.stores.files import Staged, explain, opened, private_folder, safe_name
 from sevenfold.stores.home import MAILBOX, Home, Project, SessionFiles, is_index
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog, scan
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
-from sevenfold.stores.jsonl.rewrite import Rewrite, World
-from sevenfold.stores.jsonl.secrets import Leak, is_transcript, mask_record, mask_text
-from sevenfold.stores.jsonl.secrets import scan as find_secrets
 from sevenfold.stores.jsonl.store import BranchPoint
 
 _WAIT_SECONDS = 5.0

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.cli.storage.secrets import Leak, entry_of, mask_record
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.ports import Clock, Ids
 from sevenfold.record.decisions import Epoch, Offloaded, OwnDecision, Purged, Signed, Undone
@@ -24,7 +25,6 @@ from sevenfold.record.entries import Boundary, Damaged, Decision, Entry, Label, 
 from sevenfold.record.log import decided
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import Line, scan
-from sevenfold.stores.jsonl.secrets import Leak, entry_of, mask_record
 from sevenfold.stores.jsonl.store import BranchPoint
 
 _CARRY = b'"kind":"carry"'

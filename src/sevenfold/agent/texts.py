@@ -1,6 +1,6 @@
-"""The texts of the system prompt.
+"""The texts of an agent: its system prompt, and what it tells of commands and of other agents.
 
-The static ones are the same for every session: they come first, and one cache serves them all. The others
+The static ones of the prompt are the same for every session: they come first, and one cache serves them all. The others
 belong to this session: where it runs, how the user wants it, which instruction files, memory, servers and
 skills there are. Each appears only when there is something to say; without its facts it is left out, and
 nothing in the prompt hints at it. A text that carries other people's words is framed with where they come
@@ -11,17 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sevenfold.prompts.text import KB, Text, size
+from sevenfold.prompts.text import KB, Static, Text, size
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 
 # -- the same for every session ------------------------------------------------------------------
-
-
-class Static(Text, frozen=True):
-    """A text without holes."""
-
-    stage = "static"
-    cap = 3 * KB
 
 
 class Identity(Static, frozen=True):
@@ -190,8 +183,10 @@ class McpInstructions(Text, frozen=True):
         return cls(_joined("\n\n", *_fitting(said, cls.cap))) if said else None
 
 
-class Skill(Text, frozen=True):
+class SkillLine(Text, frozen=True):
     """One line of the skills listing."""
+
+    file = "skill"
 
     name: str
     description: str
@@ -205,7 +200,7 @@ class Skills(Text, frozen=True):
     @classmethod
     def of(cls, skills: Mapping[str, str]) -> Skills | None:
         """Each skill's name and description, in the order of names."""
-        return cls(_listed(Skill, skills, cls.cap)) if skills else None
+        return cls(_listed(SkillLine, skills, cls.cap)) if skills else None
 
 
 class AgentType(Text, frozen=True):
@@ -232,11 +227,67 @@ class LeftOut(Text, frozen=True):
     names: str
 
 
+# -- in the conversation -----------------------------------------------------------------------
+
+
+class CommandOutput(Text, frozen=True):
+    """What a command printed that the user ran."""
+
+    command: str
+    text: str
+
+
+class AgentMessageText(Text, frozen=True):
+    """A message of another agent; each line of its text is quoted, so that none can be taken for ours."""
+
+    file = "agent_message"
+
+    heading: str
+    text: str
+
+
+class ForkTask(Text, frozen=True):
+    """The task of an agent that begins with the conversation of another."""
+
+    agent: str
+    role: str | None
+    task: str
+
+
+class AgentNotes(Text, frozen=True):
+    """Where an agent keeps what it wants to know the next time, and the index of it."""
+
+    path: str
+    index: str
+
+
+class AgentReport(Text, frozen=True):
+    """What an agent in the background reports when it has ended."""
+
+    agent: str
+    label: str
+    state: str
+    text: str
+    path: str | None = None
+
+
+class AskProgress(Text, frozen=True):
+    """Asks for a line about what an agent does: a fork of it, or another model that gets what was said last."""
+
+    recent: str | None = None
+
+
+class SuggestPrompt(Text, frozen=True):
+    """Asks a fork for the user's next prompt."""
+
+
+# -- what fits -------------------------------------------------------------------------------------
+
 _FOR_NOTE = 2 * KB
 _FOR_JOINT = 2
 
 
-def _listed(line: type[Skill | AgentType], entries: Mapping[str, str], most: int) -> str:
+def _listed(line: type[SkillLine | AgentType], entries: Mapping[str, str], most: int) -> str:
     """A line for each name with its description, in the order of names, as far as they fit."""
     lines = [
         (name, line(name, " ".join(description.split())).render())

@@ -1,0 +1,1 @@
+"""What commands do to files that were written: remove a session, find secrets, mask them everywhere."""

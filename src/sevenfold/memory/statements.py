@@ -1,0 +1,175 @@
+"""The user's own statements in a message, each as a whole.
+
+Half a sentence can say the opposite of the whole: "push on Fridays" is in "Never push on Fridays", in "Should we push
+on Fridays?" and in 'The page says "push on Fridays"'. So what counts as the user's words is never less than a sentence,
+and an item of a list comes with the line that introduces the list. What a message only quotes is not the user's
+statement: fenced blocks (what is piped into a command is one), lines behind ``>``, and what is between two tags.
+
+In doubt a statement is longer than it need be: that loses nothing.
+
+A statement may name a day by the day it was made on: "tomorrow", "by Friday", "in two weeks". Only what has one meaning
+is resolved. "Next Friday" has two, "on Friday" may be past, and "by Friday" may be today if it is said on a Friday.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, timedelta
+from functools import lru_cache
+from itertools import accumulate
+
+from msgspec import Struct
+
+from sevenfold.recall.ranking import folded
+
+DATES = "Dates: "
+"""How a line begins that gives dates to what the user's words call a day."""
+LONGEST = 1_500
+"""Characters. What goes on for longer without an end was pasted, and is not a statement."""
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_OPENED = re.compile(r"\s*<([A-Za-z][\w:-]*)\b[^<>]*>")
+_CLOSED = re.compile(r"</([A-Za-z][\w:-]*)>\s*$")
+_ITEM = re.compile(r"(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
+_END = re.compile(r"[.!?…]+[\"'”’»)\]*_`]*(?= (?![a-z])|$)|[。！？]+[」』”]?")
+_ABBREVIATED = re.compile(r"\b(?:al|approx|cf|dr|e\.g|i\.e|mrs?|ms|prof|st|vs)\.$", re.IGNORECASE)
+_MARKS = re.compile('["“”„«»「」『』]')
+_GAP = " […]"
+_QUOTED = "\f"
+"""A line in place of each that is only quoted."""
+
+
+class Statement(Struct, frozen=True):
+    """A sentence, or a sentence of an item in a list."""
+
+    own: str
+    lead: str = ""
+    """What introduces the list."""
+
+    @property
+    def text(self) -> str:
+        """As it can be quoted by itself."""
+        return f"{self.lead} {self.own}".lstrip()
+
+
+@lru_cache(maxsize=256)
+def statements(message: str) -> tuple[Statement, ...]:
+    """The user's own statements in a message, in order."""
+    found: list[Statement] = []
+    leads: list[tuple[int, str]] = []
+    """What introduces the lists that the present line is in, with their indentation."""
+    for indent, words in _parts(message):
+        while leads and (indent is None or leads[-1][0] >= indent):
+            leads.pop()
+        lead = leads[-1][1] if leads else ""
+        made = [Statement(one, lead) for one in _sentences(words)]
+        if leads and not lead.endswith(_GAP):
+            leads[-1] = (leads[-1][0], lead + _GAP)  # for the items after this one
+        if words.endswith(":"):
+            leads.append((-1 if indent is None else indent, made[-1].text))
+        found += made
+    return tuple(found)
+
+
+def whole(message: str, words: str) -> str:
+    """The statements of a message that these words are from, as wholes; empty if they are not the user's own."""
+    wanted = folded("\n".join(_ITEM.sub("", line, count=1) for line in words.splitlines()))
+    found = statements(message)
+    parts = [f"{folded(one.own)} " for one in found]
+    ends = list(accumulate(map(len, parts)))
+    place = "".join(parts).find(wanted) if wanted else -1
+    if place < 0:
+        return ""
+    held = [one for one, end in zip(found, ends, strict=True) if place < end]
+    more = sum(place + len(wanted) >= end for end in ends) - (len(found) - len(held))
+    text = " ".join((held[0].text, *(one.own for one in held[1 : more + 1])))
+    return text if len(text) <= LONGEST else ""
+
+
+def _parts(message: str) -> Iterator[tuple[int | None, str]]:
+    """Paragraphs, and items of lists with their indentation; what ends in a colon goes with what follows it."""
+    indent: int | None = None
+    held = ""
+    for line in (*_own_lines(message), "", ""):
+        item = _ITEM.match(line)
+        blank = not line.strip() and (line == _QUOTED or not held.endswith(":"))
+        if held and (item or blank):
+            yield indent, held
+            held = ""
+        if item or not held:
+            indent = len(item[1]) if item else None
+        held = " ".join((held, *line[item.end() if item else 0 :].split())).strip()
+    if held:
+        yield indent, held
+
+
+def _own_lines(message: str) -> Iterator[str]:
+    """The lines of a message, marked where they are only quoted."""
+    lines = message.splitlines()
+    closed = {found[1]: place for place, line in enumerate(lines) if (found := _CLOSED.search(line))}
+    ends = ""
+    for place, line in enumerate(lines):
+        bare = line.strip()
+        if ends:
+            ended = (
+                bare.endswith(ends) if ends[0] == "<" else bare.startswith(ends) and not bare.strip(ends[0])
+            )
+            ends = "" if ended else ends
+            yield _QUOTED
+        elif fence := _FENCE.match(line):
+            ends = fence[1]
+            yield _QUOTED
+        elif (tag := _OPENED.match(line)) and closed.get(tag[1], -1) >= place:
+            ends = "" if bare.endswith(f"</{tag[1]}>") else f"</{tag[1]}>"
+            yield _QUOTED
+        else:
+            yield _QUOTED if bare.startswith(">") else line
+
+
+def _sentences(words: str) -> Iterator[str]:
+    """The sentences of a paragraph; none ends within quotation marks, or with an abbreviation."""
+    start = looked = marks = 0
+    for end in _END.finditer(words):
+        marks += len(_MARKS.findall(words, looked, end.end()))
+        looked = end.end()
+        if marks % 2 == 0 and not _ABBREVIATED.search(words, max(start, looked - 8), looked):
+            yield words[start:looked].strip()
+            start = looked
+    yield from filter(None, [words[start:].strip()])
+
+
+# -- days ----------------------------------------------------------------------------------------
+
+_DAYS = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1, "the day after tomorrow": 2}
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+_NUMBER = rf"\d{{1,3}}|{'|'.join(_NUMBERS)}"
+_RELATIVE = re.compile(
+    rf"\b(?:(?P<day>the day after tomorrow|today|tonight|tomorrow|yesterday)"
+    rf"|(?:by|until|before|this) (?P<weekday>{'|'.join(_WEEKDAYS)})"
+    rf"|in (?P<ahead>{_NUMBER}) (?P<unit>day|week)s?|(?P<back>{_NUMBER}) (?P<past>day|week)s? ago)\b",
+    re.IGNORECASE,
+)
+
+
+def absolute_dates(words: str, said_on: date) -> dict[str, str]:
+    """What the words call a day, each with its date, if they were said on that day."""
+    return {found: day.isoformat() for found, day in _resolved(words, said_on)}
+
+
+def _resolved(words: str, said_on: date) -> Iterator[tuple[str, date]]:
+    for found in _RELATIVE.finditer(" ".join(words.split())):
+        part = {name: value.casefold() for name, value in found.groupdict().items() if value}
+        if "day" in part:
+            yield found[0], said_on + timedelta(days=_DAYS[part["day"]])
+        elif "ahead" in part:
+            yield found[0], said_on + _span(part["ahead"], part["unit"])
+        elif "back" in part:
+            yield found[0], said_on - _span(part["back"], part["past"])
+        elif ahead := (_WEEKDAYS.index(part["weekday"]) - said_on.weekday()) % 7:
+            yield found[0], said_on + timedelta(days=ahead)
+
+
+def _span(number: str, unit: str) -> timedelta:
+    count = _NUMBERS.get(number) or int(number)
+    return timedelta(days=count * (7 if unit == "week" else 1))
