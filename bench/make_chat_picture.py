@@ -17,8 +17,8 @@ from sevenfold.agent.agent import Agent
 from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState, draw_menu
-from sevenfold.cli.chat.screen import RICH
+from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
+from sevenfold.cli.chat.screen import RICH, draw_menu
 from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.cli.chat.status import draw_status
 from sevenfold.layers.compact.offline import summarise, take_notes

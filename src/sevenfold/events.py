@@ -291,6 +291,8 @@ class AgentChanged(Event, frozen=True, kw_only=True):
     background: bool = False
     because: str = ""
     """Why it is a fork, or why not."""
+    description: str = ""
+    """What it works on, in a few words."""
     usd: float | None = None
     """What the work cost, once it has ended."""
     saved_usd: float = 0.0

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -257,11 +258,10 @@ def _plain(name: str) -> str:
 
 @cache
 def _table() -> dict[str, Any]:
-    # Here, because they take longer to import than the rest of the package and many runs need neither.
+    # Here, because it takes longer to import than the rest of the package, and many runs do not need it.
     import tomllib
-    from importlib import resources
 
-    return tomllib.loads(resources.files(__package__).joinpath("profiles.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("profiles.toml").read_text("utf-8"))
 
 
 @cache

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Protocol, get_type_hints
 
@@ -189,11 +190,10 @@ class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def by_name() -> Mapping[str, Setting]:
     """All settings by their names, in their order."""
-    # Here, because they take longer to import than the rest of this module.
+    # Here, because it takes longer to import than the rest of this module.
     import tomllib
-    from importlib import resources
 
-    raw = resources.files(__package__).joinpath("settings.toml").read_text("utf-8")
+    raw = Path(__file__).with_name("settings.toml").read_text("utf-8")
     texts, types, defaults = tomllib.loads(raw), get_type_hints(Settings, include_extras=True), Settings()
     info = inspect.type_info(Settings)
     assert isinstance(info, inspect.StructType)

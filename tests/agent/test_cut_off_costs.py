@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 import sevenfold
-from sevenfold.cli.chat.status import Spending
+from sevenfold.cli.chat.reports import Spending
 from sevenfold.conversation.history import account_of
 from sevenfold.errors import InputError
 from sevenfold.events import Failed

@@ -14,7 +14,7 @@ from sevenfold.agent.tools.output import (
     denied,
     failed,
 )
-from sevenfold.cli.chat.lines import MANY_LINES, full_call, result_lines, running_line
+from sevenfold.cli.chat.lines import MANY_LINES, diff_lines, full_call, result_lines, running_line
 from sevenfold.cli.chat.screen import POOR, RICH
 from sevenfold.conversation.request import ToolCall
 
@@ -53,6 +53,13 @@ def test_an_error_is_told_by_a_sign_and_a_word_and_shown_whole():
         "  │ lines",
         "  │ AssertionError: 3",
     ]
+
+
+def test_a_long_line_of_an_error_is_folded_and_not_cut():
+    words = "Invalid input for Edit: old is missing; new is missing; " * 3
+    shown = line(call("Edit", path="a"), failed(words)).splitlines()
+    assert " ".join(one.removeprefix("  │ ") for one in shown[1:]).split() == words.split()
+    assert len(shown) > 2
 
 
 def test_a_long_error_is_shown_by_both_its_ends():
@@ -137,3 +144,12 @@ def test_a_running_call_shows_the_last_line_it_printed():
     assert "Shell make - 3.2 s" in shown
     assert "| two" in shown
     assert "one" not in shown
+
+
+def test_a_diff_shows_every_line_that_changes_and_no_other():
+    diff = "--- a.sql\n+++ a.sql\n@@ -1,2 +1,2 @@\n--- drop it\n+++ keep it\n same\n"
+    assert [printed(one).split(maxsplit=1) for one in diff_lines(diff, 99)] == [
+        ["1", "--- drop it\n"],
+        ["1", "+++ keep it\n"],
+        ["2", "same\n"],
+    ]

@@ -23,6 +23,8 @@ from sevenfold.cli.chat.driver import Driver
 from sevenfold.cli.chat.history import find_session, new_name, talks
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
+from sevenfold.cli.chat.pages import help_page
+from sevenfold.cli.chat.resumed import show_resumed
 from sevenfold.cli.chat.screen import notification
 from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.cli.text import source, wording
@@ -30,8 +32,9 @@ from sevenfold.conversation.request import ToolCall
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.providers.offline import OfflineClient, Script
+from sevenfold.stores.home import user_home
 
-from .printed import Page
+from .printed import Page, printed
 
 WORDS = {
     "recall": "blue heron",
@@ -122,6 +125,40 @@ def test_help_lists_exactly_the_commands_there_are(talk):
         f"/{one.name}" for one in commands.commands(talk.chat.options.folder)
     }
     assert {"/init", "/review", "/agents"} <= set(shown.split())
+
+
+@pytest.mark.spec("S4.19")
+@pytest.mark.spec("S8.12")
+def test_a_session_resumed_after_a_long_time_says_its_name_and_what_the_next_message_costs(
+    folder, monkeypatch
+):
+    monkeypatch.setenv("SEVENFOLD_IDLE_LEAST_TOKENS", "1000")
+    first = Talk(folder)
+    first("one two three four " * 2_000)
+    first("/rename the herons")
+    first.chat.close()
+    transcript = user_home().project(folder).session("one").transcript
+    transcript.write_text(re.sub(r'"20\d\d-', '"2020-', transcript.read_text()))
+    again = Talk(folder)
+    try:
+        before = len(again.screen.shown)
+        show_resumed(again.chat)
+        shown = " ".join("".join(again.screen.shown[before:]).split())
+    finally:
+        again.chat.close()
+    assert "resumed: the herons (" in shown
+    assert "the cache has expired: your next message costs about $" in shown
+    offered = set(re.findall(r"; /(\w+)", shown.partition("the cache has expired")[2]))
+    assert offered == {"compact", "clear"}
+    assert offered <= {one.name for one in commands.commands(folder)}
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_help_has_room_for_what_a_command_does(width: int) -> None:
+    shown = printed(
+        help_page([("/memory [show, add, forget, confirm, pin]", "what is remembered")], []), width=width
+    )
+    assert "what is remembered" in shown
 
 
 def test_a_mistyped_command_is_pointed_to_the_right_one(talk):

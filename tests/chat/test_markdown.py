@@ -100,3 +100,16 @@ def test_a_link_shows_where_it_leads_and_carries_no_escape():
     shown = printed(render_markdown("[click](http://example.org) \x1b[31mred"))
     assert "http://example.org" in shown
     assert "\x1b" not in shown
+
+
+def test_tags_are_shown_as_they_were_written():
+    shown = printed(render_markdown("Return a List<String> <b>now</b>.\n\n<details>\nmore\n</details>\n"))
+    assert shown.split() == [
+        "Return",
+        "a",
+        "List<String>",
+        "<b>now</b>.",
+        "<details>",
+        "more",
+        "</details>",
+    ]

@@ -13,6 +13,9 @@ from sevenfold.agent.agent import Agent
 from sevenfold.cli import main as cli
 from sevenfold.cli.chat import print_mode as printing
 from sevenfold.providers.offline import OfflineClient, Script
+from sevenfold.stores.home import user_home
+
+from .stage import simulated
 
 CALL = {"type": "tool_use", "id": "toolu_a", "name": "Shell", "input": {"command": "rm -rf x"}}
 
@@ -279,6 +282,18 @@ def test_stream_json_has_the_lines_that_scripts_for_claude_code_read():
 
 
 @pytest.mark.spec("S15.5")
+def test_what_was_written_to_the_cache_is_counted_as_the_messages_api_counts_it(monkeypatch, capsys):
+    with simulated() as (url, _):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "simulated-key")
+        assert cli.main(["chat", "-p", "hi", "--output-format", "json"]) == 0
+    result = msgspec.json.decode(capsys.readouterr().out, type=printing.PrintResult)
+    fresh, written = (result.usage[name] for name in ("input_tokens", "cache_creation_input_tokens"))
+    assert written > fresh
+    assert fresh + written == result.prompt_tokens
+
+
+@pytest.mark.spec("S15.5")
 def test_prompts_come_as_lines_and_each_is_answered_in_the_same_session(monkeypatch, capsys):
     said = [
         {"role": "user", "content": "one"},
@@ -297,11 +312,12 @@ def test_prompts_come_as_lines_and_each_is_answered_in_the_same_session(monkeypa
 @pytest.mark.parametrize(
     "line", ["hello", '{"type": "assistant"}', '{"type": "user", "message": {"content": " "}}']
 )
-def test_a_line_that_is_no_message_is_refused_in_one_line(line, monkeypatch, capsys):
+def test_a_line_that_is_no_message_is_refused_in_one_line_and_leaves_no_session(line, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO(line))
     assert chat("-p", "--input-format", "stream-json") == 2
     shown = capsys.readouterr().err
     assert ("line 1 of the input" in shown, shown.count("\n")) == (True, 1)
+    assert list(user_home().root.rglob("p-*.jsonl")) == []
 
 
 @pytest.mark.spec("S15.5")

@@ -16,11 +16,10 @@ from sevenfold.cli.chat.menu import (
     MenuAnswer,
     MenuItem,
     MenuState,
-    draw_menu,
     list_menu,
     read_answer,
 )
-from sevenfold.cli.chat.screen import POOR, RICH
+from sevenfold.cli.chat.screen import POOR, RICH, draw_menu
 from sevenfold.conversation.request import ToolCall
 
 from .printed import printed

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold import events
-from sevenfold.cli.chat.lines import EventLine, event_line
 from sevenfold.cli.chat.pages import WindowBreakdown, WindowItem, cache_page, cost_page, window_page
+from sevenfold.cli.chat.reports import EventLine, Spending, event_line
 from sevenfold.cli.chat.screen import POOR, RICH
-from sevenfold.cli.chat.status import Spending, StatusLine, draw_status
+from sevenfold.cli.chat.status import StatusLine, draw_status
 from sevenfold.lab.profile.figures import CacheBreak
 
 from .gauges import gauge
@@ -230,3 +230,20 @@ def test_many_small_parts_take_no_more_of_the_map_than_they_have() -> None:
     shown = printed(window_page(WindowBreakdown(items, gauge(120)), RICH, 80), width=80)
     cells = "".join(shown.split("\n")[1:6])
     assert sum(cell.isalpha() for cell in cells) <= 1
+
+
+def test_an_agent_is_called_by_what_it_works_on_and_a_break_without_a_known_part_has_no_brackets():
+    ended = events.AgentChanged(
+        agent="agent-1",
+        name="",
+        description="look around",
+        type="general",
+        state="completed",
+        turns=1,
+        usd=0.5,
+    )
+    told = [event_line(one) for one in (ended, replace(BROKE, part=""))]
+    assert [one.line for one in told if one] == [
+        "agent look around (general): completed, 1 turn, $0.50",
+        "cache lost: tools changed, 50k tokens charged again, $0.25",
+    ]

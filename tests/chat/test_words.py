@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, short_count, stopwatch
+from sevenfold.conversation.tasks import Task
 
 STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -73,3 +75,10 @@ def test_tokens_are_short(number, shown):
 )
 def test_durations_are_short(seconds, shown):
     assert stopwatch(seconds) == shown
+
+
+def test_a_task_says_how_long_ago_it_started_and_its_name_once():
+    notes = Task("notes-1", kind="notes", name="notes", state="completed", started=100.0)
+    assert task_line(notes, 1_315.0) == "notes-1  completed, started 20 min ago  notes"
+    build = Task("shell-1", kind="command", name="make\n all", state="working", started=100.0)
+    assert task_line(build, 105.0) == "shell-1  working, started 5 s ago  command: make all"

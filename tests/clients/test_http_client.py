@@ -289,13 +289,13 @@ def test_without_a_key_anthropic_is_asked_through_its_sdk_which_knows_other_cred
 
 
 @every_api
-def test_a_run_loads_no_sdk(api: str, provider: Provider, tmp_path: Any) -> None:
+def test_a_run_loads_neither_an_sdk_nor_what_draws(api: str, provider: Provider, tmp_path: Any) -> None:
     provider.says("done")
     vendor = PROVIDERS[api].vendor
     script = (
         "import sys; from sevenfold.cli.main import main;"
         f"code = main(['chat', '-p', 'hi', '--model', {MODELS[api]!r}]);"
-        "print(code, sorted({'anthropic', 'openai', 'pydantic', 'mcp'} & sys.modules.keys()))"
+        "print(code, sorted({'anthropic', 'openai', 'pydantic', 'mcp', 'rich.console'} & sys.modules.keys()))"
     )
     env = {vendor.key_variable: KEY, vendor.url_variable: address(PROVIDERS[api], provider.url)}
     env |= {"HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}

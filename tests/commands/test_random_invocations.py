@@ -180,6 +180,29 @@ def test_random_invocations_end_the_same_way_in_processes_of_their_own(world: li
         assert not told(done.returncode, done.stderr.decode(errors="replace")), arguments
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["scan", "user", "\udcff", "--json"],
+        ["chat", "-p", "hi", "--folder", "loop"],
+        ["chat", "-p", "hi", "--folder", "~nobody/x"],
+        ["agents", "--folder", "a" * 5_000],
+    ],
+)
+def test_names_that_lead_nowhere_end_with_a_line(
+    arguments: list[str],
+    world: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    try:
+        code: object = main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    assert not told(code, capsys.readouterr().err)
+
+
 def test_brackets_without_end_are_a_file_that_is_none(
     world: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,23 @@ def test_the_list_of_all_sessions_names_tool_title_and_project(
         report = ran(capsys, "sessions", "--all").out
         assert "aaaa2222-0002" in report
         assert max(map(len, report.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+@pytest.mark.parametrize("option", [[], ["--all"]])
+def test_lists_of_sessions_cut_titles_and_nothing_else(
+    option: list[str], width: int, machine: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "0b6e2f4c-1d2a-4b3c-9d8e-7f6a5b4c3d2e"
+    transcript(
+        user_home().project(Path.cwd()).folder / f"{name}.jsonl",
+        "Weigh anchor, " * 20,
+        machine,
+        at=int(time.time()),
+    )
+    monkeypatch.setenv("COLUMNS", str(width))
+    report = ran(capsys, "sessions", *option).out
+    assert name in report
+    assert " ago " in report
+    assert "Weigh" in report or width == 60
+    assert max(map(len, report.splitlines())) <= width

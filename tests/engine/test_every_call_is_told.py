@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.cli.chat.status import Spending
+from sevenfold.cli.chat.reports import Spending
 from sevenfold.events import Answered, Failed, Sending
 from sevenfold.lab.simulator.faults import Fault
 from tests.engine.working import ASKED, begun, world

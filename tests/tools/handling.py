@@ -13,7 +13,7 @@ from sevenfold.agent.tools.tool import Tool, Toolbox
 
 def context_in(folder: Path, **more: Any) -> Context:
     root = folder.resolve()
-    return Context(workspace=root, desk=Desk(root), environ=dict(os.environ), **more)
+    return Context(workspace=root, desk=Desk(root), environ=lambda: os.environ, **more)
 
 
 class Hands:

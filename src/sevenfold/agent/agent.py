@@ -160,16 +160,15 @@ class _BaseAgent:
                 return ToolOutput(result["content"], is_error=result.get("is_error", False))
             box = Toolbox([ShellTool(parts.state.processes)])
             context = parts.executor.context.for_call(call.id)
-            environ = {name: value for name, value in context.environ.items() if name != AGENT_VARIABLE}
-            return box.run(call.name, call.input, replace(context, environ=environ))
+            environ = {name: value for name, value in context.environ().items() if name != AGENT_VARIABLE}
+            return box.run(call.name, call.input, replace(context, environ=lambda: environ))
 
     def note_command(self, command: str, output: ToolOutput) -> None:
         """Have the model see a command the user ran, and what it printed, with the user's next message."""
         conversation = self.assembly.conversation
-        text = output.content if isinstance(output.content, str) else ""
         with conversation.together():
             conversation.user(f"! {command}")
-            conversation.note(CommandOutput(command, text).render())
+            conversation.note(CommandOutput(command, output.text).render())
 
     def queue(self, text: str) -> None:
         """Send a message while it works; the model gets it with the results of the running tools."""

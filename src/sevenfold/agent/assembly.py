@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -361,15 +361,12 @@ class Assembly:
         )
 
     def _executor(self) -> Executor:
-        state = self.state
+        state, passed = self.state, self.store.settings.current().shell_secrets or ""
         context = Context(
             workspace=self.workspace,
             desk=state.desk,
             roots=(self.home.scratch,),
-            environ={
-                **command_environ(os.environ, self.store.settings.current().shell_secrets or ""),
-                AGENT_VARIABLE: "1",
-            },
+            environ=cache(lambda: {**command_environ(os.environ, passed), AGENT_VARIABLE: "1"}),
             unchanged=self.conversation.unchanged,
             room=self.fit.room,
             may_read=lambda path: state.grants.now.may_read(path),

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from sevenfold.agent.team.definitions import AgentDefinition, Definitions, find_definitions
-from sevenfold.cli.text import clean
+from sevenfold.cli.text import add_folder, clean
 from sevenfold.errors import UserError
 from sevenfold.stores.trust import Trust, user_folder
 
@@ -18,15 +18,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("action", nargs="?", choices=("list", "check"), default="list")
     command.add_argument("name", nargs="?")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command, exists=True)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 1 if a file cannot be used."""
-    workspace = options.folder.expanduser().resolve()
-    if not workspace.is_dir():
-        raise UserError(f"{options.folder}: there is no such folder")
-    found = definitions(workspace)
+    found = definitions(options.folder)
     if options.name is not None and options.name not in found.known:
         raise UserError(f"there is no agent {options.name!r}; there are: {', '.join(found.known)}")
     wanted = [one for one in found.known.values() if options.name in (None, one.name)]

@@ -9,10 +9,9 @@ import argparse
 from collections.abc import Mapping
 
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole
 from sevenfold.cli.recall import indexed
-from sevenfold.cli.text import excerpt, plural
+from sevenfold.cli.text import excerpt, plural, print_json
 from sevenfold.lab.audit import Audit, AuditedCompaction, audit
 from sevenfold.lab.fidelity import Count
 

@@ -20,10 +20,9 @@ from rich.text import Text
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.notes import bring_up_to_date
-from sevenfold.cli.options import complain, print_json
 from sevenfold.cli.output import FOLDED, NAME, ReportConsole, grid, heading, number_table, sections, spinner
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
-from sevenfold.cli.text import category, count, excerpt, money, plural, share
+from sevenfold.cli.text import category, complain, count, excerpt, money, plural, print_json, share
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.labels import pieces_in
 from sevenfold.layers.compact.extract.words import users_words

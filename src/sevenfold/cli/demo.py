@@ -17,9 +17,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sevenfold.cli.options import complain, print_json
 from sevenfold.cli.output import FOLDED, area_chart, bar, column_of, grid
-from sevenfold.cli.text import count, money, plural, shorten
+from sevenfold.cli.text import complain, count, money, plural, print_json, shorten
 from sevenfold.errors import UserError
 from sevenfold.events import Acted, Answered
 from sevenfold.lab.demo.figures import (

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole
+from sevenfold.cli.text import print_json
 from sevenfold.conversation.history import past
 from sevenfold.errors import InputError
 from sevenfold.profiles import Profile, find
@@ -123,7 +123,9 @@ def _body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifetimes
     try:
         return sent_of(raw, betas, lifetimes)
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{name} does not hold the body of a request as JSON: {error}") from error
+        raise InputError(
+            f"{name} does not hold the body of a request as JSON, as it was sent: {error}"
+        ) from error
 
 
 def changed_parts(before: Sent, now: Sent) -> list[str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from sevenfold.cli.text import clean, plural
+from sevenfold.cli.text import add_folder, clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused
 from sevenfold.layers.dream.task import DreamTask
@@ -18,7 +17,7 @@ from sevenfold.session.factory import open_memory
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("--user", action="store_true")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command)
     command.add_argument("--dry-run", action="store_true")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sevenfold.cli.options import print_json
-from sevenfold.cli.output import NAME, NUMBER, ReportConsole, grid
+from sevenfold.cli.output import NAME, NUMBER, ReportConsole, grid, spinner
+from sevenfold.cli.text import print_json
 from sevenfold.lab import locomo
 from sevenfold.recall import meaning
 
@@ -27,7 +27,8 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     by = meaning.way(options.by)
     dialogues = locomo.read(options.data, options.key)
-    report = locomo.measure(dialogues, by, only_hidden=options.only_hidden, strangers=options.strangers)
+    with spinner("asking"):
+        report = locomo.measure(dialogues, by, only_hidden=options.only_hidden, strangers=options.strangers)
     if options.json:
         print_json(report)
         return 0

@@ -17,8 +17,8 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
-from sevenfold.cli.options import number, write
-from sevenfold.cli.text import plural
+from sevenfold.cli.output import spinner
+from sevenfold.cli.text import number, plural, write
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import TranscriptLocked
@@ -57,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
     days = settings.keep_results_days if options.days is None else options.days
     megabytes = settings.keep_results_megabytes if options.megabytes is None else options.megabytes
     limits = RetentionLimits(days, megabytes)
-    result = collect(user_home(), limits, SystemClock().now(), dry_run=options.dry_run)
+    with spinner("looking through stored results"):
+        result = collect(user_home(), limits, SystemClock().now(), dry_run=options.dry_run)
     for one in result.gone:
         write(f"{one.path}  {one.size:,} bytes, {one.why}\n")
     verb = "Would remove" if options.dry_run else "Removed"

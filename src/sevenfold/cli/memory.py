@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from sevenfold.cli.text import clean, money, plural
+from sevenfold.cli.text import add_folder, clean, money, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import InputError, Refused
 from sevenfold.memory import exchange
@@ -34,7 +34,7 @@ BY_HAND = frozenset(("add", "edit", "forget", "confirm", "pin", "unpin", "undo",
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("--user", action="store_true")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command)
     command.add_argument("--json", action="store_true")
     actions = command.add_subparsers(dest="action", metavar="ACTION")
     for name, (_, does) in _ACTIONS.items():
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     if AGENT_VARIABLE in os.environ and options.action in BY_HAND:
         raise Refused(f"memory {options.action} speaks for the user, and an agent runs this; ask the user")
     memory = open_memory(options.folder, user=options.user)
-    options.budget = load(options.folder.absolute()).settings.memory_daily_budget
+    options.budget = load(options.folder).settings.memory_daily_budget
     text = perform(memory, options)
     sys.stdout.write(f"{clean(text)}\n")
     return 1 if options.action == "check" and not text.endswith(ALL_WELL) else 0

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole, spinner
 from sevenfold.cli.recorded_session import RecordedSession, is_offline
+from sevenfold.cli.text import print_json
 from sevenfold.conversation.flow import drive
 from sevenfold.errors import Refused
 from sevenfold.layers.compact.summary.draft import Failure

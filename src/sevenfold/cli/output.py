@@ -63,9 +63,9 @@ CUT: Column = {"no_wrap": True, "overflow": "ellipsis"}
 Rows = Iterable[Iterable[RenderableType]]
 
 
-def plain_table(*columns: tuple[str, Column], rows: Rows = ()) -> Table:
-    """Rows in columns with headings, without lines."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+def plain_table(*columns: tuple[str, Column], rows: Rows = (), expand: bool = False) -> Table:
+    """Rows in columns with headings, without lines; with ``expand`` a column with a ratio gets what others leave."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False, expand=expand)
     for heading, column in columns:
         table.add_column(heading, **column)
     for row in rows:

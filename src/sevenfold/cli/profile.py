@@ -10,7 +10,6 @@ import argparse
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,8 +18,19 @@ from msgspec import Struct, structs
 
 from sevenfold import __version__
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import complain, positive, print_json
-from sevenfold.cli.text import category, cause, count, duration, money, parse_time, plural, wording
+from sevenfold.cli.text import (
+    category,
+    cause,
+    complain,
+    count,
+    duration,
+    money,
+    parse_time,
+    plural,
+    positive,
+    print_json,
+    wording,
+)
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
 from sevenfold.lab.profile import cache, files, sums
@@ -261,7 +271,7 @@ def page(profile: ProfileReport) -> str:
     }
     # In a script element, only its end tag and the start of a comment could do harm.
     figures = msgspec.json.encode(content).decode().replace("<", "\\u003c")
-    template = resources.files(__package__).joinpath("page.html").read_text("utf-8")
+    template = Path(__file__).with_name("page.html").read_text("utf-8")
     return template.replace(_PLACEHOLDER, figures)
 
 

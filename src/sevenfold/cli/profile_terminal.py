@@ -172,7 +172,7 @@ def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType
     names.sort(key=lambda name: -carried.get(name, 0))
     shown = MOST_CATEGORIES if len(names) > MOST_CATEGORIES + 1 else len(names)
     table = number_table("", "tokens, once", "of all prompts")
-    room = max(0, min(40, width - 56))
+    room = max(0, min(40, width - 64))
     if room >= 6:
         table.add_column("", no_wrap=True, width=room, style="cyan")
     most = max(carried.values())

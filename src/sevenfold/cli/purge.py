@@ -11,12 +11,11 @@ from pathlib import Path
 
 from rich.progress import MofNCompleteColumn, TextColumn
 
-from sevenfold.cli.options import confirm, write
 from sevenfold.cli.output import progress_bar
 from sevenfold.cli.storage import purge
 from sevenfold.cli.storage.rewrite import World
 from sevenfold.cli.storage.secrets import Leak
-from sevenfold.cli.text import plural
+from sevenfold.cli.text import confirm, plural, write
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, UserError
 from sevenfold.record.redact import DIGITS_IN_MASK
@@ -60,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
 def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int:
     found = purge.find(home, options.session, options.project)
     if not found:
-        raise UserError(f"{options.session}: no such session under {home.root}")
+        raise UserError(
+            f"{options.session}: no such session under {home.root}; 'sevenfold sessions --all' lists them"
+        )
     if len(found) > 1:
         places = "".join(f"\n  {one.transcript}" for one in found)
         raise UserError(

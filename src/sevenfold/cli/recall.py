@@ -16,9 +16,8 @@ from typing import Any
 from rich.text import Text
 
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import print_json
 from sevenfold.cli.output import ReportConsole, mark_matches
-from sevenfold.cli.text import plural
+from sevenfold.cli.text import plural, print_json
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError
 from sevenfold.lab.profile.files import not_a_conversation, open_log

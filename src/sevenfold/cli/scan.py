@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sevenfold.cli import transcripts
-from sevenfold.cli.options import complain, print_json, write
 from sevenfold.cli.storage.secrets import SecretHit, scan
-from sevenfold.cli.text import plural
+from sevenfold.cli.text import complain, plural, print_json, write
 from sevenfold.errors import UserError
 from sevenfold.stores.home import user_home
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
-from sevenfold.cli.options import confirm, print_json, write
-from sevenfold.cli.output import CUT, FOLDED, ReportConsole, plain_table
+from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
 from sevenfold.cli.storage import purge
 from sevenfold.cli.storage.rewrite import World
-from sevenfold.cli.text import duration, plural, size
-from sevenfold.cli.transcripts import project_name
+from sevenfold.cli.text import add_folder, confirm, duration, one_line, plural, print_json, size, write
+from sevenfold.cli.transcripts import StoredSession, project_name
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
@@ -32,7 +32,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("action", nargs="?", choices=("list", "delete", "import"), default="list")
     add("name", nargs="?", metavar="NAME")
     add("--all", action="store_true")
-    add("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command)
     add("--yes", action="store_true")
     add("--dry-run", action="store_true")
     add("--json", action="store_true")
@@ -44,24 +44,14 @@ def run(options: argparse.Namespace) -> int:
         return _delete(options)
     if options.action == "import":
         return _import(options)
-    if options.all:
-        return _list_all(options)
-    kept = sessions(user_home().project(options.folder.absolute()))
+    rows = list(_everywhere() if options.all else _here(options.folder))
     if options.json:
-        print_json(
-            [
-                {
-                    "name": one.name,
-                    "title": one.title,
-                    "modified": one.modified,
-                    "bytes": one.size,
-                    "path": str(one.path),
-                }
-                for one in kept
-            ]
-        )
+        print_json(rows)
+    elif rows:
+        _print(rows)
     else:
-        _print(kept)
+        where = "on this machine" if options.all else "in this folder"
+        write(f"No sessions {where} yet; 'sevenfold chat' starts one.\n")
     return 0
 
 
@@ -69,7 +59,7 @@ def _delete(options: argparse.Namespace) -> int:
     if not options.name:
         raise Refused("say which session to delete: sevenfold sessions delete NAME")
     home = user_home()
-    folder = options.folder.absolute()
+    folder = options.folder
     found = purge.find(home, options.name, folder)
     if not found:
         # Of a session without a transcript only its name is left, which was not it.
@@ -96,7 +86,7 @@ def _import(options: argparse.Namespace) -> int:
         )
     recorded = recorded_sessions.inspect(transcripts.find(options.name))
     # Not under the same id, or neither of the two could be named by it.
-    kept = user_home().project(options.folder.absolute()).session(f"from-{recorded.session}")
+    kept = user_home().project(options.folder).session(f"from-{recorded.session}")
     target = kept.transcript
     if target.exists():
         raise Refused(f"{options.name} is here already; sevenfold chat --resume {kept.name} continues it")
@@ -106,58 +96,41 @@ def _import(options: argparse.Namespace) -> int:
     return 0
 
 
-def _list_all(options: argparse.Namespace) -> int:
+def _here(folder: Path) -> Iterator[dict[str, Any]]:
+    for one in sessions(user_home().project(folder)):
+        yield {"name": one.name, "title": one.title, **_file(one)}
+
+
+def _everywhere() -> Iterator[dict[str, Any]]:
     found = transcripts.stored()
     with transcripts.watch("reading titles", len(found)) as step:
-        listed = []
         for number, one in enumerate(found):
-            listed.append((one, one.about()))
+            about = one.about()
+            yield {
+                "name": one.name,
+                "tool": one.tool,
+                "title": about.title,
+                "project": about.project,
+                **_file(one),
+            }
             step(number)
-    if options.json:
-        print_json(
-            [
-                {
-                    "name": one.name,
-                    "tool": one.tool,
-                    "title": about.title,
-                    "project": about.project,
-                    "modified": one.modified,
-                    "bytes": one.size,
-                    "path": str(one.path),
-                }
-                for one, about in listed
-            ]
-        )
-        return 0
-    if not listed:
-        write("No sessions on this machine yet; 'sevenfold chat' starts one.\n")
-        return 0
-    console, now = ReportConsole(), time.time()
-    table = _table(*(("tool",) if console.width >= 90 else ()), "last used")
-    table.add_column("project", overflow="ellipsis", no_wrap=True, max_width=16)
-    for one, about in listed:
-        tool = (one.tool,) if console.width >= 90 else ()
-        age = f"{duration(max(0.0, now - one.modified))} ago"
-        project = project_name(about.project)
-        table.add_row(Text(one.name), *tool, age, Text(about.title), Text(project))
-    console.print(table)
-    return 0
 
 
-def _table(*names: str) -> Table:
+def _file(one: KeptSession | StoredSession) -> dict[str, Any]:
+    return {"modified": one.modified, "bytes": one.size, "path": str(one.path)}
+
+
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """A table that shows the names of sessions whole, because one needs them, and cuts their titles."""
-    return plain_table(
-        ("session", {**FOLDED, "min_width": 24}),
-        *((name, CUT) for name in names),
-        ("title", {**CUT, "ratio": 1, "min_width": 10}),
-    )
-
-
-def _print(kept: list[KeptSession]) -> None:
-    if not kept:
-        write("No sessions in this folder yet; 'sevenfold chat' starts one.\n")
-        return
-    table, now = _table("last used", "size"), time.time()
-    for one in kept:
-        table.add_row(Text(one.name), one.age(now), size(one.size), Text(one.title))
-    ReportConsole().print(table)
+    console, now = ReportConsole(), time.time()
+    more, room = (["tool", "project"], 90) if "tool" in rows[0] else (["size"], 76)
+    more = more if console.width >= room else []
+    whole: Column = {"no_wrap": True}
+    columns = [(name, whole) for name in ("session", "last used", *more)]
+    table = plain_table(*columns, ("title", {**CUT, "ratio": 1}), expand=True)
+    for row in rows:
+        age = f"{duration(max(0.0, now - row['modified']))} ago"
+        project = one_line(project_name(row.get("project", "")), 16)
+        cells = {**row, "project": project, "size": size(row["bytes"])}
+        table.add_row(*(Text(cell) for cell in (row["name"], age, *map(cells.get, more), row["title"])))
+    console.print(table)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sevenfold.cli.options import number, write
+from sevenfold.cli.text import number, write
 from sevenfold.errors import UserError
 from sevenfold.lab.simulator.brains import Brain, EchoBrain
 from sevenfold.lab.simulator.script import FileBrain, load_script

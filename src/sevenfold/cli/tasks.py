@@ -11,9 +11,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from sevenfold.agent.team.tasks import TaskFile
-from sevenfold.cli.text import clean, money
+from sevenfold.cli.text import add_folder, clean, duration, money, one_line
 from sevenfold.conversation.tasks import Task
-from sevenfold.errors import Refused, TranscriptLocked, UserError
+from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.stores.home import Project, SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
@@ -26,14 +26,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("action", nargs="?", choices=("list", "kill"), default="list")
     command.add_argument("task", nargs="?", metavar="ID")
-    command.add_argument("--folder", type=Path, default=Path(), metavar="FOLDER")
+    add_folder(command, exists=True)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 1 if a session did not answer."""
-    if not options.folder.is_dir():
-        raise UserError(f"{options.folder}: there is no such folder")
-    project = user_home().project(options.folder.absolute())
+    project = user_home().project(options.folder)
     with closing(SqliteMailbox(project.mailbox)) as mailbox:
         found = [
             (session, file, task) for session, file in _live(project, mailbox) for task in _tasks(file)
@@ -70,11 +68,12 @@ def task_line(task: Task, now: float) -> str:
     """A task in one line."""
     parts: list[str] = [task.state]
     if task.started is not None:
-        parts.append(f"started {max(0.0, now - task.started):.0f} s ago")
+        parts.append(f"started {duration(max(0.0, now - task.started))} ago")
     if task.usd is not None:
         parts.append(money(task.usd))
-    progress = f" ({task.progress})" if task.progress else ""
-    return f"{task.id}  {', '.join(parts)}  {task.kind}: {' '.join(task.name.split())[:80]}{progress}"
+    name = one_line(task.name, 80)
+    what = f"{task.kind}: {name}" if name != task.kind else name
+    return f"{task.id}  {', '.join(parts)}  {what}{f' ({task.progress})' if task.progress else ''}"
 
 
 def _kill(wanted: str | None, found: list[tuple[SessionFiles, TaskFile, Task]]) -> int:

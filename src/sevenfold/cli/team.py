@@ -16,18 +16,16 @@ from typing import get_args
 from msgspec import Struct
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.team.team import MAPPED, Team
 from sevenfold.cli.chat.start import DEFAULT_MODEL, ChatOptions, agent_options
-from sevenfold.cli.options import complain
-from sevenfold.cli.text import clean, money, one_line, plural
+from sevenfold.cli.output import plain_table
+from sevenfold.cli.text import add_folder, clean, complain, money, one_line, plural
 from sevenfold.errors import InputError, Refused, UserError
 from sevenfold.memory.front_matter import split
-from sevenfold.providers.registry import OFFLINE, provider_for
 from sevenfold.record.blocks import text_of
 from sevenfold.record.decisions import AgentEnd
 
@@ -60,7 +58,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", default="", metavar="NAME")
     command.add_argument("--mode", choices=get_args(Mode))
     command.add_argument("--max-usd", type=float, metavar="USD")
-    command.add_argument("--folder", type=Path, default=Path())
+    add_folder(command, exists=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,16 +66,13 @@ def run(options: argparse.Namespace) -> int:
     team = read_team(options.file)
     model = options.model or team.model
     chosen = ChatOptions(
-        folder=options.folder.expanduser().resolve(),
+        folder=options.folder,
         name=team.name,
         model=model,
         mode=options.mode or team.mode,
         max_usd=options.max_usd or team.max_usd,
     )
-    if chosen.no_key():
-        raise Refused(
-            f"{provider_for(model).unconfigured()}; to try without a model: --model {OFFLINE.name}"
-        )
+    chosen.require_key()
     made = agent_options(chosen)
     made["agents"] = True
     with closing(made["client"]), Agent(model, **made) as agent:
@@ -222,9 +217,7 @@ class TaskView:
 
     def table(self) -> Group:
         """What is shown now."""
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for heading in ("", "task", "now"):
-            table.add_column(heading)
+        table = plain_table(("", {}), ("task", {}), ("now", {}))
         with self._lock:
             for number, task in enumerate(self._tasks):
                 table.add_row(str(number + 1), Text(one_line(clean(task), 50)), Text(self._doing[number]))

@@ -19,8 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from sevenfold.cli.options import complain
-from sevenfold.cli.text import fit, one_line
+from sevenfold.cli.text import complain, fit, one_line
 from sevenfold.errors import InputError, TranscriptForeign, TranscriptMissing, UserError
 from sevenfold.lab.profile.files import first_records
 from sevenfold.ports import LogIdentity

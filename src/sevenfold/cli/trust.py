@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from sevenfold.cli.options import write
+from sevenfold.cli.text import write
 from sevenfold.stores.settings_files import PROJECT_FILE
 from sevenfold.stores.trust import Trust, user_folder
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
@@ -152,9 +153,8 @@ def _whole_characters(words: str) -> str:
 def _read(name: str) -> tuple[dict[str, str | int], str]:
     """What the file of a text says about it, between two lines of dashes at its top, and its words."""
     # Here, because it takes longer to import than all that is done with it.
-    from importlib import resources
 
-    words = resources.files(__package__).joinpath("texts", f"{name}.md").read_text("utf-8").rstrip("\n")
+    words = (Path(__file__).with_name("texts") / f"{name}.md").read_text("utf-8").rstrip("\n")
     if not words.startswith(_DASHES):
         return {}, words
     head, _, words = words.removeprefix(_DASHES).partition(_DASHES)

@@ -44,7 +44,7 @@ _NO_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u31ff\u3400-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_DENSE = re.compile(f"([{_NO_SPACES}])")
+_DENSE = re.compile(f"[{_NO_SPACES}]")
 DENSE_RUN = re.compile(f"[{_NO_SPACES}]+")
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b")
@@ -110,7 +110,7 @@ def folded(text: str) -> str:
 
 def spaced(text: str) -> str:
     """The text with every character of a script that writes no spaces as a word of its own."""
-    return text if text.isascii() else _DENSE.sub(r" \1 ", text)
+    return text if text.isascii() else _DENSE.sub(r" \g<0> ", text)
 
 
 def humps(text: str) -> str:

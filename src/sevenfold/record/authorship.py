@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from sevenfold.record import blocks
@@ -31,9 +32,8 @@ _AFTER_ANSWERS = ("You can now continue with", "Read the answers carefully")
 def _pattern(name: str) -> re.Pattern[str]:
     """A pattern of `authorship.toml`."""
     import tomllib
-    from importlib import resources
 
-    table = tomllib.loads(resources.files(__package__).joinpath("authorship.toml").read_text("utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("authorship.toml").read_text("utf-8"))
     return re.compile(table["patterns"][name].replace("{tags}", "|".join(table["tags"])))
 
 

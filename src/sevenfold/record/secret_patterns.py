@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -60,9 +61,8 @@ class Patterns:
 @cache
 def _table() -> dict[str, Any]:
     import tomllib
-    from importlib import resources
 
-    return tomllib.loads(resources.files(__package__).joinpath("secret_patterns.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("secret_patterns.toml").read_text("utf-8"))
 
 
 @cache

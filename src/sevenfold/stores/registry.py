@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from sevenfold.errors import InputError
@@ -43,6 +42,8 @@ def open_store(given: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store
 def _maker(scheme: str) -> MakeStore:
     if scheme in _SCHEMES:
         return _SCHEMES[scheme]
+    from importlib.metadata import entry_points  # most programs name no store, and need not wait for it
+
     for found in entry_points(group="sevenfold.stores", name=scheme):
         make: MakeStore = found.load()
         return make

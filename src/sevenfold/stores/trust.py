@@ -73,7 +73,7 @@ class Trust:
         """Trust a folder; returns its real path."""
         real = _real(folder)
         if not real.is_dir():
-            raise UserError(f"{folder}: there is no such folder to trust")
+            raise UserError(f"{folder}: there is no such folder to trust; check the path")
         self._change(real, listed=True)
         return real
 
@@ -117,4 +117,4 @@ def _real(folder: Path) -> Path:
     try:
         return folder.expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise SettingError(f"{folder}: the path cannot be followed: {error}") from error
+        raise SettingError(f"{folder}: the path cannot be followed: {error}; check it") from error

@@ -12,8 +12,8 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from importlib import resources
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -299,7 +299,7 @@ class CommandTables:
     """The tables of ``commands.toml``, which says what each is."""
 
     def __init__(self) -> None:
-        data = tomllib.loads(resources.files(__package__).joinpath("commands.toml").read_text("utf-8"))
+        data = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
         self.shells = names(data["shells"])
         self.launchers = self.shells | names(data["launchers"])
         self.carriers = self.launchers | names(data["carriers"])

@@ -14,7 +14,6 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast, get_args
@@ -330,7 +329,7 @@ def _unusable(fields: dict[str, Any], dialect: str) -> str:
 
 # -- reading fields ----------------------------------------------------------------------------------
 
-_TABLE: Final = tomllib.loads(resources.files(__package__).joinpath("dialects.toml").read_text("utf-8"))
+_TABLE: Final = tomllib.loads(Path(__file__).with_name("dialects.toml").read_text("utf-8"))
 _MODES, _TOOLS, _UNSUPPORTED = (
     {alias: ours for ours, aliases in _TABLE[what].items() for alias in aliases}
     for what in ("modes", "tools", "unsupported")

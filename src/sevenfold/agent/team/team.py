@@ -444,6 +444,7 @@ class Team:
                 fork=started.fork,
                 background=started.background,
                 because=started.because,
+                description=started.description,
                 usd=ended.usd if ended else None,
                 saved_usd=ended.saved_usd if ended else 0.0,
                 turns=ended.turns if ended else 0,

@@ -162,8 +162,8 @@ class Context(Struct, frozen=True, kw_only=True):
     desk: Desk
     roots: tuple[Path, ...] = ()
     """Further folders that count as the workspace."""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    """The environment commands run in."""
+    environ: Callable[[], Mapping[str, str]] = dict
+    """The environment commands run in, worked out when the first one does."""
     call: str = ""
     """The id of the call."""
     permitted: PermissionRequest | None = None

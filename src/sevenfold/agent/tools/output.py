@@ -114,6 +114,15 @@ class ToolOutput(Struct, frozen=True):
     is_error: bool = False
     facts: tuple[Fact, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The text of the result; other blocks are named by their type."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(
+            str(block.get("text", f"({block.get('type', 'block')})")) for block in self.content
+        )
+
 
 def failed(why: str) -> ToolOutput:
     """An error result; ``why`` says what went wrong and what to do about it."""

@@ -93,7 +93,7 @@ class ShellTool(_ProcessTool[ShellInput]):
         """Permission to run the line."""
         if "\0" in given.command:
             raise Refused("The command contains a NUL character, which no shell accepts.")
-        found = named_files(given.command, str(context.desk.cwd), context.environ, context.inside)
+        found = named_files(given.command, str(context.desk.cwd), context.environ(), context.inside)
         return PermissionRequest(
             self.name,
             "run",
@@ -108,7 +108,7 @@ class ShellTool(_ProcessTool[ShellInput]):
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
         """Run the line, or start it in the background."""
         note = _ensure_cwd(context)
-        environ = with_careful_git({**context.environ, **_QUIET})
+        environ = with_careful_git({**context.environ(), **_QUIET})
         cwd = str(context.desk.cwd)
         if given.background:
             task = self._processes.start(given.command, cwd=cwd, environ=environ)

@@ -15,6 +15,7 @@ from copy import deepcopy
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import msgspec
@@ -126,9 +127,8 @@ class StandardTool(ABC, Generic[Given]):
             cls.name = vars(cls).get("name") or cls.__name__.removesuffix("Tool")
 
     def __init__(self) -> None:
-        from importlib import resources  # slow to load, and needed only where tools are made
 
-        text = resources.files(__package__) / "texts" / f"{self.name}.md"
+        text = Path(__file__).with_name("texts") / f"{self.name}.md"
         self.description = text.read_text(encoding="utf-8").rstrip("\n")
         self.schema: Mapping[str, Any] = with_arguments(schema_of(self.input))
 

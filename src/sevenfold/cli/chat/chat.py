@@ -31,10 +31,11 @@ from sevenfold.agent.executor import Consented
 from sevenfold.agent.suggestion import Suggestion
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.kept_rules import keep_rules
-from sevenfold.cli.chat.lines import STYLES, Activity, Level
+from sevenfold.cli.chat.lines import Activity
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.pages import pairs
-from sevenfold.cli.chat.status import Spending, StatusLine
+from sevenfold.cli.chat.reports import STYLES, Level, Spending, event_line
+from sevenfold.cli.chat.status import StatusLine
 from sevenfold.cli.text import clean, one_line, plural, wording
 from sevenfold.conversation.edits import compaction_undone, is_compaction
 from sevenfold.conversation.request import ToolCall
@@ -170,7 +171,7 @@ class Chat:
 
     def output_of(self, command: str) -> str:
         """What a command line in a command of the user's prints; it needs permission like any of the agent's."""
-        return lines.text_of(self.agent.run_command(command, asked=True))
+        return self.agent.run_command(command, asked=True).text
 
     def queue(self, text: str) -> None:
         """Send a message while the agent works."""
@@ -265,7 +266,7 @@ class Chat:
             what = f"{event.hook} hooks" if event.hook else "writing the summary"
             self.live = replace(self.live, stage=f"compacting: {what}" if waits else "")
             self.screen.changed()
-        line = lines.event_line(event)
+        line = event_line(event)
         if line is None:
             return
         self._flush()
@@ -429,10 +430,10 @@ class Chat:
     def _mentioned(self, event: Mentioned) -> None:
         path, output = one_line(event.path, 200), event.output
         if output.is_error:
-            why = one_line(lines.text_of(output), 400).replace(f"{self.options.folder}/", "")
+            why = one_line(output.text, 400).replace(f"{self.options.folder}/", "")
             self.say("warning", f"@{path} was not read: {why}")
             return
-        number = self.folded.add(lambda: Text(clean(lines.text_of(output)), overflow="fold"))
+        number = self.folded.add(lambda: Text(clean(output.text), overflow="fold"))
         self.say(
             "note", f"{'listed' if event.folder else 'read'} {path} ({lines.mention_size(event)})", number
         )

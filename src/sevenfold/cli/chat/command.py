@@ -9,13 +9,12 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sevenfold import __version__
-from sevenfold.cli.options import complain, number, positive
-from sevenfold.cli.text import clean, plural
+from sevenfold.cli.text import add_folder, clean, complain, number, plural, positive
 from sevenfold.errors import Refused, UserError
 
 if TYPE_CHECKING:
@@ -43,12 +42,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--max-turns", type=positive, metavar="N")
     add("--max-usd", type=number(float, sys.float_info.min, "an amount above 0"), metavar="USD")
     add("--agents", action=argparse.BooleanOptionalAction, default=True)
-    add("--folder", type=Path, default=Path())
+    add_folder(command, exists=True)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    folder = options.folder.expanduser().resolve()
+    folder: Path = options.folder
     if options.printed is not None:
         return _run_once(options, folder)
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
@@ -69,7 +68,6 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import print_mode, start
     from sevenfold.cli.chat.stream_lines import read_prompts
-    from sevenfold.providers.registry import OFFLINE, provider_for
 
     prompts: Iterable[str]  # read while they are answered: a script may wait for an answer first
     if options.input_format == "stream-json":
@@ -81,13 +79,12 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
     else:
         prompts = [print_mode.read_prompt(options.printed, sys.stdin)]
     chosen = start.choose(options, folder, None)
-    if chosen.no_key():
-        # A script would take the echo for an answer.
-        raise Refused(
-            f"{provider_for(chosen.model).unconfigured()}; to try without a model: --model {OFFLINE.name}"
-        )
+    chosen.require_key()
     made = start.agent_options(chosen)
-    with closing(made["client"]), Agent(chosen.model, **made) as agent:
+    with ExitStack() as opened:
+        opened.callback(start.forget_if_empty, chosen)
+        opened.enter_context(closing(made["client"]))
+        agent = opened.enter_context(Agent(chosen.model, **made))
         if warning := start.assumed_window(agent):
             complain(f"warning: {warning}")
         how = options.output_format

@@ -47,11 +47,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindings
-from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState, draw_menu
+from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
 from sevenfold.cli.chat.screen import (
     Renderer,
     Signs,
     Worker,
+    draw_menu,
     ignore_interrupts,
     notification,
     pager_command,

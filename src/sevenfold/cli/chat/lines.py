@@ -1,4 +1,4 @@
-"""The lines of a chat: tool calls and their results, what the engine reports, and what is going on right now.
+"""The lines of a chat: tool calls and their results, and what is going on right now.
 
 A call is one line until the user opens it. What a user wants to see at once comes with it: the diff of an edit, the
 list of things to do, the first words of an error.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,6 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from sevenfold import events
 from sevenfold.agent.tools.output import (
     CommandRan,
     Denied,
@@ -27,14 +26,13 @@ from sevenfold.agent.tools.output import (
     TodosChanged,
     ToolOutput,
 )
-from sevenfold.cli.text import cause, clean, fit, money, one_line, plural, short_count, stopwatch
+from sevenfold.cli.chat.screen import Signs, wrap
+from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch
 from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
 
 if TYPE_CHECKING:
     from sevenfold.agent.events import Mentioned
-    from sevenfold.cli.chat.screen import Signs
-    from sevenfold.events import Event
 
 FEW_LINES = 14
 """Lines of a diff shown with its call."""
@@ -111,7 +109,7 @@ def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableT
     shown += [
         Group(*diff_lines(fact.diff, MANY_LINES)) for fact in output.facts if isinstance(fact, FileChanged)
     ]
-    lines = clean(text_of(output)).split("\n")
+    lines = clean(output.text).split("\n")
     if len(lines) > MANY_LINES:
         lines = [*lines[:MANY_LINES], f"… {plural(len(lines) - MANY_LINES, 'more line')}"]
     words = Text("\n".join(lines), style="red" if output.is_error else "", overflow="fold")
@@ -128,13 +126,6 @@ def _input(given: Any) -> str:
     return "\n".join(f"{name}: {clean(value)}" for name, value in values.items()) or "(no input)"
 
 
-def text_of(output: ToolOutput) -> str:
-    """The text of a result."""
-    if isinstance(output.content, str):
-        return output.content
-    return "\n".join(str(block.get("text", f"({block.get('type', 'block')})")) for block in output.content)
-
-
 def mention_size(event: Mentioned) -> str:
     """How much there is at a path the user mentioned."""
     if not isinstance(event.output.content, str):
@@ -148,7 +139,9 @@ def mention_size(event: Mentioned) -> str:
 def diff_lines(diff: str, most: int) -> Iterator[Text]:
     """A unified diff with line numbers; added and removed lines keep their signs."""
     old = new = 0
-    lines = [line for line in clean(diff).split("\n") if not line.startswith(("--- ", "+++ "))]
+    lines = clean(diff).removesuffix("\n").split("\n")
+    if lines[0].startswith("--- ") and lines[1:2] and lines[1].startswith("+++ "):
+        lines = lines[2:]  # only the heading: a removed line may begin with "-- " too
     for line in lines[:most]:
         if line.startswith("@@"):
             old, new = _hunk_start(line)
@@ -196,14 +189,14 @@ def _figures(output: ToolOutput) -> Iterator[str]:
 
 
 def _lines(output: ToolOutput) -> str:
-    text = text_of(output)
+    text = output.text
     return plural(len(text.splitlines()), "line") if text.strip() else "no output"
 
 
 def _below(
     output: ToolOutput, signs: Signs, width: int, style: str, *, seen: bool
 ) -> Iterator[RenderableType]:
-    lines = [line.rstrip() for line in clean(text_of(output)).splitlines() if line.strip()]
+    lines = [line.rstrip() for line in clean(output.text).splitlines() if line.strip()]
     if output.is_error:
         yield from _barred(lines, ERROR_LINES, signs, width, style)
         return
@@ -218,150 +211,16 @@ def _below(
 
 
 def _barred(lines: Sequence[str], most: int, signs: Signs, width: int, style: str) -> Iterator[Text]:
-    """The first lines, and if they are an error's also the last ones; how many are left out is said."""
-    last = most // 2 if style != "dim" else 0
+    """The first lines, cut to the width; of an error also the last ones, and folded. What is left out is counted."""
+    room, last = max(8, width - 5), 0
+    if style == "dim":
+        lines = [fit(line, room, signs.cut) for line in lines]
+    else:
+        lines, last = [piece for line in lines for piece in wrap(line, room)], most // 2
     left = len(lines) - most
-    shown = lines if left <= 1 else [*lines[: most - last], "", *lines[len(lines) - last :]]
-    for number, line in enumerate(shown):
-        gap = left > 1 and number == most - last
-        words = (
-            f"{signs.cut} {plural(left, 'more line')}" if gap else fit(line, max(8, width - 5), signs.cut)
-        )
-        yield Text(f"  {signs.bar} {words}", style=style)
-
-
-# -- what the engine reports -----------------------------------------------------------------
-
-Level = Literal["layer", "note", "warning", "error"]
-STYLES = {"layer": "magenta", "note": "dim", "warning": "yellow", "error": "red"}
-COMPACTED = "compact"
-"""The reason of an epoch that a compaction opens; the compaction has a line of its own."""
-
-
-class EventLine(Struct, frozen=True):
-    """A line about an event, and the details behind it."""
-
-    level: Level
-    line: str
-    detail: tuple[tuple[str, str], ...] = ()
-    """Names and values."""
-
-
-def event_line(event: Event) -> EventLine | None:
-    """The line for an event; None if it does not concern the user."""
-    match event:
-        case events.Acted():
-            return _acted(event)
-        case events.Compacted() if event.lost or event.invented or event.fires_again:
-            return _went_wrong(event)
-        case events.Vetoed():
-            return EventLine("note", f"{event.layer} was vetoed: {event.what} ({event.reason})")
-        case events.SteppedAside(layer="breaker"):
-            short, _, more = event.reason.partition(" (")
-            return EventLine("warning", short, (("why", event.reason),) if more else ())
-        case events.SteppedAside(layer="rules"):
-            return EventLine("warning", event.reason)
-        case events.SteppedAside(layer="notes" | "remember", error=""):
-            # There will be another time, and the user need not do anything.
-            return None
-        case events.SteppedAside():
-            level: Level = "warning" if event.error else "note"
-            return EventLine(level, f"{event.layer} could not help: {event.reason}")
-        case events.Failed() if event.again:
-            return EventLine(
-                "warning", f"{event.reason} Trying again, with a change.", (("error", event.error),)
-            )
-        case events.CacheBroke() if not event.expected:
-            return _cache_lost(event)
-        case events.EpochOpened() if event.drops_thinking and event.reason != COMPACTED:
-            return EventLine(
-                "note",
-                f"the model's earlier reasoning is no longer sent ({event.reason}); its words are",
-                _pairs(epoch=event.epoch, cost=money(event.usd)),
-            )
-        case events.Repaired():
-            return EventLine("note", f"repaired before sending: {event.what}", (("where", event.where),))
-        case events.AgentChanged():
-            return _agent_changed(event)
-        case events.Masked():
-            return EventLine(
-                "warning", f"{plural(event.count, 'secret')} masked ({', '.join(event.kinds)})"
-            )
-        case events.Compacting(stage="compact_start"):
-            return EventLine("note", "compacting…")
-        case _:
-            return None
-
-
-def _agent_changed(event: events.AgentChanged) -> EventLine:
-    kind = f"{'fork' if event.fork else event.type}{' in the background' if event.background else ''}"
-    figures = [f"{event.turns} turns", money(event.usd)] if event.turns else []
-    line = f"agent {event.name or event.agent} ({kind}): {', '.join([event.state, *filter(None, figures)])}"
-    return EventLine("note", one_line(line), _pairs(agent=event.agent, why=event.because))
-
-
-def _acted(event: events.Acted) -> EventLine:
-    freed = event.tokens_before - event.tokens_after
-    figures = [f"{short_count(freed)} tokens freed"] if freed > 0 else []
-    if event.usd and event.usd >= 0.005:
-        figures.append(money(event.usd))
-    undo = ["/undo reverts it"] if event.undoable and event.reference else []
-    if event.mechanism == "extract":
-        undo = ["/memory undo reverts it"]
-    line = (
-        event.what if event.what.startswith((event.layer, "recalled")) else f"{event.layer}: {event.what}"
-    )
-    if tail := ", ".join(figures + undo):
-        line += f" ({tail})"
-    return EventLine(
-        "layer",
-        one_line(line),
-        _pairs(
-            layer=f"{event.layer} ({event.mechanism})",
-            what=event.what,
-            why=event.why,
-            items=str(event.items or ""),
-            tokens=f"{event.tokens_before:,} → {event.tokens_after:,}" if event.tokens_before else "",
-            cost=money(event.usd),
-            decision=event.reference,
-            undo=f"/undo {event.reference}" if undo else "cannot be undone",
-        ),
-    )
-
-
-def _went_wrong(event: events.Compacted) -> EventLine:
-    """What went wrong in a compaction; another event says that it happened."""
-    wrong = []
-    if event.lost:
-        wrong.append(f"{plural(event.lost, 'fact')} lost")
-    if event.invented:
-        wrong.append(f"{plural(event.invented, 'claim')} in the summary marked as not in the record")
-    if event.fires_again:
-        wrong.append("the window is full again at once")
-    return EventLine(
-        "warning",
-        f"compact: {', '.join(wrong)}",
-        _pairs(
-            engine=event.engine,
-            not_used="; ".join(event.left),
-            facts=f"{event.in_context} in context, {event.reachable} reachable, {event.lost} lost",
-            restored=", ".join(event.restored),
-            missed=", ".join(event.missed),
-        ),
-    )
-
-
-def _cache_lost(event: events.CacheBroke) -> EventLine:
-    cost = "" if event.usd is None else f", {money(event.usd)}"
-    return EventLine(
-        "warning",
-        f"cache lost: {cause(event.cause)} ({event.part}), {short_count(event.tokens)} tokens charged again{cost}",
-        _pairs(cause=event.cause, part=event.part, diff=event.diff),
-    )
-
-
-def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name.replace("_", " "), value) for name, value in values.items() if value)
+    gap = f"{signs.cut} {plural(left, 'more line')}"
+    for line in lines if left <= 1 else [*lines[: most - last], gap, *lines[len(lines) - last :]]:
+        yield Text(f"  {signs.bar} {line}", style=style)
 
 
 # -- what is going on ------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.padding import Padding
@@ -116,7 +117,14 @@ class ChatMarkdown(Markdown):
         "heading_open": _Heading,
     }
 
+    def __init__(self, text: str) -> None:
+        # Links show their address, because the user should see what a terminal would open.
+        super().__init__("", hyperlinks=False, inline_code_theme="ansi_dark")
+        # Tags are text: rich would leave them out, and of `List<String>` the half.
+        syntax = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_inline", "html_block"])
+        self.parsed = syntax.parse(text)
+
 
 def render_markdown(text: str) -> ChatMarkdown:
-    """A part of an answer; links show their address, because the user should see what a terminal would open."""
-    return ChatMarkdown(clean(text), hyperlinks=False, inline_code_theme="ansi_dark")
+    """A part of an answer."""
+    return ChatMarkdown(clean(text))

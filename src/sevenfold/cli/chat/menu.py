@@ -1,4 +1,4 @@
-"""Questions to the user: the menu of answers, where the pointer is, and how it looks.
+"""Questions to the user: the menu of answers, and where the pointer is; the screen draws it.
 
 A `Menu` is the question, a `MenuState` how far the user has come with it, a `MenuAnswer` the result. All are values;
 the app with the keyboard moves from one state to the next.
@@ -7,23 +7,15 @@ the app with the keyboard moves from one state to the next.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
-from sevenfold.cli.text import fit, one_line
-
-if TYPE_CHECKING:
-    from sevenfold.cli.chat.screen import Signs
+from sevenfold.cli.text import one_line
 
 PAGE = 10
 """Items shown at a time."""
-_MOST_LINES = 6
-"""Lines for a title or the description of an item."""
 
 
 class MenuItem(Struct, frozen=True):
@@ -146,58 +138,6 @@ class MenuState(Struct, frozen=True):
         if not self.menu.items:
             return ()
         return tuple(sorted(self.ticked)) if self.ticked else (self.at,)
-
-
-# -- with a cursor ---------------------------------------------------------------------------
-
-
-def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
-    """The menu as a terminal shows it; of many items, those around the pointer."""
-    menu, room = state.menu, max(10, width - 1)
-    shown = Text().append("\n".join(_wrap(one_line(menu.title), room, signs)), "bold yellow")
-    if state.writing:
-        return shown.append(f"\n  {state.wanted()} (Enter sends it, Esc goes back)", style="dim")
-    if state.needle:
-        shown.append(f"\n  filter: {one_line(state.needle)}", style="cyan")
-    places = state.matching
-    count, at = len(places), places.index(state.at) if places else 0
-    first = max(0, min(at - PAGE // 2, count - PAGE))
-    last = min(count, first + PAGE)
-    shown.append(f"\n  {signs.cut} {first} more above" if first else "", style="dim")
-    if not places:
-        shown.append("\n  no matches", style="dim")
-    for place in places[first:last]:
-        style = "bold cyan" if place == state.at else ""
-        for line in _item_lines(state, place, signs, room):
-            shown.append(f"\n{line}", style=style)
-    shown.append(f"\n  {signs.cut} {count - last} more below" if last < count else "", style="dim")
-    pages = ", PgUp and PgDn move by page" if count > PAGE else ""
-    hint = "Space ticks, Enter sends" if menu.several else "Enter chooses"
-    hint = f"type to filter, {hint}" if menu.filtered else hint
-    return shown.append(f"\n  arrows move{pages}, {hint}, {menu.escape}", style="dim")
-
-
-def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterator[str]:
-    """An item on one line; its description on more lines if it needs them."""
-    item = state.menu.items[place]
-    tick = ("[x] " if place in state.ticked else "[ ] ") if state.menu.several else ""
-    key = f" ({item.key})" if item.key else ""
-    before = f"{item.before}  " if item.before else ""
-    number = "" if state.menu.filtered else f"{place + 1}. "
-    head = f"{signs.pointer if place == state.at else ' '} {number}{tick}{before}"
-    line, about = f"{head}{one_line(item.label)}{key}", one_line(item.about)
-    if not about or cell_len(line) + 2 + cell_len(about) <= room:
-        yield fit(f"{line}  {about}".rstrip(), room, signs.cut)
-        return
-    yield fit(line, room, signs.cut)
-    yield from (f"     {one}" for one in _wrap(about, max(10, room - 5), signs))
-
-
-def _wrap(words: str, room: int, signs: Signs) -> list[str]:
-    lines = [one.plain.rstrip() for one in Text(words).wrap(Console(width=room), room, overflow="fold")]
-    if len(lines) <= _MOST_LINES:
-        return lines
-    return [*lines[: _MOST_LINES - 1], fit(lines[_MOST_LINES - 1] + " " * room, room, signs.cut)]
 
 
 # -- without a cursor ------------------------------------------------------------------------

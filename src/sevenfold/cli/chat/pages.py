@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from sevenfold.agent.hooks.settings import Hook, SkippedHook
     from sevenfold.agent.mcp.connection import ServerState
     from sevenfold.agent.permissions.engine import Permissions
+    from sevenfold.cli.chat.reports import Spending
     from sevenfold.cli.chat.screen import Signs
-    from sevenfold.cli.chat.status import Spending
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.lab.profile.figures import CacheBreak
     from sevenfold.recall.search import Hit
@@ -54,7 +54,7 @@ def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:
 
 def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str]]) -> RenderableType:
     """Every command and every key."""
-    return grid({"style": "cyan", "no_wrap": True}, FOLDED, rows=(*commands, (), *keys))
+    return grid({"style": "cyan", "max_width": 28}, FOLDED, rows=(*commands, (), *keys))
 
 
 # -- money and the cache ---------------------------------------------------------------------

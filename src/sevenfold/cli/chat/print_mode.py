@@ -27,11 +27,9 @@ from sevenfold.agent.events import (
     ToolProgress,
 )
 from sevenfold.agent.tools.output import Denied
-from sevenfold.cli.chat.lines import event_line, text_of
-from sevenfold.cli.chat.status import Spending
+from sevenfold.cli.chat.reports import Spending, event_line
 from sevenfold.cli.chat.stream_lines import SUBTYPES, MessageLines, init_line, usage_fields
-from sevenfold.cli.options import complain
-from sevenfold.cli.text import clean, one_line
+from sevenfold.cli.text import clean, complain, one_line
 from sevenfold.errors import ModelError, Refused, UserError
 from sevenfold.events import Answered
 from sevenfold.ports import Piece
@@ -169,7 +167,7 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         num_turns=finished.turns,
         duration_ms=round(1000 * (time.monotonic() - began)),
         total_cost_usd=usd,
-        usage=usage_fields(spent.prompt - spent.read, 0, spent.read, spent.output),
+        usage=usage_fields(spent.uncached, spent.written, spent.read, spent.output),
     )
     _print(result, how, out)
     if error == "interrupted":
@@ -215,7 +213,7 @@ def _printer(how: Format, out: TextIO, agent: Agent, session: str) -> Callable[[
 
     def warn(event: AgentEvent) -> None:
         if isinstance(event, Mentioned) and event.output.is_error:
-            complain(f"@{clean(event.path)} was not read: {clean(text_of(event.output))}")
+            complain(f"@{clean(event.path)} was not read: {clean(event.output.text)}")
         line = event_line(event.event) if isinstance(event, Happened) else None
         if line is not None and line.level in ("warning", "error"):
             complain(f"{line.level}: {clean(line.line)}")
@@ -237,9 +235,9 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
             return {"type": "tool_progress", "id": call.id, "text": text}
         case ToolEnded(call=call, output=output, seconds=seconds):
             ended = {"type": "tool_ended", "id": call.id, "tool": call.name, "is_error": output.is_error}
-            return {**ended, "text": text_of(output), "seconds": round(seconds, 3)}
+            return {**ended, "text": output.text, "seconds": round(seconds, 3)}
         case Mentioned(path=path, output=output):
-            return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": text_of(output)}
+            return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": output.text}
         case Happened(event=Answered() as answered):
             return {"type": "answered", **msgspec.to_builtins(answered)}
         case Happened(event=happened):

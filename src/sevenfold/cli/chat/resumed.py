@@ -11,8 +11,9 @@ from sevenfold.agent.loop import calls_of
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.cli.chat import lines
 from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.history import title
 from sevenfold.cli.chat.markdown import render_markdown
-from sevenfold.cli.text import clean, money, plural, short_count
+from sevenfold.cli.text import clean, money, one_line, plural, short_count
 from sevenfold.conversation.request import ToolCall
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
@@ -24,7 +25,7 @@ MOST_DRAWN = 40
 """Records of the conversation that are drawn again, the newest."""
 LONGEST = 4_000
 """Characters of one message that are drawn."""
-NAMES = {"compact": "/compact first", "new session": "/new"}
+NAMES = {"compact": "/compact first", "new session": "/clear"}
 
 
 def show_resumed(chat: Chat) -> None:
@@ -35,7 +36,7 @@ def show_resumed(chat: Chat) -> None:
     if len(items) > MOST_DRAWN:
         chat.say(
             "note",
-            f"{plural(len(items) - MOST_DRAWN, 'earlier record')} not shown; /export FILE writes them all",
+            f"{plural(len(items) - MOST_DRAWN, 'earlier record')} not shown; Ctrl-T or /transcript shows them all",
         )
     drawn = list(_drawn(chat, items[-MOST_DRAWN:]))
     chat.screen.show(*drawn)
@@ -44,7 +45,10 @@ def show_resumed(chat: Chat) -> None:
             "warning", f"cut off when the session ended: {lines.heading(call, str(chat.options.folder))}"
         )
     tokens = short_count(chat.agent.session.gauge.seen)
-    chat.say("note", f"resumed {chat.options.name}: {plural(len(view), 'record')} in view, {tokens} tokens")
+    named = title(chat.options.files.transcript)
+    chat.say(
+        "note", f"resumed: {one_line(named, 60)} ({plural(len(view), 'record')} in view, {tokens} tokens)"
+    )
     if costs := chat.agent.session.next_costs():
         here, *others = (f"{money(one.usd)} for {short_count(one.tokens)} tokens" for one in costs)
         other = "".join(f"; {NAMES[one.name]}: {says}" for one, says in zip(costs[1:], others, strict=True))

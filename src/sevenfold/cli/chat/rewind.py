@@ -85,12 +85,15 @@ def _kept_back(chat: Chat, plan: RestorePlan) -> Sequence[str]:
 
 def _restore(chat: Chat, plan: RestorePlan, but: Sequence[str], *, told: bool) -> None:
     failed = chat.agent.restore(plan, but=but)
-    done = [file.path for file in plan.files if file.path not in failed and file.path not in but]
-    if done:
-        chat.say("layer", f"restored {_names(done)}")
-        if not told:
-            # Otherwise the model goes on as if its changes were still there.
-            chat.agent.session.conversation.note(RESTORED.format(names=", ".join(done)))
+    done = [file for file in plan.files if file.path not in failed and file.path not in but]
+    removed = [file.path for file in done if file.after is None]
+    restored = [file.path for file in done if file.after is not None]
+    for deed, paths in (("restored", restored), ("removed", removed)):
+        if paths:
+            chat.say("layer", f"{deed} {_names(paths)}")
+    if done and not told:
+        # Otherwise the model goes on as if its changes were still there.
+        chat.agent.session.conversation.note(RESTORED.format(names=", ".join(file.path for file in done)))
     for path, why in failed.items():
         chat.say("warning", f"{path} was not restored: {why}")
 

@@ -9,17 +9,20 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.text import Text
 
-from sevenfold.cli.text import one_line
+from sevenfold.cli.chat.menu import PAGE
+from sevenfold.cli.text import fit, one_line
 
 if TYPE_CHECKING:
-    from sevenfold.cli.chat.menu import Menu, MenuAnswer
+    from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
 
 
 class Signs(Struct, frozen=True):
@@ -166,6 +169,66 @@ def colours_of(environ: Mapping[str, str]) -> Colours:
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return "all"
     return "many" if "256" in term else "some"
+
+
+# -- menus ---------------------------------------------------------------------------------
+
+_MOST_LINES = 6
+"""Lines for a title or the description of an item."""
+
+
+def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
+    """The menu as a terminal shows it; of many items, those around the pointer."""
+    menu, room = state.menu, max(10, width - 1)
+    shown = Text().append("\n".join(_wrap(one_line(menu.title), room, signs)), "bold yellow")
+    if state.writing:
+        return shown.append(f"\n  {state.wanted()} (Enter sends it, Esc goes back)", style="dim")
+    if state.needle:
+        shown.append(f"\n  filter: {one_line(state.needle)}", style="cyan")
+    places = state.matching
+    count, at = len(places), places.index(state.at) if places else 0
+    first = max(0, min(at - PAGE // 2, count - PAGE))
+    last = min(count, first + PAGE)
+    shown.append(f"\n  {signs.cut} {first} more above" if first else "", style="dim")
+    if not places:
+        shown.append("\n  no matches", style="dim")
+    for place in places[first:last]:
+        style = "bold cyan" if place == state.at else ""
+        for line in _item_lines(state, place, signs, room):
+            shown.append(f"\n{line}", style=style)
+    shown.append(f"\n  {signs.cut} {count - last} more below" if last < count else "", style="dim")
+    pages = ", PgUp and PgDn move by page" if count > PAGE else ""
+    hint = "Space ticks, Enter sends" if menu.several else "Enter chooses"
+    hint = f"type to filter, {hint}" if menu.filtered else hint
+    return shown.append(f"\n  arrows move{pages}, {hint}, {menu.escape}", style="dim")
+
+
+def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterator[str]:
+    """An item on one line; its description on more lines if it needs them."""
+    item = state.menu.items[place]
+    tick = ("[x] " if place in state.ticked else "[ ] ") if state.menu.several else ""
+    key = f" ({item.key})" if item.key else ""
+    before = f"{item.before}  " if item.before else ""
+    number = "" if state.menu.filtered else f"{place + 1}. "
+    head = f"{signs.pointer if place == state.at else ' '} {number}{tick}{before}"
+    line, about = f"{head}{one_line(item.label)}{key}", one_line(item.about)
+    if not about or cell_len(line) + 2 + cell_len(about) <= room:
+        yield fit(f"{line}  {about}".rstrip(), room, signs.cut)
+        return
+    yield fit(line, room, signs.cut)
+    yield from (f"     {one}" for one in _wrap(about, max(10, room - 5), signs))
+
+
+def wrap(words: str, room: int) -> list[str]:
+    """A text in lines of at most ``room`` cells, broken between words where that is possible."""
+    return [one.plain.rstrip() for one in Text(words).wrap(Console(width=room), room, overflow="fold")]
+
+
+def _wrap(words: str, room: int, signs: Signs) -> list[str]:
+    lines = wrap(words, room)
+    if len(lines) <= _MOST_LINES:
+        return lines
+    return [*lines[: _MOST_LINES - 1], fit(lines[_MOST_LINES - 1] + " " * room, room, signs.cut)]
 
 
 # -- the pager and the bell ------------------------------------------------------------------

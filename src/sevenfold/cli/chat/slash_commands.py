@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import get_args
 
@@ -33,9 +33,9 @@ from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.model_list import full_name, model_menu, served_models, similar
 from sevenfold.cli.chat.pages import WindowBreakdown
+from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.resumed import show_resumed
 from sevenfold.cli.chat.start import assumed_window, session_menu
-from sevenfold.cli.chat.status import Spending
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
@@ -84,8 +84,7 @@ def _export(chat: Chat, rest: str) -> None:
         raise InputError("say where to: /export FILE (.md, or .jsonl for the raw records)")
     target = Path(rest).expanduser()
     target = target if target.is_absolute() else chat.options.folder / target
-    transcript = user_home().project(chat.options.folder).session(chat.options.name).transcript
-    number = history.export(JsonlLog(transcript), target, chat.options.name)
+    number = history.export(JsonlLog(chat.options.files.transcript), target, chat.options.name)
     chat.say("note", f"{plural(number, 'record')} written to {target}")
 
 
@@ -127,14 +126,13 @@ def _rename(chat: Chat, rest: str) -> None:
 
 def _model(chat: Chat, rest: str) -> None:
     now = chat.options.model
+    served = cache(lambda: served_models(chat.agent.assembly.options.get("client"), now))
     if not rest:
-        rest = chat.ask(model_menu(now, served_models(chat.agent.assembly.options.get("client"), now)))
+        rest = chat.ask(model_menu(now, served()))
         if rest in (None, now):
             return
     name = full_name(rest)
-    if not find_profile(name).known and name not in served_models(
-        chat.agent.assembly.options.get("client"), now
-    ):
+    if not find_profile(name).known and name not in served():
         near = similar(name)
         as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed", value=name)
         items = (MenuItem(near, value=near), as_typed) if near else (as_typed,)
@@ -164,9 +162,8 @@ def _mode(chat: Chat, rest: str) -> None:
     wanted = rest.lower().replace(" ", "_").replace("-", "_")
     if wanted and wanted not in MODES:
         raise InputError(f"unknown mode {rest!r}; choose from {', '.join(MODES)}")
-    for one in MODES:
-        if one == wanted:
-            chat.agent.grants.mode = one
+    if wanted:
+        chat.agent.grants.mode = wanted
     chat.update()
     chat.screen.show(pages.modes_page(chat.agent.grants.mode, chat.screen.signs))
 
@@ -232,9 +229,7 @@ def _say_if_free(chat: Chat) -> None:
 
 def _cache(chat: Chat, rest: str) -> None:
     whole = Spending.of(chat.agent.session.conversation.transcript.log)
-    figures, _ = profile_file(
-        user_home().project(chat.options.folder).session(chat.options.name).transcript
-    )
+    figures, _ = profile_file(chat.options.files.transcript)
     chat.screen.show(pages.cache_page(whole, chat.spent, figures.cache_breaks))
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from rich.text import Text
 
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.hooks.registry import Hooks
@@ -33,7 +32,7 @@ from sevenfold.providers.registry import (
     quick_client_for,
 )
 from sevenfold.session.factory import OFFLINE_JOBS
-from sevenfold.stores.home import user_home
+from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.trust import Trust, user_folder
@@ -75,12 +74,23 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         """Whether the offline model answers: the user chose it, or no provider is configured."""
         return is_offline(self.model)
 
+    @property
+    def files(self) -> SessionFiles:
+        """Where the session is kept."""
+        return user_home().project(self.folder).session(self.name)
+
     def no_key(self) -> str:
         """The warning that the offline model answers although another was meant; empty if it was not."""
         if self.model == OFFLINE.name or not self.offline:
             return ""
         missing = provider_for(self.model).unconfigured()
         return f"{missing}, so the offline model answers: it only repeats what you say."
+
+    def require_key(self) -> None:
+        """Raise `Refused` if the offline model would answer unasked: a script would take its echo for an answer."""
+        if self.no_key():
+            missing = provider_for(self.model).unconfigured()
+            raise Refused(f"{missing}; to try without a model: --model {OFFLINE.name}")
 
 
 def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> ChatOptions:
@@ -114,7 +124,7 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
             raise Refused(f"no session {given.resume} in {folder}; 'sevenfold sessions' lists them")
         return found
     if not kept:
-        raise Refused(f"there is no session in {folder} to continue")
+        raise Refused(f"there is no session in {folder} to continue; 'sevenfold chat' starts one")
     # A user who comes back means a conversation, a script any session.
     kept = talks(kept) or kept if screen is not None else kept
     if given.newest:
@@ -213,7 +223,7 @@ def hooks_of(folder: Path) -> Hooks:
 
 def forget_if_empty(options: ChatOptions) -> bool:
     """Remove the session if it has no messages; returns whether it was removed."""
-    files = user_home().project(options.folder).session(options.name)
+    files = options.files
     if files.transcript.is_file() and title(files.transcript):
         return False
     try:
@@ -234,7 +244,7 @@ TRUST = Menu(
     "Do you trust this folder?",
     (
         # Without letters: a message that begins with "y" or "n" must not answer.
-        MenuItem("Yes", "", "use its settings, hooks, MCP servers, skills and instructions"),
+        MenuItem("Yes", "", "use its own settings, hooks, MCP servers, skills and instructions"),
         MenuItem("No", "", "work here without them; 'sevenfold trust' changes that"),
     ),
 )
@@ -249,7 +259,6 @@ def ask_for_trust(screen: Screen, folder: Path) -> None:
     """Ask once whether a folder is trusted; without an answer, ask again next time."""
     if trust().covers(folder) or str(folder.resolve()) in _declined():
         return
-    screen.show(Text(f"{folder} may bring its own settings, hooks, MCP servers, skills and instructions."))
     answer = screen.ask(TRUST)
     if answer is not None and answer.place == 0:
         trust().add(folder)

@@ -1,4 +1,4 @@
-"""What a session has cost, and the status line: the model, how full the window is, the cost, what runs."""
+"""The status line: the model, how full the window is, the cost, what runs."""
 
 from __future__ import annotations
 
@@ -6,131 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
 from sevenfold.cli.text import fit, money, short_count
-from sevenfold.conversation.resume import read
 from sevenfold.conversation.status import Reading
-from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed
-from sevenfold.profiles import find
-from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
-from sevenfold.record.entries import Decision, Said
-from sevenfold.record.usage import Usage
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.screen import Signs
-    from sevenfold.ports import Log
-
-
-class Spending(Struct, frozen=True):
-    """Sums over answers: of one run, added up from events, or of a whole session, read from its log."""
-
-    answers: int = 0
-    """Those that were cut off too, if the provider had reported what they used."""
-    uncached: int = 0
-    """Prompt tokens neither read from the cache nor written to it."""
-    read: int = 0
-    written: int = 0
-    output: int = 0
-    usd: float | None = 0.0
-    uncached_usd: float | None = 0.0
-    ideal_usd: float | None = 0.0
-    by_source: dict[str, float | None] = {}
-    """Dollars by source: the conversation, a compaction, notes…"""
-    breaks: Sequence[CacheBroke] = ()
-
-    @classmethod
-    def of(cls, log: Log) -> Spending:
-        """What a whole session has spent, including the engine's own requests."""
-        spent, sources, main = cls(), {}, "main"
-        for _, entry in read(log):
-            match entry:
-                case Decision(made=Request(appended=[], source=source)):
-                    main = source
-                case Decision(made=Request(id=name, source=source)):
-                    sources[name] = source
-                case Decision(made=Billed(request=name, usage=raw, model=model, source=source)):
-                    asker = source or sources.get(name, "fork")
-                    spent = spent.add(_answered(Usage.read(raw), model, asker))
-                case Decision(made=AgentStart(agent=name, agent_type=kind)):
-                    sources[name] = kind
-                case Decision(made=AgentEnd(agent=name, state=state, usd=usd)):
-                    kind = sources.get(name, "")
-                    spent = spent.add(AgentChanged(agent=name, name="", type=kind, state=state, usd=usd))
-                case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
-                    spent = spent.add(_answered(usage, model, main))
-                case _:
-                    continue
-        return spent
-
-    @property
-    def prompt(self) -> int:
-        """All prompt tokens."""
-        return self.uncached + self.read + self.written
-
-    @property
-    def cached(self) -> float | None:
-        """The share of the prompts that came from the cache; None if nothing was ever cached."""
-        return self.read / self.prompt if self.read or self.written else None
-
-    def add(self, event: Event) -> Spending:
-        """The sums after one more event."""
-        match event:
-            case Answered():
-                return self._add(event, event.ideal_usd)
-            case Failed() if event.prompt_tokens:
-                return self._add(event, event.usd)
-            case AgentChanged(state="completed" | "failed" | "cancelled"):
-                source = f"agent:{event.type}"
-                before = self.by_source.get(source, 0.0)
-                return replace(
-                    self,
-                    usd=_sum(self.usd, event.usd),
-                    by_source={**self.by_source, source: _sum(before, event.usd)},
-                )
-            case CacheBroke():
-                return replace(self, breaks=(*self.breaks, event))
-            case _:
-                return self
-
-    def _add(self, event: Answered | Failed, ideal: float | None) -> Spending:
-        before = self.by_source.get(event.source, 0.0)
-        return replace(
-            self,
-            answers=self.answers + 1,
-            uncached=self.uncached + event.input_tokens,
-            read=self.read + event.cache_read_tokens,
-            written=self.written + event.cache_write_tokens,
-            output=self.output + event.output_tokens,
-            usd=_sum(self.usd, event.usd),
-            uncached_usd=_sum(self.uncached_usd, event.uncached_usd),
-            ideal_usd=_sum(self.ideal_usd, ideal),
-            by_source={**self.by_source, event.source: _sum(before, event.usd)},
-        )
-
-
-def _answered(usage: Usage, model: str, source: str) -> Answered:
-    profile = find(model)
-    return Answered(
-        source=source,
-        request="",
-        model=model,
-        provider=profile.provider,
-        response="",
-        **usage.counts,
-        usd=usage.cost(profile),
-        uncached_usd=usage.uncached_cost(profile),
-    )
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    """A sum with an unknown part is unknown."""
-    return None if one is None or other is None else one + other
-
-
-# -- the status line -------------------------------------------------------------------------
 
 _BAR = 12
 

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.agent.events import AgentEvent, Happened, ToolBegan, ToolEnded
-from sevenfold.cli.chat.lines import text_of
 from sevenfold.errors import Refused
 from sevenfold.events import Answered, Failed
 from sevenfold.ports import Piece
@@ -65,7 +64,7 @@ class MessageLines:
                     {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
                 )
             case ToolEnded(call=call, output=output):
-                result = {"type": "tool_result", "tool_use_id": call.id, "content": text_of(output)}
+                result = {"type": "tool_result", "tool_use_id": call.id, "content": output.text}
                 content = [{**result, "is_error": output.is_error}]
                 yield {"type": "user", "message": {"role": "user", "content": content}, **self._frame()}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from importlib import resources
+from pathlib import Path
 
-_TEXTS = tomllib.loads(resources.files(__package__).joinpath("patterns.toml").read_text("utf-8"))
+_TEXTS = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text("utf-8"))
 
 
 def pattern(name: str) -> re.Pattern[str]:

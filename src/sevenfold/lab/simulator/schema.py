@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -52,7 +52,7 @@ class Schema(Struct, frozen=True):
     tool: Shape
 
 
-SCHEMA = msgspec.toml.decode(resources.files(__package__).joinpath("schema.toml").read_bytes(), type=Schema)
+SCHEMA = msgspec.toml.decode(Path(__file__).with_name("schema.toml").read_bytes(), type=Schema)
 
 
 def check_shape(body: Any, features: ApiFeatures) -> None:

@@ -6,14 +6,14 @@ import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 
 @cache
 def _texts() -> Mapping[str, Any]:
-    from importlib import resources  # takes time to load, and not every conversation is compacted
 
-    return tomllib.loads(resources.files(__package__).joinpath("patterns.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("patterns.toml").read_text("utf-8"))
 
 
 @cache

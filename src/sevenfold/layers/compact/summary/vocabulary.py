@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 _ENTRY = re.compile(r"(?:\[[^\]]*\]|\S)+")
@@ -21,9 +22,8 @@ def _lists() -> Mapping[str, Any]:
 
 def resource(name: str) -> str:
     """The text of a file of this package."""
-    from importlib import resources  # takes time to load, and not every conversation is compacted
 
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
+    return Path(__file__).with_name(name).read_text("utf-8")
 
 
 @cache

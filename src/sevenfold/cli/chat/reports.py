@@ -1,0 +1,268 @@
+"""What the engine's events come to: a line each, and the sums of what was spent.
+
+The chat draws it and `-p` prints it, which must not wait for rich.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold import events
+from sevenfold.cli.text import cause, money, one_line, plural, short_count
+from sevenfold.conversation.resume import read
+from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed
+from sevenfold.profiles import find
+from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
+from sevenfold.record.entries import Decision, Said
+from sevenfold.record.usage import Usage
+
+if TYPE_CHECKING:
+    from sevenfold.ports import Log
+
+# -- lines -----------------------------------------------------------------------------------
+
+Level = Literal["layer", "note", "warning", "error"]
+STYLES = {"layer": "magenta", "note": "dim", "warning": "yellow", "error": "red"}
+COMPACTED = "compact"
+"""The reason of an epoch that a compaction opens; the compaction has a line of its own."""
+
+
+class EventLine(Struct, frozen=True):
+    """A line about an event, and the details behind it."""
+
+    level: Level
+    line: str
+    detail: tuple[tuple[str, str], ...] = ()
+    """Names and values."""
+
+
+def event_line(event: Event) -> EventLine | None:
+    """The line for an event; None if it does not concern the user."""
+    match event:
+        case events.Acted():
+            return _acted(event)
+        case events.Compacted() if event.lost or event.invented or event.fires_again:
+            return _went_wrong(event)
+        case events.Vetoed():
+            return EventLine("note", f"{event.layer} was vetoed: {event.what} ({event.reason})")
+        case events.SteppedAside(layer="breaker"):
+            short, _, more = event.reason.partition(" (")
+            return EventLine("warning", short, (("why", event.reason),) if more else ())
+        case events.SteppedAside(layer="rules"):
+            return EventLine("warning", event.reason)
+        case events.SteppedAside(layer="notes" | "remember", error=""):
+            # There will be another time, and the user need not do anything.
+            return None
+        case events.SteppedAside():
+            level: Level = "warning" if event.error else "note"
+            return EventLine(level, f"{event.layer} could not help: {event.reason}")
+        case events.Failed() if event.again:
+            return EventLine(
+                "warning", f"{event.reason} Trying again, with a change.", (("error", event.error),)
+            )
+        case events.CacheBroke() if not event.expected:
+            return _cache_lost(event)
+        case events.EpochOpened() if event.drops_thinking and event.reason != COMPACTED:
+            return EventLine(
+                "note",
+                f"the model's earlier reasoning is no longer sent ({event.reason}); its words are",
+                _pairs(epoch=event.epoch, cost=money(event.usd)),
+            )
+        case events.Repaired():
+            return EventLine("note", f"repaired before sending: {event.what}", (("where", event.where),))
+        case events.AgentChanged():
+            return _agent_changed(event)
+        case events.Masked():
+            return EventLine(
+                "warning", f"{plural(event.count, 'secret')} masked ({', '.join(event.kinds)})"
+            )
+        case events.Compacting(stage="compact_start"):
+            return EventLine("note", "compacting…")
+        case _:
+            return None
+
+
+def _agent_changed(event: events.AgentChanged) -> EventLine:
+    kind = f"{'fork' if event.fork else event.type}{' in the background' if event.background else ''}"
+    figures = [plural(event.turns, "turn"), money(event.usd)] if event.turns else []
+    who = event.name or event.description or event.agent
+    line = f"agent {who} ({kind}): {', '.join([event.state, *filter(None, figures)])}"
+    return EventLine("note", one_line(line), _pairs(agent=event.agent, why=event.because))
+
+
+def _acted(event: events.Acted) -> EventLine:
+    freed = event.tokens_before - event.tokens_after
+    figures = [f"{short_count(freed)} tokens freed"] if freed > 0 else []
+    if event.usd and event.usd >= 0.005:
+        figures.append(money(event.usd))
+    undo = ["/undo reverts it"] if event.undoable and event.reference else []
+    if event.mechanism == "extract":
+        undo = ["/memory undo reverts it"]
+    line = (
+        event.what if event.what.startswith((event.layer, "recalled")) else f"{event.layer}: {event.what}"
+    )
+    if tail := ", ".join(figures + undo):
+        line += f" ({tail})"
+    return EventLine(
+        "layer",
+        one_line(line),
+        _pairs(
+            layer=f"{event.layer} ({event.mechanism})",
+            what=event.what,
+            why=event.why,
+            items=str(event.items or ""),
+            tokens=f"{event.tokens_before:,} → {event.tokens_after:,}" if event.tokens_before else "",
+            cost=money(event.usd),
+            decision=event.reference,
+            undo=f"/undo {event.reference}" if undo else "cannot be undone",
+        ),
+    )
+
+
+def _went_wrong(event: events.Compacted) -> EventLine:
+    """What went wrong in a compaction; another event says that it happened."""
+    wrong = []
+    if event.lost:
+        wrong.append(f"{plural(event.lost, 'fact')} lost")
+    if event.invented:
+        wrong.append(f"{plural(event.invented, 'claim')} in the summary marked as not in the record")
+    if event.fires_again:
+        wrong.append("the window is full again at once")
+    return EventLine(
+        "warning",
+        f"compact: {', '.join(wrong)}",
+        _pairs(
+            engine=event.engine,
+            not_used="; ".join(event.left),
+            facts=f"{event.in_context} in context, {event.reachable} reachable, {event.lost} lost",
+            restored=", ".join(event.restored),
+            missed=", ".join(event.missed),
+        ),
+    )
+
+
+def _cache_lost(event: events.CacheBroke) -> EventLine:
+    cost = "" if event.usd is None else f", {money(event.usd)}"
+    part = f" ({event.part})" if event.part else ""
+    return EventLine(
+        "warning",
+        f"cache lost: {cause(event.cause)}{part}, {short_count(event.tokens)} tokens charged again{cost}",
+        _pairs(cause=event.cause, part=event.part, diff=event.diff),
+    )
+
+
+def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name.replace("_", " "), value) for name, value in values.items() if value)
+
+
+# -- sums ------------------------------------------------------------------------------------
+
+
+class Spending(Struct, frozen=True):
+    """Sums over answers: of one run, added up from events, or of a whole session, read from its log."""
+
+    answers: int = 0
+    """Those that were cut off too, if the provider had reported what they used."""
+    uncached: int = 0
+    """Prompt tokens neither read from the cache nor written to it."""
+    read: int = 0
+    written: int = 0
+    output: int = 0
+    usd: float | None = 0.0
+    uncached_usd: float | None = 0.0
+    ideal_usd: float | None = 0.0
+    by_source: dict[str, float | None] = {}
+    """Dollars by source: the conversation, a compaction, notes…"""
+    breaks: Sequence[CacheBroke] = ()
+
+    @classmethod
+    def of(cls, log: Log) -> Spending:
+        """What a whole session has spent, including the engine's own requests."""
+        spent, sources, main = cls(), {}, "main"
+        for _, entry in read(log):
+            match entry:
+                case Decision(made=Request(appended=[], source=source)):
+                    main = source
+                case Decision(made=Request(id=name, source=source)):
+                    sources[name] = source
+                case Decision(made=Billed(request=name, usage=raw, model=model, source=source)):
+                    asker = source or sources.get(name, "fork")
+                    spent = spent.add(_answered(Usage.read(raw), model, asker))
+                case Decision(made=AgentStart(agent=name, agent_type=kind)):
+                    sources[name] = kind
+                case Decision(made=AgentEnd(agent=name, state=state, usd=usd)):
+                    kind = sources.get(name, "")
+                    spent = spent.add(AgentChanged(agent=name, name="", type=kind, state=state, usd=usd))
+                case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
+                    spent = spent.add(_answered(usage, model, main))
+                case _:
+                    continue
+        return spent
+
+    @property
+    def prompt(self) -> int:
+        """All prompt tokens."""
+        return self.uncached + self.read + self.written
+
+    @property
+    def cached(self) -> float | None:
+        """The share of the prompts that came from the cache; None if nothing was ever cached."""
+        return self.read / self.prompt if self.read or self.written else None
+
+    def add(self, event: Event) -> Spending:
+        """The sums after one more event."""
+        match event:
+            case Answered():
+                return self._add(event, event.ideal_usd)
+            case Failed() if event.prompt_tokens:
+                return self._add(event, event.usd)
+            case AgentChanged(state="completed" | "failed" | "cancelled"):
+                source = f"agent:{event.type}"
+                before = self.by_source.get(source, 0.0)
+                return replace(
+                    self,
+                    usd=_sum(self.usd, event.usd),
+                    by_source={**self.by_source, source: _sum(before, event.usd)},
+                )
+            case CacheBroke():
+                return replace(self, breaks=(*self.breaks, event))
+            case _:
+                return self
+
+    def _add(self, event: Answered | Failed, ideal: float | None) -> Spending:
+        before = self.by_source.get(event.source, 0.0)
+        return replace(
+            self,
+            answers=self.answers + 1,
+            uncached=self.uncached + event.input_tokens,
+            read=self.read + event.cache_read_tokens,
+            written=self.written + event.cache_write_tokens,
+            output=self.output + event.output_tokens,
+            usd=_sum(self.usd, event.usd),
+            uncached_usd=_sum(self.uncached_usd, event.uncached_usd),
+            ideal_usd=_sum(self.ideal_usd, ideal),
+            by_source={**self.by_source, event.source: _sum(before, event.usd)},
+        )
+
+
+def _answered(usage: Usage, model: str, source: str) -> Answered:
+    profile = find(model)
+    return Answered(
+        source=source,
+        request="",
+        model=model,
+        provider=profile.provider,
+        response="",
+        **usage.counts,
+        usd=usage.cost(profile),
+        uncached_usd=usage.uncached_cost(profile),
+    )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    """A sum with an unknown part is unknown."""
+    return None if one is None or other is None else one + other
