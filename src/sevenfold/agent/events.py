@@ -95,7 +95,6 @@ class EventSink(Protocol):
 
     def put(self, event: AgentEvent) -> None:
         """Take an event."""
-        ...
 
 
 class Reporter:

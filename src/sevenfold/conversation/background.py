@@ -27,11 +27,9 @@ class Runner(Protocol):
 
     def __call__(self, work: Work[Result], done: Done[Result]) -> None:
         """Begin; ``done`` is called with what came of it."""
-        ...
 
     def every(self, seconds: float, call: Callable[[], None]) -> Stop:
         """Call something again and again, until the function that is returned is called."""
-        ...
 
 
 class Threads:

@@ -32,7 +32,6 @@ class HookRunner(Protocol):
 
     def fire(self, event: HookInput, stopped: Callable[[], bool] = ...) -> HookOutcome:
         """Run them; raises `Aborted` once ``stopped()``."""
-        ...
 
 
 class AsyncHookRunner(Protocol):
@@ -40,7 +39,6 @@ class AsyncHookRunner(Protocol):
 
     async def fire(self, event: HookInput) -> HookOutcome:
         """Run them; cancelling it ends them."""
-        ...
 
 
 class Signal:

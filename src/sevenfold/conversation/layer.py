@@ -47,7 +47,6 @@ class Layer(Protocol):
 
     def on(self, settings: Settings) -> bool:
         """Is it switched on?"""
-        ...
 
 
 @runtime_checkable
@@ -56,7 +55,6 @@ class Settles(Layer, Protocol):
 
     def settle(self, c: Conversation) -> Flow[None]:
         """Decide about what goes out for the first time."""
-        ...
 
 
 @runtime_checkable
@@ -65,15 +63,12 @@ class Relieves(Layer, Protocol):
 
     def offer(self, c: Conversation) -> Offer | None:
         """What it could do now; writes nothing."""
-        ...
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Do it; False if it cannot, and the next layer should."""
-        ...
 
     def may_follow(self, c: Conversation) -> bool:
         """Could it act in this pass, if cheaper layers are not enough?"""
-        ...
 
 
 @runtime_checkable
@@ -82,7 +77,6 @@ class Proposes(Layer, Protocol):
 
     def propose(self, c: Conversation) -> Sequence[Proposed]:
         """What it would do now, without doing it."""
-        ...
 
 
 @runtime_checkable
@@ -91,7 +85,6 @@ class TakesResults(Layer, Protocol):
 
     def on_tool_results(self, c: Conversation, results: Sequence[Block]) -> Sequence[Block]:
         """The results as they are to be recorded."""
-        ...
 
 
 @runtime_checkable
@@ -100,11 +93,9 @@ class Admits(Layer, Protocol):
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
         """Record results as they will be sent."""
-        ...
 
     def freeze(self, c: Conversation) -> None:
         """Decide about all results that no request has held yet."""
-        ...
 
 
 @runtime_checkable
@@ -113,7 +104,6 @@ class Follows(Layer, Protocol):
 
     def after_answer(self, c: Conversation) -> None:
         """Start background work; never waits."""
-        ...
 
 
 @runtime_checkable
@@ -122,7 +112,6 @@ class AnswersRefusal(Layer, Protocol):
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
         """True if the next request may succeed."""
-        ...
 
 
 @runtime_checkable
@@ -131,7 +120,6 @@ class Spares(Layer, Protocol):
 
     def would_spare(self, c: Conversation, most: int) -> bool:
         """Could it compact the conversation to fewer tokens than ``most``, at no cost and with no wait?"""
-        ...
 
 
 @runtime_checkable
@@ -140,4 +128,3 @@ class Restores(Layer, Protocol):
 
     def slots(self, c: Conversation) -> Sequence[Slot]:
         """What it restores, the most important first."""
-        ...

@@ -79,7 +79,6 @@ class Slot(Protocol):
 
     def restore(self, moment: Moment) -> Restored:
         """What belongs behind the summary now."""
-        ...
 
 
 class PinsSlot:

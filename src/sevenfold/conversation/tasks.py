@@ -74,11 +74,9 @@ class TaskSource(Protocol):
 
     def tasks(self) -> Iterable[Task]:
         """Those there are, in the order in which they were started."""
-        ...
 
     def kill(self, task: str) -> None:
         """Stop one of them."""
-        ...
 
 
 class TaskRegistry:

@@ -79,15 +79,12 @@ class Scorer(Protocol):
 
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         """A score above 0 for each piece of the index worth considering, by its number."""
-        ...
 
     def place(self, query: str, text: str) -> int:
         """Where in the text of such a piece the part begins that fits best."""
-        ...
 
     def prepare(self, pieces: Tables) -> bool:
         """Do a little of what `scores` would have to do first; True if there is more of it."""
-        ...
 
 
 class SearchOptions(Struct, frozen=True):

@@ -114,11 +114,9 @@ class Embedder(Protocol):
 
     def vectors(self, texts: Sequence[str]) -> Floats:
         """A row of length 1 for each text; of length 0 for one that says nothing."""
-        ...
 
     def query(self, text: str) -> Floats:
         """The vector of a query."""
-        ...
 
 
 class Meaning:

@@ -78,14 +78,12 @@ class Directory(Protocol):
 
     def everyone(self) -> Sequence[Correspondent]:
         """All of them; of two with the same name, the first has it."""
-        ...
 
     def notify(self, to: Correspondent, due: float = 0.0) -> str:
         """There is a message for one of them: wake it up if it waits or has ended, but not before it is due.
 
         Returns what was done, to show.
         """
-        ...
 
 
 class Receipt(Struct, frozen=True):
@@ -152,11 +150,9 @@ class Post:
         found = by_id or [one for one in known if one.name == to]
         if not found:
             names = [one.name or one.id for one in known]
-            raise InputError(
-                unknown("agent", to, names)
-                if names
-                else f"there is no agent {to!r}, nor any other to send to"
-            )
+            if not names:
+                raise InputError(f"there is no agent {to!r}, nor any other to send to")
+            raise InputError(unknown("agent", to, names))
         return found[:1]
 
     def _send(self, to: Correspondent, words: Outgoing, key: str) -> Receipt:

@@ -129,11 +129,9 @@ class RecallService(Protocol):
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
         """The records that match, the best first."""
-        ...
 
     def fetch(self, reference: str) -> bytes:
         """A whole record, or stored result; raises `sevenfold.errors.UserError` if there is none."""
-        ...
 
 
 class Todo(Struct, frozen=True, forbid_unknown_fields=True):

@@ -54,11 +54,9 @@ class Searcher(Protocol):
 
     def lines(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
         """The lines that match and their neighbours, file by file in the order of paths."""
-        ...
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
         """All files below a folder that are not ignored."""
-        ...
 
 
 class _SearchTool(StandardTool[Given]):

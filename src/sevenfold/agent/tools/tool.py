@@ -44,35 +44,28 @@ class Tool(Protocol):
     @property
     def name(self) -> str:
         """What the model calls it by."""
-        ...
 
     @property
     def description(self) -> str:
         """What the model reads about it."""
-        ...
 
     @property
     def schema(self) -> Mapping[str, Any]:
         """The JSON schema of its input."""
-        ...
 
     @property
     def kind(self) -> Kind:
         """What the engine takes it for."""
-        ...
 
     @property
     def concurrent(self) -> bool:
         """Whether calls may run at the same time as others."""
-        ...
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
         """What this call is about to do."""
-        ...
 
     def run(self, given: Input, context: Context) -> ToolOutput:
         """Do it; an exception of any class becomes an error result."""
-        ...
 
 
 @runtime_checkable
@@ -81,7 +74,6 @@ class AsyncTool(Tool, Protocol):
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
         """Do it."""
-        ...
 
 
 @runtime_checkable
@@ -90,7 +82,6 @@ class CheckedTool(Tool, Protocol):
 
     def check(self, given: Input, context: Context) -> None:
         """Raise the error that `run` would raise; changes nothing."""
-        ...
 
 
 @runtime_checkable
@@ -99,7 +90,6 @@ class FlowTool(Tool, Protocol):
 
     def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
         """Do it."""
-        ...
 
 
 Given = TypeVar("Given", bound=Struct)

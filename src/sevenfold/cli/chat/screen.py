@@ -89,36 +89,28 @@ class Screen(Protocol):
     @property
     def signs(self) -> Signs:
         """The signs its terminal can show."""
-        ...
 
     @property
     def width(self) -> int:
         """Cells in a line."""
-        ...
 
     def show(self, *shown: RenderableType) -> None:
         """Print for good."""
-        ...
 
     def page(self, *shown: RenderableType) -> None:
         """Show something long in the user's pager, or print it where there is none."""
-        ...
 
     def notify(self, words: str, how: str) -> None:
         """Call the user back to the terminal, by its ``bell`` or by a ``desktop`` notification."""
-        ...
 
     def ask(self, menu: Menu) -> MenuAnswer | None:
         """Wait for the user's answer; None if there is none."""
-        ...
 
     def changed(self) -> None:
         """Draw the activity and the status again."""
-        ...
 
     def suggest(self, words: str) -> None:
         """Put words into the input, to be edited or sent."""
-        ...
 
 
 # -- colours ---------------------------------------------------------------------------------

@@ -59,7 +59,6 @@ class Brain(Protocol):
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The model's answer to a prompt."""
-        ...
 
 
 Step = str | Sequence[Json] | ModelReply | Callable[[ModelPrompt], "str | Sequence[Json] | ModelReply"]

@@ -12,11 +12,9 @@ class SimulatorClock(Protocol):
 
     def now(self) -> float:
         """Seconds since the epoch."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Let that much time pass."""
-        ...
 
 
 class RealClock:
