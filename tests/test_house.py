@@ -17,45 +17,45 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 MODULES = 298
-CODE_LINES = 40_520
+CODE_LINES = 40_320
 ADDED = {
     "local models": (
         r"lab\.simulator\.(?:instances|script|tool_brain)$|providers\.openai\.(?:local_servers|written)$"
         r"|cli\.chat\.stream_lines$",
         6,
-        560,
+        520,
     ),
-    "recall": (r"recall\.(?:e5|labels)$", 2, 150),
-    "eval": (r"lab\.locomo$|cli\.eval$", 2, 260),
+    "recall": (r"recall\.e5$", 1, 90),
+    "eval": (r"lab\.locomo$|cli\.eval$", 2, 240),
     "memory": (
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$|agent\.tools\.memory$"
         r"|providers\.anthropic_memory$",
         22,
         2_445,
     ),
-    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 8, 810),
+    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 7, 770),
     "team": (
         r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary|mail))\b|cli\.(?:agents|team)$"
         r"|lab\.demo\.(?:handover|process)$",
-        15,
-        1_960,
+        12,
+        1_750,
     ),
-    "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 450),
-    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list|model_list)$", 5, 400),
-    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 230),
-    "idle": (r"layers\.idle$", 1, 200),
-    "ledger": (r"layers\.clear\.ledger$", 1, 70),
-    "known secrets": (r"record\.known_secrets$", 1, 70),
-    "http client": (r"providers\.http_client$", 1, 110),
+    "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 435),
+    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list|model_list)$", 5, 325),
+    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 190),
+    "idle": (r"layers\.idle$", 1, 195),
+    "ledger": (r"layers\.clear\.ledger$", 1, 40),
+    "known secrets": (r"record\.known_secrets$", 1, 50),
+    "http client": (r"providers\.http_client$", 1, 105),
     "messages": (
         r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary|mail)$|agent\.suggestion$"
         r"|conversation\.tasks$|cli\.tasks$",
         10,
-        1_300,
+        1_095,
     ),
 }
 """What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 21_370
+ENGINE_LINES = 20_000
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "local models": (420, 140),
@@ -71,8 +71,8 @@ them in the engine."""
 LATE_IMPORTS = 30
 """Of our own modules, within functions: what takes long to load and is not always needed."""
 IMPORT_CHAIN = 20
-CLASS_NAMES_TWICE = 15
-PARTICIPLES = 6
+CLASS_NAMES_TWICE = 14
+PARTICIPLES = 5
 MODULE_LINES_OF_NINE_IN_TEN = 350
 PARAMETERS = 6
 NO_CODE = (
