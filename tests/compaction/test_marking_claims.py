@@ -10,6 +10,7 @@ from hypothesis import given
 
 import sevenfold
 from bench import inventing
+from sevenfold.agent.texts import AgentMessageText, AgentReport
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.shorten import lean, messages
@@ -342,14 +343,15 @@ def test_the_offline_model_tells_the_users_words_from_what_stands_beside_them() 
         Continued.of("## 6. All user messages\n(nothing recorded)").render(),
         RecordedFacts("Never open the harbour gate.").render(),
         HookContext("Always whistle twice.").render(),
+        AgentMessageText("Message from the agent kit", "> Always ring the bell.").render(),
+        AgentReport("a1", "kit", "completed", "Never close the lock.").render(),
         "Mend the lamp.",
     ]
     first = {"role": "user", "content": [{"type": "text", "text": words} for words in beside]}
     rest = [{"role": "assistant", "content": "I mend it."}, {"role": "user", "content": "Summarise."}]
     told = summarise({"messages": [first, *rest]})
     assert "Mend the lamp." in told
-    assert "whistle" not in told
-    assert "harbour gate" not in told
+    assert not [word for word in ("whistle", "harbour gate", "bell", "lock") if word in told]
 
 
 @pytest.mark.spec("S4.2")

@@ -31,6 +31,7 @@ _PART = re.compile(r"\{\{#(\w+)\}\}(.*?)\{\{/\1\}\}", re.DOTALL)
 _ALONE = re.compile(r"^(\{\{[#/]\w+\}\})\n", re.MULTILINE)
 _BRACES = re.compile(r"\{\{.*|\}\}")
 _DASHES = "---\n"
+_FOLDER = Path(__file__).with_name("texts")
 _NOT_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
@@ -152,14 +153,18 @@ def _whole_characters(words: str) -> str:
 @cache
 def _read(name: str) -> tuple[dict[str, str | int], str]:
     """What the file of a text says about it, between two lines of dashes at its top, and its words."""
-    # Here, because it takes longer to import than all that is done with it.
-
-    words = (Path(__file__).with_name("texts") / f"{name}.md").read_text("utf-8").rstrip("\n")
+    words = (_FOLDER / f"{name}.md").read_text("utf-8").rstrip("\n")
     if not words.startswith(_DASHES):
         return {}, words
     head, _, words = words.removeprefix(_DASHES).partition(_DASHES)
     facts = (line.split(": ", 1) for line in head.splitlines())
     return {key: int(value) if value.isdecimal() else value for key, value in facts}, words
+
+
+@cache
+def tags() -> frozenset[str]:
+    """The tags of all texts: what begins with one was put there by a program."""
+    return frozenset(str(tag) for file in _FOLDER.glob("*.md") if (tag := _read(file.stem)[0].get("tag")))
 
 
 def render(name: str, values: Mapping[str, str | None]) -> str:

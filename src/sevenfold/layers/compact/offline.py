@@ -18,21 +18,8 @@ from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.outline import heading
 from sevenfold.layers.compact.summary import extractive, prose
 from sevenfold.layers.notes import policy as notes_layer
-from sevenfold.prompts.compact import Continued, ProgramNote
-from sevenfold.prompts.context import (
-    Changed,
-    Folded,
-    HookContext,
-    MentionedFile,
-    MentionedFolder,
-    PinnedRecord,
-    RecordedFacts,
-    Replaced,
-    RestoredFile,
-    RestoredState,
-    TasksGone,
-)
-from sevenfold.prompts.memory import Recalled
+from sevenfold.prompts.compact import Continued
+from sevenfold.prompts.text import tags
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
@@ -45,11 +32,6 @@ _UNKNOWN = re.compile(r" \[m\d{7}(?:\.\d+)?(?: to m\d{7}(?:\.\d+)?)?\]")
 _FRAMES = re.compile(r"</?(?:recorded|said)\b[^>\n]*>\n?")
 """The marks of what was copied from a record: a model's own text has none."""
 _TAG = re.compile(r"\s*<([a-z-]+)>")
-_PUT_THERE = (
-    *(ProgramNote, HookContext, PinnedRecord, RecordedFacts, RestoredFile, RestoredState, TasksGone),
-    *(Folded, MentionedFile, MentionedFolder, Changed, Replaced, Recalled),
-)
-"""What a program puts on the user's side, each known by its tag."""
 LINES = 12
 """Entries of a list in notes."""
 
@@ -142,7 +124,7 @@ def _nature(part: Block) -> str:
         return "said"
     if opened[1] == Continued.tag:
         return "summary"
-    return "program" if opened[1] in {text.tag for text in _PUT_THERE} else "said"
+    return "program" if opened[1] in tags() else "said"
 
 
 def _said(part: Block) -> str:
