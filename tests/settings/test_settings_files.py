@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import sevenfold
 from sevenfold.errors import SettingError, SettingIgnored
 from sevenfold.settings import Resolved, Settings
 from sevenfold.stores.settings_files import FileSource, Report, load
@@ -282,6 +283,16 @@ def test_making_a_source_tells_what_is_wrong_at_that_moment(places):
     places.user_file.write_text("gap_keep = 0\n")
     with pytest.warns(SettingIgnored, match="gap_keep"):
         assert places.source().current().gap_keep == 5
+
+
+def test_a_session_logs_that_a_file_was_broken_meanwhile(places, caplog, monkeypatch):
+    monkeypatch.setenv("SEVENFOLD_HOME", str(places.home))
+    with sevenfold.Session.open("kept", model="offline", folder=places.project) as session:
+        places.user_file.write_text("offload = nonsense\n")
+        session.user("hello")
+        session.complete()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert str(places.user_file) in caplog.text
 
 
 def test_trust_given_and_taken_back_meanwhile_counts(places):

@@ -9,6 +9,7 @@ counts only where the user trusts the project's folder. A variable is named like
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import tomllib
@@ -96,10 +97,11 @@ class FileSource:
         environ: Mapping[str, str] | None = None,
         report: Report | None = None,
     ) -> None:
+        """``report`` is called with what is wrong with a file later on; by default it is logged as a warning."""
         self._project = project
         self._code = dict(code)
         self._environ = dict(os.environ if environ is None else environ)
-        self._report = report
+        self._report: Report = report or logging.getLogger(__name__).warning
         self._told = ""
         self._files = _watched(project, user_folder(self._environ))
         self._seen = self._stamps()
@@ -139,7 +141,7 @@ class FileSource:
         return load(self._project, self._code, environ=self._environ)
 
     def _tell(self, problem: str) -> None:
-        if problem != self._told and self._report:
+        if problem != self._told:
             self._report(problem)
         self._told = problem
 
