@@ -141,9 +141,10 @@ def test_git_run_in_a_folder_that_looks_like_a_repository_runs_nothing_of_it(wor
 
 
 @needs_git
-def test_git_settings_of_the_user_stay_in_the_environment_of_commands(workspace):
+def test_git_settings_of_the_user_stay_in_the_environment_of_commands(workspace, monkeypatch):
     theirs = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ada"}
-    workspace.hands.context.environ.update(theirs)
+    for name, value in theirs.items():
+        monkeypatch.setenv(name, value)
     said = workspace.hands.good("Shell", command="git config user.name; git config safe.bareRepository")
     assert said.split() == ["Ada", "explicit"]
 

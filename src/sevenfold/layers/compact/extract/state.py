@@ -75,10 +75,10 @@ def _came_of(call: Call) -> str:
     if call.result is None:
         return f"{did} → no result yet"
     if call.failed:
-        return f"{did} → failed: {telling_lines(call.result)}"
+        return f"{did} → failed: “{telling_lines(call.result)}”"
     end = next((line.strip() for line in reversed(call.result[-2_000:].splitlines()) if line.strip()), "")
     shows = call.kind == "shell" or call.kind is None
-    return f"{did} → ok, ends: {one_line(end, 120)}" if shows and end else f"{did} → ok"
+    return f"{did} → ok, ends: “{one_line(end, 120)}”" if shows and end else f"{did} → ok"
 
 
 def _about(call: Call) -> str:
