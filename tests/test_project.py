@@ -31,7 +31,11 @@ def pyproject() -> dict[str, Any]:
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Every text of the project with its path; what tools and benchmarks leave behind is not of it."""
-    own = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith((".coverage", ".git"))]
+    own = [
+        path
+        for path in ROOT.iterdir()
+        if path.is_file() and not path.name.startswith((".coverage", ".git"))
+    ]
     for folder in ("src", "tests", "docs", "bench", ".ci"):
         own.extend(path for path in (ROOT / folder).rglob("*") if path.is_file())
     left_behind = {"__pycache__", "venvs", "results"}
