@@ -1,10 +1,11 @@
-"""What memory costs: recorded sessions are replayed with remembering switched on, and its share of the bill is printed.
+"""What memory costs: recorded sessions are replayed with remembering and dreams, and their share is printed.
 
     python bench/memory_cost.py FOLDER_OF_TRANSCRIPTS [MODEL]
 
 The answers of the model are the recorded ones; what it is asked about lasting facts it answers by fixed rules. Tokens
 and dollars are the simulator's. Ends with 1 if the median share is over 3%, the largest over 8%, or a request waits.
-Sessions with fewer than ten requests are left out: a share of nearly nothing says little.
+Sessions with fewer than ten requests are left out: a share of nearly nothing says little. A dream wants five other
+sessions; here every session with enough entries pays for one a day by itself, five times as often as it would.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from statistics import median
 from typing import NamedTuple
 
 from sevenfold.events import Answered, Event
+from sevenfold.layers.dream import layer as dreams
 from sevenfold.layers.remember.layer import SOURCE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +33,9 @@ MODEL = "claude-sonnet-5-5"
 MEDIAN, WORST = 0.03, 0.08
 FEWEST = 10
 WORKERS = 2
-SETTINGS = {"extraction": True, "compaction": True, "memory_daily_budget": None}
+SETTINGS = {"extraction": True, "dream": True, "compaction": True, "memory_daily_budget": None}
+OWN = (SOURCE, dreams.SOURCE)
+dreams.SESSIONS = 0
 
 
 class Share(NamedTuple):
@@ -41,10 +45,11 @@ class Share(NamedTuple):
     requests: int
     usd: float
     asked: int
-    """How often the model was asked for facts."""
+    """How often the model was asked for facts, or to name entries to tidy."""
     memory_usd: float
     waited: int
     """How often the conversation waited for that."""
+    dreams: int
 
     @property
     def part(self) -> float:
@@ -57,14 +62,15 @@ def measure(path: Path, model: str = MODEL) -> Share:
     waited: list[Event] = []
 
     def listen(_: int, event: Event) -> None:
-        if isinstance(event, Answered) and event.source == SOURCE:
+        if isinstance(event, Answered) and event.source in OWN:
             waited.extend([event] if threading.current_thread() is threading.main_thread() else [])
 
     run = replay(read(path), model, settings=SETTINGS, listen=listen)
     answers = [answer for _, answer in run.events_of(Answered)]
-    memory = [answer for answer in answers if answer.source == SOURCE]
+    memory = [answer for answer in answers if answer.source in OWN]
+    dreamt = sum(answer.source == dreams.SOURCE for answer in memory)
     usd = [sum(answer.usd or 0.0 for answer in found) for found in (answers, memory)]
-    return Share(path.stem, len(answers) - len(memory), usd[0], len(memory), usd[1], len(waited))
+    return Share(path.stem, len(answers) - len(memory), usd[0], len(memory), usd[1], len(waited), dreamt)
 
 
 def main(folder: str, model: str = MODEL) -> int:
@@ -72,10 +78,13 @@ def main(folder: str, model: str = MODEL) -> int:
     paths = sessions(Path(folder))
     with ProcessPoolExecutor(WORKERS) as pool:
         found = [one for one in pool.map(measure, paths, [model] * len(paths)) if one.requests >= FEWEST]
-    print(f"{model}\n{'session':14}{'requests':>9}{'bill':>10}{'asked':>7}{'memory':>10}{'share':>8}")
+    print(
+        f"{model}\n{'session':14}{'requests':>9}{'bill':>10}{'asked':>7}{'dreams':>8}{'memory':>10}{'share':>8}"
+    )
     for one in sorted(found, key=lambda one: -one.part):
         print(
-            f"{one.name[:12]:14}{one.requests:>9}{one.usd:>10.3f}{one.asked:>7}{one.memory_usd:>10.3f}{one.part:>8.1%}"
+            f"{one.name[:12]:14}{one.requests:>9}{one.usd:>10.3f}{one.asked:>7}{one.dreams:>8}"
+            f"{one.memory_usd:>10.3f}{one.part:>8.1%}"
         )
     middle, most = median(one.part for one in found), max(one.part for one in found)
     waited = sum(one.waited for one in found)

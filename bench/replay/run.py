@@ -62,6 +62,8 @@ class ReplayProvider:
             return summarise({"messages": prompt.messages})
         if "remembering in later sessions" in prompt.last_text:
             return find_facts({"messages": prompt.messages})
+        if "entries of the memory of this project" in prompt.last_text:
+            return "<nothing/>"
         self.at(self.cue.at)
         return self.cue.answer
 
