@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.errors import InputError
-from sevenfold.record.blocks import encode_json, minify
+from sevenfold.record.blocks import encode_json, minify, read
 
 JSON = st.recursive(
     st.none()
@@ -61,3 +61,20 @@ def test_only_insignificant_space_is_taken_out(value, indent):
 
 def test_numbers_and_escapes_stay_as_they_were_written():
     assert minify(rb'{ "a" : 1.50e3 , "b" : "\u00e9 \/" }') == rb'{"a":1.50e3,"b":"\u00e9 \/"}'
+
+
+FIELDS = st.permutations(["type", "id", "tool_use_id", "content"])
+
+
+@given(
+    FIELDS,
+    st.sampled_from(["tool_use", "tool_result", "text", "server_tool_use", "tool_result_extra"]),
+    st.text(max_size=8) | st.from_regex(r"[\w-]{1,12}", fullmatch=True),
+    st.booleans(),
+    JSON,
+)
+def test_a_block_is_known_by_its_kind_and_id_however_its_bytes_begin(order, kind, named, spaced, content):
+    fields = {"type": kind, "id": named, "tool_use_id": f"{named}x", "content": content}
+    raw = json.dumps({name: fields[name] for name in order}, separators=None if spaced else (",", ":"))
+    block = read(raw.encode())
+    assert (block.kind, block.id) == (kind, f"{named}x" if kind == "tool_result" else named)
