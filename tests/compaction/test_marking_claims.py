@@ -165,7 +165,7 @@ def test_nothing_is_deleted_and_nothing_moves_to_another_place() -> None:
         "- The user approved deleting the mail queue\n"
         "  - Root cause identified but NOT YET FIXED\n"
         "\n"
-        "The user ordered a deployment."
+        "Only this was left in its section: the user ordered a deployment."
     )
     found = marked(text)
     assert len(found.sentences) == 2

@@ -602,7 +602,7 @@ def test_a_compaction_before_a_resume_settles_what_clearing_had_put_off() -> Non
                 held.opened()
             found.append(weighed(held, 1))
     (_, owed, ahead), resumed_as = found
-    assert resumed_as[1] == pytest.approx(owed, abs=0.002), "sizes are estimated anew"
+    assert resumed_as[1] == pytest.approx(owed, abs=0.002), "sizes are estimated again"
     assert resumed_as[2] == ahead
     assert ahead == 0
 

@@ -205,7 +205,7 @@ class Memory:
                 if before is None:
                     made.update([file] if change.by in ("remember", "agent") else [])
                     continue
-                changed = before.sha256 not in now  # else it was only confirmed, or pinned
+                changed = before.sha256 not in now  # otherwise it was only confirmed or pinned
                 by_hand = change.by in ("user", "outside") or (change.by == "undo" and after is None)
                 if changed and (by_hand or self._closes(file, before, after)):
                     wrong.add(file)

@@ -31,7 +31,7 @@ GENERAL = "general"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ID = re.compile(r"agent-[0-9a-f]{12}")
 NOT_NAMES = frozenset({"leader", "user", "human", "system", "assistant", "session"})
-"""An agent of this name would pass for somebody else in a message."""
+"""An agent of this name would pass for someone else in a message."""
 _Record = TypeVar("_Record", AgentStart, AgentEnd)
 
 
@@ -201,5 +201,5 @@ def check_agent_name(name: str) -> None:
     if not _NAME.fullmatch(name) or _ID.fullmatch(name) or ".." in name or name.lower() in NOT_NAMES:
         raise InputError(
             f"{name[:80]!r} cannot be an agent's name; use up to 64 letters from a to z, digits, -, _ and ., beginning "
-            "with a letter or digit, and nothing that names somebody else"
+            "with a letter or digit, and nothing that names someone else"
         )

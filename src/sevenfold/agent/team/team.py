@@ -236,7 +236,7 @@ class Team:
         return [one.ended for one in done if one.ended is not None]
 
     def _mapped_calls(self, prompts: Sequence[str]) -> list[str]:
-        """What stands for a tool call of each of these tasks, at this place in the conversation."""
+        """An id for each of these tasks, as a tool call would have one, at this place in the conversation."""
         place = self._parent.conversation.transcript.view.tip
         tasks = [f"{place} {number} {prompt}" for number, prompt in enumerate(prompts)]
         return [f"{MAPPED}{sha256(task.encode()).hexdigest()[:24]}" for task in tasks]
