@@ -123,7 +123,7 @@ def test_as_json_there_is_everything_a_script_needs(sevenfold, monkeypatch):
         "allowed": "a whole number (results), 1 or more",
         "stage": "preview",
         "latched": True,
-        "says": "How many of the newest results stay then; fewer than the trigger.",
+        "says": "How many of the newest results then stay; must be below the trigger.",
     }
     assert "sevenfold trust" in shown["notes"][0]
 
