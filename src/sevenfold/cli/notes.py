@@ -108,7 +108,7 @@ def _print(path: Path, sections: Mapping[str, str], exists: bool, done: str) -> 
     if done:
         console.print(done, style="yellow")
     if exists:
-        console.print(f"The notes are in {path}", soft_wrap=True)
+        console.line(f"The notes are in {path}")
     else:
         console.print("This session has no notes yet; --update writes them.")
-        console.print(f"They will be in {path}", soft_wrap=True)
+        console.line(f"They will be in {path}")

@@ -36,6 +36,10 @@ class ReportConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
+    def line(self, text: str | Text, style: str = "") -> None:
+        """Print text whose lines are not broken at the width of the terminal."""
+        self.print(text, style=style, soft_wrap=True)
+
     def on_broken_pipe(self) -> None:
         """Raise the error again: `main` handles it for all commands."""
         raise

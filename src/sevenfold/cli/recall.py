@@ -24,7 +24,7 @@ from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.recall import meaning
 from sevenfold.recall.index import IndexStatus, RecallIndex
 from sevenfold.recall.meaning import ByMeaning
-from sevenfold.recall.search import Hit, Near, Scorer
+from sevenfold.recall.search import Hit, Scorer
 from sevenfold.stores.home import SessionFiles, side_file
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.log import LineLog
@@ -131,20 +131,16 @@ def _print(hits: list[Hit], in_context: int) -> None:
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
         when = hit.timestamp[:19].replace("T", " ") or "no time"
         by = ", ".join(hit.matched)
-        console.print(f"{number}. {when}  {what}  {hit.uuid}  {by}", style="bold", soft_wrap=True)
+        console.line(f"{number}. {when}  {what}  {hit.uuid}  {by}", "bold")
         for near in hit.before:
-            console.print(_neighbour(near), style="dim", soft_wrap=True)
+            console.line(f"     {near.kind}: {near.text}", "dim")
         marked = Text("   | ").append_text(mark_matches(hit, quoted=quoted))
-        console.print(Text("\n   | ").join(marked.split("\n", allow_blank=True)), soft_wrap=True)
+        console.line(Text("\n   | ").join(marked.split("\n", allow_blank=True)))
         for near in hit.after:
-            console.print(_neighbour(near), style="dim", soft_wrap=True)
+            console.line(f"     {near.kind}: {near.text}", "dim")
         console.print()
     if not hits:
         console.print("No matches.")
     if in_context:
         more = plural(in_context, "match is", "matches are")
-        console.print(f"{more} still in the context; --all shows them.", soft_wrap=True)
-
-
-def _neighbour(near: Near) -> str:
-    return f"     {near.kind}: {near.text}"
+        console.line(f"{more} still in the context; --all shows them.")

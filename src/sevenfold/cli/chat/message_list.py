@@ -1,16 +1,24 @@
-"""The list of the user's messages: go back to before one, or summarise from it or up to it."""
+"""The list of the user's messages: summarise from one or up to it, or go back to before it.
+
+Going back can take the conversation, the files the agent changed since, or both.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from rich.console import Group
+from rich.text import Text
+
+from sevenfold.agent.checkpoints import RestorePlan
 from sevenfold.cli.chat import history
 from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.lines import diff_lines
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.chat.rewind import rewind_to
-from sevenfold.cli.text import money, one_line, parse_time, plural, short_count
+from sevenfold.cli.text import clean, money, one_line, parse_time, plural, short_count
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.layers.compact.request import Preview
 from sevenfold.layers.compact.scope import Span
@@ -86,7 +94,7 @@ def rewind(chat: Chat, rest: str) -> None:
         chat.ask(Menu(f"{one_line(point.words, 60)}: do what?", (back, *parts))) if parts else "back"
     )
     if chosen == "back":
-        rewind_to(chat, point)
+        _go_back(chat, point)
     elif chosen is not None:
         _summarise(chat, "", chosen)
 
@@ -131,3 +139,85 @@ def _when(point: history.RewindPoint, now: datetime) -> str:
     said = said.astimezone().replace(tzinfo=None)
     shown = f"{said:%H:%M}" if said.date() == now.date() else f"{said:%Y-%m-%d %H:%M}"
     return f"{shown}, compacted" if point.compacted else shown
+
+
+# -- going back ------------------------------------------------------------------------------
+
+MOST_LINES = 200
+"""Lines of the difference that are shown."""
+MOST_NAMES = 5
+CHOICES = (
+    MenuItem("Both: conversation and files", "b", value=("conversation", "files")),
+    MenuItem("Conversation only", "c", value=("conversation",)),
+    MenuItem("Files only", "f", value=("files",)),
+)
+RESTORED = (
+    "[The user restored these files to what they were before an earlier message: {names}. Read them again.]"
+)
+
+
+def _go_back(chat: Chat, point: history.RewindPoint) -> None:
+    """Show what the agent changed since a message, ask what to take back, and do it."""
+    try:
+        plan = chat.agent.restore_plan(point.record)
+    except Refused:
+        plan = RestorePlan()  # the user has switched checkpoints off
+    parts: tuple[str, ...] = ("conversation",)
+    if plan.files or plan.lost:
+        _show(chat, plan)
+        title = "Rewind the conversation? The files that changed since cannot be restored."
+        if plan.files:
+            title = f"Rewind what? The agent has changed {plural(len(plan.files), 'file')} since."
+        parts = chat.ask(Menu(title, CHOICES if plan.files else CHOICES[1:2])) or ()
+    if "files" in parts:
+        _restore(chat, plan, told="conversation" in parts)
+    if "conversation" in parts:
+        chat.agent.session.rewind(point.before)
+        chat.update()
+        whole = ", to before the compaction" if point.compacted else ""
+        chat.say("layer", f"rewound {plural(point.after, 'record')}{whole}; the transcript keeps them")
+        chat.screen.suggest(point.words)
+
+
+def _show(chat: Chat, plan: RestorePlan) -> None:
+    checkpoints = chat.agent.assembly.checkpoints
+    assert checkpoints is not None
+    parts: list[Text] = []
+    for file in plan.files:
+        deed = "remove" if file.after is None else "bring back" if file.before is None else "restore"
+        parts.append(Text(f"{deed} {clean(file.path)}", style="bold"))
+        lines = "".join(checkpoints.difference(RestorePlan((file,))))
+        parts += diff_lines(lines, max(3, MOST_LINES // len(plan.files)))
+    notes = [f"cannot be restored: {clean(path)} ({why})" for path, why in plan.lost.items()]
+    notes += [clean(checkpoints.problem)] if checkpoints.problem else []
+    chat.screen.show(Group(*parts, *(Text(note, style="yellow") for note in notes)))
+
+
+def _kept_back(chat: Chat, plan: RestorePlan) -> Sequence[str]:
+    """Files that stay as they are because the user says so."""
+    if not plan.ask:
+        return ()
+    for path, why in plan.ask.items():
+        chat.say("warning", f"{path}: {why}")
+    title = f"Restore {_names(list(plan.ask))} too?"
+    no, yes = MenuItem("No, leave as they are", "n"), MenuItem("Yes, restore", "y", value=True)
+    return () if chat.ask(Menu(title, (no, yes))) else tuple(plan.ask)
+
+
+def _restore(chat: Chat, plan: RestorePlan, *, told: bool) -> None:
+    but = _kept_back(chat, plan)
+    failed = chat.agent.restore(plan, but=but)
+    done = [file for file in plan.files if file.path not in failed and file.path not in but]
+    for deed, gone in (("restored", False), ("removed", True)):
+        if paths := [file.path for file in done if (file.after is None) is gone]:
+            chat.say("layer", f"{deed} {_names(paths)}")
+    if done and not told:
+        # Otherwise the model goes on as if its changes were still there.
+        chat.agent.session.conversation.note(RESTORED.format(names=", ".join(file.path for file in done)))
+    for path, why in failed.items():
+        chat.say("warning", f"{path} was not restored: {why}")
+
+
+def _names(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - MOST_NAMES} more" if len(paths) > MOST_NAMES else ""
+    return f"{', '.join(paths[:MOST_NAMES])}{more}"

@@ -31,11 +31,17 @@ from sevenfold.cli.chat.custom_commands import CustomCommand, custom_commands
 from sevenfold.cli.chat.kept_rules import forget_rule, kept_rules, rules_file
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.chat.model_list import full_name, model_menu, served_models, similar
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.resumed import show_resumed
-from sevenfold.cli.chat.start import assumed_window, session_menu
+from sevenfold.cli.chat.start import (
+    assumed_window,
+    full_name,
+    model_menu,
+    served_models,
+    session_menu,
+    similar,
+)
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
