@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 def _print(name: str, found: Audit) -> None:
     console, total = ReportConsole(), found.total
     if not found.boundaries:
-        console.line(f"{name}: this session was never compacted, so nothing was lost.")
+        console.say(f"{name}: this session was never compacted, so nothing was lost.")
         return
     for number, audited in enumerate(found.boundaries, 1):
         _print_boundary(console, number, audited)
@@ -62,24 +62,24 @@ def _print(name: str, found: Audit) -> None:
         )
     if total.invented:
         verdicts.append(plural(total.invented, "invented statement") + " about the user")
-    console.line(f"{'; '.join(verdicts)}.", "bold red" if total.out_of_reach else "bold green")
+    console.say(f"{'; '.join(verdicts)}.", "bold red" if total.out_of_reach else "bold green")
 
 
 def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompaction) -> None:
     when = audited.timestamp[:19].replace("T", " ") or "no time"
     whose = "Sevenfold's" if audited.own else "another tool's"
-    console.line(f"{number}. {when}  {audited.trigger}, {whose}  {audited.uuid}", "bold")
+    console.say(f"{number}. {when}  {audited.trigger}, {whose}  {audited.uuid}", "bold")
     _print_counts(console, audited.by_kind)
     if audited.left_out:
         beyond = ", ".join(f"{count} {kind}" for kind, count in audited.left_out.items())
-        console.line(f"   not checked, beyond the limit for their kind: {beyond}", "dim")
+        console.say(f"   not checked, beyond the limit for their kind: {beyond}", "dim")
     for fact in audited.missing[:MOST_SHOWN]:
         state = "lost" if audited.own else "left" if fact.found else "left, not found by recall"
-        console.line(f"   {state}  {fact.kind}  {fact.record}  {excerpt(fact.text)}", "red")
+        console.say(f"   {state}  {fact.kind}  {fact.record}  {excerpt(fact.text)}", "red")
     if (more := len(audited.missing) - MOST_SHOWN) > 0:
         console.print(f"   {more:,} more, which --json lists", style="dim")
     for statement in audited.invented_statements:
-        console.line(f"   invented  {excerpt(statement)}", "yellow")
+        console.say(f"   invented  {excerpt(statement)}", "yellow")
     console.print()
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 from rich.console import Group, RenderableType
@@ -21,7 +19,7 @@ from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.notes import bring_up_to_date
 from sevenfold.cli.output import FOLDED, NAME, ReportConsole, grid, heading, number_table, sections, spinner
-from sevenfold.cli.recorded_session import RecordedSession, is_offline
+from sevenfold.cli.recorded_session import RecordedSession
 from sevenfold.cli.text import category, complain, count, excerpt, money, plural, print_json, share
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.labels import pieces_in
@@ -29,10 +27,7 @@ from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.request import Compacted, EngineName, Left
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
-from sevenfold.providers.registry import quick_client_for
-from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.session import Session, Wishes
-from sevenfold.stores.jsonl.log import JsonlLog
 
 SOMETHING_LOST = 1
 """The exit code if a fact is neither in the context nor found by recall."""
@@ -87,53 +82,40 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
-    with closing(quick_client_for(recorded.model, OFFLINE_JOBS)) as client:
-        if options.dry_run:
-            with recorded_sessions.open_draft(recorded, client, recorded.path) as (session, _):
-                report = _Run(session, recorded, client, options).plan()
+    target = (
+        None if options.dry_run else _target(recorded.path, options, only_read=bool(recorded.converted))
+    )
+    with recorded_sessions.edit(recorded, target, recall=target is not None) as (session, client):
+        work = _Run(session, recorded, client, options)
+        if target is None:
+            fields, parts, lost = work.plan()
         else:
-            report = _write(recorded, client, options)
+            with spinner("summarising"):
+                fields, parts, lost = work.compact(target)
     if options.json:
-        print_json(report.fields)
+        print_json(fields)
     else:
-        ReportConsole().print(sections(report.parts))
-    return SOMETHING_LOST if report.lost else 0
+        ReportConsole().print(sections(parts))
+    return SOMETHING_LOST if lost else 0
 
 
-class _Report(NamedTuple):
-    """What the command has to say: for scripts, and for people."""
-
-    fields: dict[str, object]
-    parts: list[RenderableType | None]
-    lost: int = 0
-    """Facts that are neither in the context nor found by recall."""
+_Report = tuple[dict[str, object], list[RenderableType | None], int]
+"""What the command has to say, for scripts and for people; facts neither in the context nor found by recall."""
 
 
-def _write(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> _Report:
-    """Compact, and write the result to the file or a new one."""
-    if options.in_place and recorded.converted:
-        raise InputError(
-            f"{recorded.path}: rollouts are only read; without --in-place the result is a new file"
-        )
-    target = recorded.path.with_name(f"{recorded.path.stem}-compacted.jsonl")
-    target = recorded.path if options.in_place else options.output or target
+def _target(path: Path, options: argparse.Namespace, *, only_read: bool) -> Path:
+    """The file the result is written to."""
     if options.in_place:
-        _warn_if_fresh(target)
-    elif target.exists():
+        if only_read:
+            raise InputError(f"{path}: rollouts are only read; without --in-place the result is a new file")
+        _warn_if_fresh(path)
+        return path
+    target: Path = options.output or path.with_name(f"{path.stem}-compacted.jsonl")
+    if target.exists():
         raise recorded_sessions.already_exists(target)
-    elif not target.absolute().parent.is_dir():
+    if not target.absolute().parent.is_dir():
         raise InputError(f"{target}: the folder does not exist; create it first, or choose another file")
-    with (
-        closing(JsonlLog.open(target)) if options.in_place else nullcontext() as log,
-        recorded_sessions.open_draft(recorded, client, target, recall=True) as (session, draft),
-    ):
-        with spinner("summarising"):
-            report = _Run(session, recorded, client, options).compact(target)
-        if log is not None:
-            recorded_sessions.append_draft(log, draft)
-        else:
-            recorded_sessions.write_new(target, draft)
-    return report
+    return target
 
 
 def _warn_if_fresh(path: Path) -> None:
@@ -155,7 +137,7 @@ class _Run:
         self._recorded = recorded
         self._client = client
         self._options = options
-        self._offline = is_offline(client)
+        self._offline = recorded.offline
         self._noted = False
         """Whether the notes were brought up to date first."""
         self._left: list[Left] = []
@@ -188,7 +170,7 @@ class _Run:
         where = Group(heading("Where it could be cut", "--from or --up-to"), *cuts) if cuts else None
         done = Text("Nothing was changed.", style="bold")
         happens = Group(heading("What would happen"), grid(NAME, FOLDED, rows=rows))
-        return _Report(fields, [self._title(), happens, where, done])
+        return fields, [self._title(), happens, where, done], 0
 
     def compact(self, target: Path) -> _Report:
         """Compact; ``target`` is where the result will be."""
@@ -208,21 +190,17 @@ class _Run:
             "by_category": {"before": before, "after": after},
             "calls": did.calls + self._noted,
             "usd": usd,
-            "facts": {
-                **structs.asdict(total),
-                "by_kind": did.score.by_kind,
-                "lost_facts": did.score.lost,
-            },
+            "facts": structs.asdict(total) | {"by_kind": did.score.by_kind, "lost_facts": did.score.lost},
         }
         where = f"{'Appended' if options.in_place else 'Written'} to {target}"
-        parts = [
+        parts: list[RenderableType | None] = [
             self._title(),
             _sizes(before, after),
             Group(heading("What happened"), grid(NAME, FOLDED, rows=self._happened(did, usd))),
             Group(heading("The summary"), Text(did.summary)) if options.show else None,
             Group(Text(where, style="bold green"), Text(f"boundary {did.boundary}")),
         ]
-        return _Report(fields, parts, total.lost)
+        return fields, parts, total.lost
 
     # -- what to ask of the engine -----------------------------------------------------------
 
@@ -259,16 +237,13 @@ class _Run:
                 "notes cover the whole conversation and take no instructions; use another engine"
             )
         keeper = keeper_of(self._session.conversation)
-        reason = keeper.too_little() if keeper is not None else ""
-        uncovered = keeper is not None and not reason and keeper.covered() is None
-        if uncovered and not self._options.dry_run:
-            bring_up_to_date(self._session, self._client)
+        short = keeper.too_little() if keeper is not None else ""
+        if keeper is not None and not short and keeper.covered() is None and not self._options.dry_run:
+            bring_up_to_date(self._session, self._client, offline=self._offline)
             self._noted = True
-        if reason := reason or self._why_not_notes():
-            short = keeper is not None and bool(keeper.too_little())
-            update = (
-                "" if self._noted or short else ", or bring them up to date: sevenfold notes FILE --update"
-            )
+        if reason := short or self._why_not_notes():
+            advice = ", or bring them up to date: sevenfold notes FILE --update"
+            update = "" if self._noted or short else advice
             raise Refused(f"the notes cannot be the summary: {reason}; use another engine{update}")
 
     def _why_not_notes(self) -> str:

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     for setting in chosen:
         console.print(entry(resolved, setting, in_full=options.name is not None))
     for note in resolved.notes:
-        console.line(f"\n {note}", "yellow")
+        console.say(f"\n {note}", "yellow")
     return 0
 
 

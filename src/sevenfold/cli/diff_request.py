@@ -164,12 +164,12 @@ def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None 
 def _print(before: str, now: str, found: Comparison) -> None:
     console = ReportConsole()
     if not found.breaks:
-        console.line(f"{now} reads all that {before} left in the cache.", "bold green")
+        console.say(f"{now} reads all that {before} left in the cache.", "bold green")
         return
     price = "" if found.usd is None else f", ${found.usd:.4f}"
-    console.line(f"{found.part} differs: the cache breaks there", "bold red")
-    console.line(f"about {found.tokens:,} tokens of {before} would be written again{price}")
+    console.say(f"{found.part} differs: the cache breaks there", "bold red")
+    console.say(f"about {found.tokens:,} tokens of {before} would be written again{price}")
     if found.also:
-        console.line(f"also different: {', '.join(found.also)}")
+        console.say(f"also different: {', '.join(found.also)}")
     if found.diff:
-        console.line(found.diff)
+        console.say(found.diff)

@@ -36,7 +36,7 @@ class ReportConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
-    def line(self, text: str | Text, style: str = "") -> None:
+    def say(self, text: str | Text, style: str = "") -> None:
         """Print text whose lines are not broken at the width of the terminal."""
         self.print(text, style=style, soft_wrap=True)
 

@@ -131,7 +131,7 @@ def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
     console = ReportConsole()
     show(profile, console, limit=options.limit, each=options.each)
     if options.html:
-        console.line(f" The page is in {options.html}")
+        console.say(f" The page is in {options.html}")
 
 
 def _write_page(profile: ProfileReport, target: Path) -> None:

@@ -131,16 +131,16 @@ def _print(hits: list[Hit], in_context: int) -> None:
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
         when = hit.timestamp[:19].replace("T", " ") or "no time"
         by = ", ".join(hit.matched)
-        console.line(f"{number}. {when}  {what}  {hit.uuid}  {by}", "bold")
+        console.say(f"{number}. {when}  {what}  {hit.uuid}  {by}", "bold")
         for near in hit.before:
-            console.line(f"     {near.kind}: {near.text}", "dim")
+            console.say(f"     {near.kind}: {near.text}", "dim")
         marked = Text("   | ").append_text(mark_matches(hit, quoted=quoted))
-        console.line(Text("\n   | ").join(marked.split("\n", allow_blank=True)))
+        console.say(Text("\n   | ").join(marked.split("\n", allow_blank=True)))
         for near in hit.after:
-            console.line(f"     {near.kind}: {near.text}", "dim")
+            console.say(f"     {near.kind}: {near.text}", "dim")
         console.print()
     if not hits:
         console.print("No matches.")
     if in_context:
         more = plural(in_context, "match is", "matches are")
-        console.line(f"{more} still in the context; --all shows them.")
+        console.say(f"{more} still in the context; --all shows them.")

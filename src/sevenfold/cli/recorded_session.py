@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
@@ -22,13 +22,13 @@ from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.ports import Client
-from sevenfold.providers.offline import OfflineClient
+from sevenfold.providers.registry import is_offline, quick_client_for
 from sevenfold.recall.index import RecallIndex, SessionRecall
 from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment
 from sevenfold.record.view import View
 from sevenfold.session import factory
-from sevenfold.session.factory import Lifetime, Options, SessionParts, Tool
+from sevenfold.session.factory import OFFLINE_JOBS, Lifetime, Options, SessionParts, Tool
 from sevenfold.session.session import Session
 from sevenfold.stores.files import Staged, opened
 from sevenfold.stores.home import side_file, user_home
@@ -105,6 +105,11 @@ class RecordedSession(Struct, frozen=True):
         """The file of its notes."""
         return user_home().project(self.folder).session(self.session).notes
 
+    @property
+    def offline(self) -> bool:
+        """Whether the offline model answers because no key and no address is configured."""
+        return is_offline(self.model)
+
 
 def inspect(path: Path, model: str = "") -> RecordedSession:
     """Read what is known about a transcript; raises if it is not one, or if its model is unknown and not given."""
@@ -134,33 +139,38 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
 
 
 @contextmanager
-def open_draft(
-    recorded: RecordedSession, client: Client, shown: Path, *, recall: bool = False
-) -> Iterator[tuple[Session, DraftLog]]:
-    """Open the session on a draft; ``shown`` is the path under which the model may read all of it later.
+def edit(
+    recorded: RecordedSession, target: Path | None, *, recall: bool = False
+) -> Iterator[tuple[Session, Client]]:
+    """Open the session on a draft, with the client of its model; at the end, keep the draft in a file.
 
-    With ``recall``, index it first.
+    ``target`` is the session's own file or a new one, under which the model may read all of it later; None: the draft
+    is thrown away, as it is after any error. With ``recall``, index the session first.
     """
-    log = DraftLog(recorded.path, recorded.converted)
-    results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
-    recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
-    if recall:
-        recalled.catch_up()
-    store = SessionParts(
-        name=recorded.session,
-        log=log,
-        results=results,
-        settings=FileSource(recorded.folder),
-        notes=FileText(recorded.notes),
-        recall=recalled,
-        cwd=str(recorded.folder),
-        path=str(shown.absolute()),
-    )
-    session = Session(factory.conversation(store, recorded.model, recorded.options), store, client)
-    try:
-        yield session, log
-    finally:
-        session.close()
+    with ExitStack() as opened:
+        client = opened.enter_context(closing(quick_client_for(recorded.model, OFFLINE_JOBS)))
+        file = opened.enter_context(closing(JsonlLog.open(target))) if target == recorded.path else None
+        log = DraftLog(recorded.path, recorded.converted)
+        results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
+        recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
+        if recall:
+            recalled.catch_up()
+        store = SessionParts(
+            name=recorded.session,
+            log=log,
+            results=results,
+            settings=FileSource(recorded.folder),
+            notes=FileText(recorded.notes),
+            recall=recalled,
+            cwd=str(recorded.folder),
+            path=str((target or recorded.path).absolute()),
+        )
+        conversation = factory.conversation(store, recorded.model, recorded.options)
+        yield opened.enter_context(Session(conversation, store, client)), client
+        if file is not None:
+            append_draft(file, log)
+        elif target is not None:
+            write_new(target, log)
 
 
 def _index(recorded: RecordedSession, log: DraftLog, results: FileResults) -> RecallIndex:
@@ -171,11 +181,6 @@ def _index(recorded: RecordedSession, log: DraftLog, results: FileResults) -> Re
     with transcripts.progress(recorded.path, "indexing") as progress:
         index.catch_up(progress)
     return index
-
-
-def is_offline(client: Client) -> bool:
-    """Whether the offline model answers because no key and no address is configured."""
-    return isinstance(client, OfflineClient)
 
 
 def write_new(target: Path, draft: DraftLog) -> None:
