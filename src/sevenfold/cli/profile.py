@@ -149,8 +149,8 @@ UNRECORDED = "shrank unrecorded"
 LOST = "cache lost"
 
 
-class ChartMark(Struct, frozen=True):
-    """A mark in the chart of a session's context."""
+class ChartMark(Struct, frozen=True, array_like=True):
+    """A mark in the chart of a session's context; on the page, a list of these three."""
 
     kind: str
     place: int
@@ -178,20 +178,19 @@ def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
             cost = "" if one.cost_usd is None else f", {money(one.cost_usd)}"
             text = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
             yield ChartMark(LOST, place(one.call - 1), text)
+    for kind, words, event in shrinkings(session):
+        sizes = ("?" if one is None else count(one) for one in (event.tokens_before, event.tokens_after))
+        yield ChartMark(kind, place(event.call), f"{words}: {' → '.join(sizes)} tokens")
+
+
+def shrinkings(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
+    """Each time the context shrank: the kind of it, the same in words, and the event."""
     for event in session.unrecorded_events:
-        yield ChartMark(UNRECORDED, place(event.call), f"shrank without a record: {_change(event)}")
+        yield UNRECORDED, "shrank without a record", event
     for event in session.clearing_events:
-        text = f"{plural(event.results, 'result')} cleared: {_change(event)}"
-        yield ChartMark(CLEARING, place(event.call), text)
+        yield CLEARING, f"{plural(event.results, 'result')} cleared", event
     for event in session.compaction_events:
-        yield ChartMark(COMPACTION, place(event.call), f"compaction ({event.trigger}): {_change(event)}")
-
-
-def _change(event: Shrinking) -> str:
-    before, after = (
-        "?" if size is None else count(size) for size in (event.tokens_before, event.tokens_after)
-    )
-    return f"{before} → {after} tokens"
+        yield COMPACTION, f"compaction ({event.trigger})", event
 
 
 def cache_loss(of: SessionProfile | ProfileTotal) -> float | None:
@@ -264,10 +263,7 @@ def page(profile: ProfileReport) -> str:
         "calls": [len(main_sizes(session)) for session in profile.sessions],
         "noticed": [list(remarks(session)) for session in profile.sessions],
         "noticed_in_total": list(remarks(profile.total)),
-        "marks": [
-            [(mark.kind, mark.place, mark.text) for mark in chart_marks(session)]
-            for session in profile.sessions
-        ],
+        "marks": [list(chart_marks(session)) for session in profile.sessions],
     }
     # In a script element, only its end tag and the start of a comment could do harm.
     figures = msgspec.json.encode(content).decode().replace("<", "\\u003c")

@@ -47,8 +47,8 @@ def group_table(profile: ProfileReport, width: int, limit: int) -> RenderableTyp
 
 def session_table(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
     """One row for each session, the most expensive first; the files of its sub-agents are part of it."""
-    rows = [_Row(family) for family in families(sessions)]
-    rows.sort(key=lambda row: (-(row.cost or 0.0), -row.prompt))
+    rows = families(sessions)
+    rows.sort(key=lambda family: (-(_cost(family) or 0.0), -sum(one.usage.prompt for one in family)))
     figures = (*(("calls", "peak") if width >= 76 else ()), "cost", *(("shrunk",) if width >= 110 else ()))
     table = plain_table(
         ("session", {**CUT, "ratio": 1}),
@@ -56,9 +56,9 @@ def session_table(sessions: Sequence[SessionProfile], width: int, limit: int) ->
         ("date", {**NAME, "min_width": 10}),
         *((name, {**NUMBER, "min_width": len(name)}) for name in figures),
         *([("context", {"no_wrap": True, "style": "cyan", "width": 20})] if width >= 96 else []),
-        rows=(row.cells(width) for row in rows[:limit]),
+        rows=(_cells(family, width) for family in rows[:limit]),
+        expand=True,
     )
-    table.expand = True
     note = "most expensive first"
     if len(rows) > limit:
         note = f"the {limit} most expensive of {len(rows)}; --limit N shows more"
@@ -67,36 +67,32 @@ def session_table(sessions: Sequence[SessionProfile], width: int, limit: int) ->
 
 def families(sessions: Sequence[SessionProfile]) -> list[list[SessionProfile]]:
     """The sessions, each followed by the files of the sub-agents that it started."""
-    families = [[one] for one in sessions if one.agent_id is None]
-    of = {family[0].session_id: family for family in reversed(families)}
+    found = [[one] for one in sessions if one.agent_id is None]
+    of = {family[0].session_id: family for family in reversed(found)}
     for one in sessions:
         if one.agent_id is not None:
             if one.session_id not in of:
-                families.append(of.setdefault(one.session_id, []))
+                found.append(of.setdefault(one.session_id, []))
             of[one.session_id].append(one)
-    return families
+    return found
 
 
-class _Row:
+def _cost(family: Sequence[SessionProfile]) -> float | None:
+    costs = [one.cost_usd for one in family if one.cost_usd is not None]
+    return sum(costs) if costs else None
+
+
+def _cells(family: Sequence[SessionProfile], width: int) -> Iterator[RenderableType]:
     """A session in the table, with the files of its sub-agents."""
-
-    def __init__(self, family: Sequence[SessionProfile]) -> None:
-        self._main = family[0]
-        self._family = family
-        costs = [one.cost_usd for one in family if one.cost_usd is not None]
-        self.cost = sum(costs) if costs else None
-        self.prompt = sum(one.usage.prompt for one in family)
-
-    def cells(self, width: int) -> Iterator[RenderableType]:
-        main, started = self._main, parse_time(self._main.started)
-        yield Text(main.title or PurePath(main.file).stem)
-        yield Text(project_name(main.project))
-        yield f"{started.astimezone():%Y-%m-%d}" if started else ""
-        if width >= 76:
-            yield count(sum(one.api_calls for one in self._family))
-            yield count(main.peak_context_tokens)
-        yield money(self.cost)
-        if width >= 110:
-            yield str(sum(one.compactions + one.clearings for one in self._family) or "")
-        if width >= 96:
-            yield area_chart(main_sizes(main), 20, 1)[0]
+    main, started = family[0], parse_time(family[0].started)
+    yield Text(main.title or PurePath(main.file).stem)
+    yield Text(project_name(main.project))
+    yield f"{started.astimezone():%Y-%m-%d}" if started else ""
+    if width >= 76:
+        yield count(sum(one.api_calls for one in family))
+        yield count(main.peak_context_tokens)
+    yield money(_cost(family))
+    if width >= 110:
+        yield str(sum(one.compactions + one.clearings for one in family) or "")
+    if width >= 96:
+        yield area_chart(main_sizes(main), 20, 1)[0]

@@ -34,11 +34,12 @@ from sevenfold.cli.profile import (
     chart_marks,
     main_sizes,
     remarks,
+    shrinkings,
     span,
 )
 from sevenfold.cli.profile_tables import families, group_table, session_table
 from sevenfold.cli.text import category, cause, count, fit, money, plural, share, shorten, times, tool_name
-from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile, Shrinking
+from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile
 from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
 
 HEIGHT = 5
@@ -89,11 +90,11 @@ def _total_page(profile: ProfileReport, width: int, limit: int) -> RenderableTyp
         [
             _title(_how_many(profile), f"{models} · {plural(total.api_calls, 'API call')}"),
             _headline(total),
-            *([] if profile.by else [_categories(total, width)]),
+            None if profile.by else _categories(total, width),
             group_table(profile, width, limit) if profile.by else _breaks(total),
-            *([] if profile.by else [_largest(total.largest_items, width)]),
+            None if profile.by else _largest(total.largest_items, width),
             _remarks(total),
-            *([] if profile.by else [session_table(profile.sessions, width, limit)]),
+            None if profile.by else session_table(profile.sessions, width, limit),
         ]
     )
 
@@ -190,20 +191,15 @@ def _categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType
 
 def _shrinkings(session: SessionProfile) -> RenderableType | None:
     """Compactions, clearings, and unrecorded shrinking."""
-    events: list[tuple[str, Shrinking]] = [
-        *((f"compaction ({event.trigger})", event) for event in session.compaction_events),
-        *((f"{plural(event.results, 'result')} cleared", event) for event in session.clearing_events),
-        *(("unrecorded", event) for event in session.unrecorded_events),
-    ]
+    order = list(_SIGNS)
+    events = sorted(shrinkings(session), key=lambda found: (found[2].call, order.index(found[0])))
     if not events:
         return None
-    events.sort(key=lambda event: event[1].call)
     table = plain_table(("after call", NUMBER), ("", CUT), ("tokens before", NUMBER), ("after", NUMBER))
-    for detail, event in events[:MOST_EVENTS]:
-        sizes = (
-            "–" if tokens is None else count(tokens) for tokens in (event.tokens_before, event.tokens_after)
-        )
-        table.add_row(count(event.call), detail, *sizes)
+    for kind, words, event in events[:MOST_EVENTS]:
+        detail = "unrecorded" if kind == UNRECORDED else words
+        sizes = (event.tokens_before, event.tokens_after)
+        table.add_row(count(event.call), detail, *("–" if one is None else count(one) for one in sizes))
     more = len(events) - MOST_EVENTS
     return Group(heading("Compactions and clearings", f"{more} more not shown" if more > 0 else ""), table)
 
