@@ -67,7 +67,6 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
     # These load the agent.
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import print_mode, start
-    from sevenfold.cli.chat.stream_lines import read_prompts
 
     prompts: Iterable[str]  # read while they are answered: a script may wait for an answer first
     if options.input_format == "stream-json":
@@ -75,7 +74,7 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
             raise Refused(
                 "with --input-format stream-json the prompts come from standard input: leave -p without one"
             )
-        prompts = read_prompts(sys.stdin)
+        prompts = print_mode.read_prompts(sys.stdin)
     else:
         prompts = [print_mode.read_prompt(options.printed, sys.stdin)]
     chosen = start.choose(options, folder, None)
