@@ -10,20 +10,14 @@ from typing import Any
 
 from rich.text import Text
 
+from sevenfold.cli import purge, transcripts
 from sevenfold.cli import recorded_session as recorded_sessions
-from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
-from sevenfold.cli.storage import purge
-from sevenfold.cli.storage.rewrite import World
-from sevenfold.cli.text import add_folder, confirm, duration, one_line, plural, print_json, size, write
+from sevenfold.cli.text import add_folder, duration, one_line, plural, print_json, size, write
 from sevenfold.cli.transcripts import StoredSession, project_name
-from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
-
-DECLINED = 1
-"""The exit code if the user says no."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -69,13 +63,9 @@ def _delete(options: argparse.Namespace) -> int:
         found = purge.find(home, transcripts.named(options.name, kept).name, folder)
     for one in found:
         there = purge.extent(one)
-        write(f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n")
-        if options.dry_run:
-            continue
-        if not confirm("Delete all of it permanently?", options):
-            return DECLINED
-        purge.remove(home, one, World(SystemClock(), RandomIds()))
-        write("Deleted.\n")
+        about = f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n"
+        if code := purge.remove_if_confirmed(home, one, options, about, "Delete"):
+            return code
     return 0
 
 

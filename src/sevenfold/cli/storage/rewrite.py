@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.cli.storage.secrets import Leak, entry_of, mask_record
+from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.ports import Clock, Ids
 from sevenfold.record.decisions import Epoch, Offloaded, OwnDecision, Purged, Signed, Undone
@@ -35,8 +36,8 @@ _POSITION = re.compile(rb'"(epoch_offset|segment_offset)":(\d+)')
 class World(Struct, frozen=True):
     """Time and names for records."""
 
-    clock: Clock
-    ids: Ids
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=RandomIds)
 
     def stamp(self) -> str:
         """Now, as records have it."""
