@@ -95,17 +95,15 @@ def stored() -> list[StoredSession]:
 
 def everything() -> list[Path]:
     """Every file of every session on this machine, with those of sub-agents and branches."""
-    own = [
+    own = (
         path
         for project in user_home().projects()
         for session in project.all_sessions()
         for path in (session.transcript, *session.branch_files())
-        if path.is_file()
-    ]
-    theirs = [
-        path for folder in (claude_folder(), codex_folder()) for path in sorted(folder.rglob("*.jsonl"))
-    ]
-    return [*own, *filter(Path.is_file, theirs)]
+    )
+    folders = (claude_folder(), codex_folder())
+    theirs = (path for folder in folders for path in sorted(folder.rglob("*.jsonl")))
+    return [*filter(Path.is_file, (*own, *theirs))]
 
 
 def read_label(path: Path) -> SessionLabel:
@@ -166,22 +164,18 @@ def named(name: str, sessions: list[StoredSession]) -> StoredSession:
     if name == LAST and sessions:
         here = Path.cwd()
         return next((one for one in sessions if _is_here(one, here)), sessions[0])
-    by_name = [one for one in sessions if one.name == name] or [
-        one for one in sessions if one.name.startswith(name)
-    ]
+    by_name = [one for one in sessions if one.name.startswith(name)]
     if by_name:
-        return _only(name, by_name)
+        return _only(name, [one for one in by_name if one.name == name] or by_name)
     titles = {}
     with watch("looking for titles", len(sessions)) as step:
         for number, one in enumerate(sessions):
             titles[one.path] = one.about().title.casefold()
             step(number)
     wanted = " ".join(name.split()).casefold()
-    by_title = [one for one in sessions if titles[one.path] == wanted] or [
-        one for one in sessions if wanted in titles[one.path]
-    ]
+    by_title = [one for one in sessions if wanted in titles[one.path]]
     if by_title:
-        return _only(name, by_title)
+        return _only(name, [one for one in by_title if titles[one.path] == wanted] or by_title)
     raise TranscriptMissing(
         f"{one_line(name, 60)}: no such file or session; {_nearest(wanted, sessions, titles)}"
     )
@@ -248,30 +242,28 @@ def watch(doing: str, total: int, what: str = "") -> Iterator[Callable[[int], No
     """
     patient_until = time.monotonic() + PATIENCE
     with ExitStack() as shown:
-        show: Callable[[int], None] | None = None
+        show: Callable[..., None] | None = None
 
         def step(reached: int) -> None:
             nonlocal show
             if show is None and time.monotonic() >= patient_until:
-                show = (
-                    _bar(shown, doing, total) if sys.stderr.isatty() else _line(f"{doing} {what}".strip())
-                )
+                show = shown.enter_context(_bar(doing, total, what))
             if show is not None:
-                show(reached)
+                show(completed=reached)
 
         yield step
 
 
-def _bar(shown: ExitStack, doing: str, total: int) -> Callable[[int], None]:
+@contextmanager
+def _bar(doing: str, total: int, what: str) -> Iterator[Callable[..., None]]:
+    if not sys.stderr.isatty():
+        complain(f"{doing} {what}".strip())
+        sys.stderr.flush()
+        yield lambda completed: None
+        return
     from rich.progress import TimeRemainingColumn
 
     from sevenfold.cli.output import progress_bar  # loads rich, for which pipes should not wait
 
-    update = shown.enter_context(progress_bar(doing, total, TimeRemainingColumn()))
-    return lambda reached: update(completed=reached)
-
-
-def _line(words: str) -> Callable[[int], None]:
-    complain(words)
-    sys.stderr.flush()
-    return lambda reached: None
+    with progress_bar(doing, total, TimeRemainingColumn()) as update:
+        yield update

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.agent.executor import Asked
+from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.tools import context
 from sevenfold.agent.tools.edit import diff, replaced
 from sevenfold.cli.chat.kept_rules import rules_file
 from sevenfold.cli.chat.lines import diff_lines, heading
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuItem
+from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import clean
 from sevenfold.errors import Refused
-
-if TYPE_CHECKING:
-    from sevenfold.agent.permissions.engine import Mode
-    from sevenfold.agent.tools import context
-    from sevenfold.cli.chat.screen import Signs
 
 LARGEST_READ = 2_000_000
 """Bytes of a file that is read to show what a write would change."""

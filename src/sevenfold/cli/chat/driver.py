@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -18,6 +17,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.cli.chat import slash_commands
+from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.history import talks
 from sevenfold.cli.chat.lines import draw_activity
 from sevenfold.cli.chat.markdown import render_markdown
@@ -28,9 +28,6 @@ from sevenfold.cli.chat.status import draw_status
 from sevenfold.cli.text import clean, fit, plural
 from sevenfold.errors import InputError
 from sevenfold.profiles import names
-
-if TYPE_CHECKING:
-    from sevenfold.cli.chat.chat import Chat
 
 MOST_ECHOED = 20
 """Lines shown of what was typed or pasted."""

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -14,19 +13,17 @@ from msgspec import Struct
 from sevenfold.cli.text import clean, duration, one_line
 from sevenfold.conversation import history
 from sevenfold.errors import InputError, TranscriptError, UserError
+from sevenfold.ports import Log
 from sevenfold.record import blocks, entries
 from sevenfold.record.authorship import is_users, users_words
 from sevenfold.record.blocks import Block, ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
+from sevenfold.record.layout import Item
 from sevenfold.record.log import title_of
 from sevenfold.record.redact import mask_json, mask_text
+from sevenfold.record.view import View
+from sevenfold.stores.home import Project
 from sevenfold.stores.jsonl.log import JsonlLog
-
-if TYPE_CHECKING:
-    from sevenfold.ports import Log
-    from sevenfold.record.layout import Item
-    from sevenfold.record.view import View
-    from sevenfold.stores.home import Project
 
 LOOKED_AT = 200
 """Records at the beginning that are searched for the user's first words."""

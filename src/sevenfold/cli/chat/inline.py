@@ -23,7 +23,6 @@ from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, DummyCompleter, DynamicCompleter, ThreadedCompleter
-from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition, has_completions, is_done
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import InMemoryHistory
@@ -461,14 +460,6 @@ def terminal() -> Output:
     from prompt_toolkit.output.vt100 import Vt100_Output
 
     depth = ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None
-    return Vt100_Output(
-        sys.stdout, _size, term=os.environ.get("TERM"), default_color_depth=depth, enable_cpr=False
-    )
-
-
-def _size() -> Size:
-    try:
-        columns, rows = os.get_terminal_size(sys.stdout.fileno())
-    except OSError:
-        columns, rows = 80, 24
-    return Size(rows=rows or 24, columns=columns or 80)
+    output = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"), default_color_depth=depth)
+    output.enable_cpr = False
+    return output

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from sevenfold.agent.events import Mentioned
 from sevenfold.agent.tools.output import (
     CommandRan,
     Denied,
@@ -30,9 +31,6 @@ from sevenfold.cli.chat.screen import Signs, wrap
 from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch
 from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
-
-if TYPE_CHECKING:
-    from sevenfold.agent.events import Mentioned
 
 FEW_LINES = 14
 """Lines of a diff shown with its call."""

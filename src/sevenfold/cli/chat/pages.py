@@ -12,6 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sevenfold.agent.hooks.settings import Hook, SkippedHook
+from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.cli.chat.reports import Spending
+from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.output import CUT, FOLDED, NAME, NUMBER, REMARK, grid, mark_matches
 from sevenfold.cli.text import (
     category,
@@ -28,21 +32,17 @@ from sevenfold.cli.text import (
     times,
     wording,
 )
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.status import Reading
+from sevenfold.lab.profile.figures import CacheBreak
 from sevenfold.lab.profile.labels import pieces_in
+from sevenfold.recall.search import Hit
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name
+from sevenfold.session.results import Explanation
 
 if TYPE_CHECKING:
-    from sevenfold.agent.hooks.settings import Hook, SkippedHook
     from sevenfold.agent.mcp.connection import ServerState
-    from sevenfold.agent.permissions.engine import Permissions
-    from sevenfold.cli.chat.reports import Spending
-    from sevenfold.cli.chat.screen import Signs
-    from sevenfold.conversation.conversation import Conversation
-    from sevenfold.lab.profile.figures import CacheBreak
-    from sevenfold.recall.search import Hit
-    from sevenfold.session.session import Explanation
 
 
 def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:

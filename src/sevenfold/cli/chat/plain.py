@@ -7,16 +7,13 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
 from sevenfold.cli.chat import slash_commands
+from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.menu import PAGE, Menu, MenuAnswer, MenuState, list_menu, read_answer
 from sevenfold.cli.chat.screen import Renderer, Signs, Worker, ignore_interrupts
-
-if TYPE_CHECKING:
-    from sevenfold.cli.chat.chat import Chat
 
 _TICK = 0.2
 Asked = tuple[Menu, Future[MenuAnswer | None]]

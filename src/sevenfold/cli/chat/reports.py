@@ -6,7 +6,7 @@ The chat draws it and `-p` prints it, which must not wait for rich.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,13 +15,11 @@ from sevenfold import events
 from sevenfold.cli.text import cause, money, one_line, plural, short_count
 from sevenfold.conversation.resume import read
 from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed
+from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.usage import Usage
-
-if TYPE_CHECKING:
-    from sevenfold.ports import Log
 
 # -- lines -----------------------------------------------------------------------------------
 

@@ -11,18 +11,15 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from sevenfold.cli.chat.menu import PAGE
+from sevenfold.cli.chat.menu import PAGE, Menu, MenuAnswer, MenuState
 from sevenfold.cli.text import fit, one_line
-
-if TYPE_CHECKING:
-    from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
 
 
 class Signs(Struct, frozen=True):
