@@ -15,6 +15,8 @@ from sevenfold.cli.text import print_json
 from sevenfold.settings import DEFAULT, Resolved, Setting, by_name, described, overruled, unknown
 from sevenfold.stores.settings_files import load, variable
 
+_TOLD = ("default", "unit", "allowed", "stage", "latched", "says")
+"""What of a setting scripts get as it is."""
 _STAGES = {"preview": "preview: may still change", "planned": "planned: no effect yet"}
 
 
@@ -40,12 +42,7 @@ def run(options: argparse.Namespace) -> int:
                 "value": getattr(resolved.settings, setting.name),
                 "origin": resolved.origins[setting.name],
                 "overruled_by": reasons.get(setting.name),
-                "default": setting.default,
-                "unit": setting.unit,
-                "allowed": setting.allowed,
-                "stage": setting.stage,
-                "latched": setting.latched,
-                "says": setting.says,
+                **{name: getattr(setting, name) for name in _TOLD},
             }
             for setting in chosen
         ]

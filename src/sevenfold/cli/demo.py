@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -18,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli.output import FOLDED, area_chart, bar, column_of, grid
-from sevenfold.cli.text import complain, count, money, plural, print_json, shorten
+from sevenfold.cli.text import add_switches, complain, count, money, plural, print_json, shorten
 from sevenfold.errors import UserError
 from sevenfold.events import Acted, Answered
 from sevenfold.lab.demo.figures import (
@@ -42,9 +41,7 @@ NARROW, WIDE = 60, 108
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("--fast", action="store_true")
-    command.add_argument("--json", action="store_true")
-    command.add_argument("--keep", action="store_true")
+    add_switches(command, "--fast", "--json", "--keep")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,9 +90,7 @@ class DemoProgress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.update(Text(""), refresh=True)
             self._live.stop()

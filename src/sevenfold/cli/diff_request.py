@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole
-from sevenfold.cli.text import print_json
+from sevenfold.cli.text import add_switches, print_json
 from sevenfold.conversation.history import past
 from sevenfold.errors import InputError
 from sevenfold.profiles import Profile, find
@@ -45,8 +45,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("a", metavar="A")
     command.add_argument("b", metavar="B")
-    command.add_argument("--frame", action="store_true")
-    command.add_argument("--json", action="store_true")
+    add_switches(command, "--frame", "--json")
 
 
 def run(options: argparse.Namespace) -> int:

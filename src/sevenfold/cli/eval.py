@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sevenfold.cli.output import NAME, NUMBER, ReportConsole, grid, spinner
-from sevenfold.cli.text import print_json
+from sevenfold.cli.text import add_switches, print_json
 from sevenfold.lab import locomo
 from sevenfold.recall import meaning
 
@@ -18,9 +18,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--data", type=Path, required=True, metavar="FILE")
     add("--key", type=Path, metavar="FILE")
     add("--by", metavar="WAY")
-    add("--only-hidden", action="store_true")
-    add("--strangers", action="store_true")
-    add("--json", action="store_true")
+    add_switches(command, "--only-hidden", "--strangers", "--json")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -93,12 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _discard_output()
             complain(f"cannot write the output: {error.strerror}")
         elif error.filename:
-            name = (
-                one_line(os.fsdecode(error.filename), 100)
-                if isinstance(error.filename, str | bytes)
-                else "?"
-            )
-            complain(f"{name}: {error.strerror}; check the name and the permissions")
+            name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "?"
+            complain(f"{one_line(name, 100)}: {error.strerror}; check the name and the permissions")
         else:
             raise
         return FAILED

@@ -24,7 +24,7 @@ from sevenfold.cli.output import progress_bar
 from sevenfold.cli.storage.rewrite import Rewrite, World
 from sevenfold.cli.storage.secrets import Leak, is_transcript, mask_record, mask_text
 from sevenfold.cli.storage.secrets import scan as find_secrets
-from sevenfold.cli.text import confirm, plural, write
+from sevenfold.cli.text import add_switches, confirm, plural, write
 from sevenfold.errors import InputError, UserError
 from sevenfold.record.redact import DIGITS_IN_MASK
 from sevenfold.stores.files import Staged, explain, opened, private_folder, safe_name
@@ -48,10 +48,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
     what.add_argument("--session", metavar="SESSION")
     what.add_argument("--secret-digest", metavar="DIGEST")
     what.add_argument("--secret-stdin", action="store_true")
-    add = command.add_argument
-    add("--project", type=Path, metavar="FOLDER")
-    add("--yes", action="store_true")
-    add("--dry-run", action="store_true")
+    command.add_argument("--project", type=Path, metavar="FOLDER")
+    add_switches(command, "--yes", "--dry-run")
 
 
 @contextmanager

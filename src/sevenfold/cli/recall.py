@@ -17,7 +17,7 @@ from rich.text import Text
 
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole, mark_matches
-from sevenfold.cli.text import plural, print_json
+from sevenfold.cli.text import add_switches, plural, print_json
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError
 from sevenfold.lab.profile.files import not_a_conversation, open_log
@@ -43,9 +43,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--by", metavar="WAY")
     add("-k", type=int, default=10, metavar="N")
     add("--around", type=int, default=1, metavar="N")
-    add("--all", action="store_true")
-    add("--status", action="store_true")
-    add("--json", action="store_true")
+    add_switches(command, "--all", "--status", "--json")
 
 
 def run(options: argparse.Namespace) -> int:

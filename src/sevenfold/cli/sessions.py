@@ -14,7 +14,7 @@ from sevenfold.cli import purge, transcripts
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
-from sevenfold.cli.text import add_folder, duration, one_line, plural, print_json, size, write
+from sevenfold.cli.text import add_folder, add_switches, duration, one_line, plural, print_json, size, write
 from sevenfold.cli.transcripts import StoredSession, project_name
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
@@ -27,9 +27,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("name", nargs="?", metavar="NAME")
     add("--all", action="store_true")
     add_folder(command)
-    add("--yes", action="store_true")
-    add("--dry-run", action="store_true")
-    add("--json", action="store_true")
+    add_switches(command, "--yes", "--dry-run", "--json")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -87,7 +85,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _here(folder: Path) -> Iterator[dict[str, Any]]:
-    for one in sessions(user_home().project(folder)):
+    for one in sessions(folder):
         yield {"name": one.name, "title": one.title, **_file(one)}
 
 

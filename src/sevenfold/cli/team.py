@@ -204,9 +204,7 @@ class TaskView:
         with self._lock:
             self._doing[number] = one_line(clean(line), 60)
         if self._live is None:
-            self._console.print(
-                f"task {number + 1}: {one_line(clean(line), 100)}", markup=False, highlight=False
-            )
+            self._console.print(Text(f"task {number + 1}: {one_line(clean(line), 100)}"))
 
     def ended(self, ended: Sequence[AgentEnd]) -> None:
         """All have ended."""

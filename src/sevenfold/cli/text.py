@@ -248,15 +248,18 @@ def add_folder(command: argparse.ArgumentParser, *, exists: bool = False) -> Non
             if path.is_dir() or not exists:
                 return path
             why = "there is no such folder"
-        except (
-            OSError,
-            RuntimeError,
-            ValueError,
-        ) as error:  # such as links in a circle, or the home of no user
+        except (OSError, RuntimeError, ValueError) as error:
+            # Such as links in a circle, or the home of no user.
             why = getattr(error, "strerror", None) or str(error)
         raise argparse.ArgumentTypeError(f"{one_line(text, 100)}: {why}; check the path")
 
     command.add_argument("--folder", type=read, default=".", metavar="FOLDER")
+
+
+def add_switches(command: argparse.ArgumentParser, *names: str) -> None:
+    """Let a command take options that have no value."""
+    for name in names:
+        command.add_argument(name, action="store_true")
 
 
 def confirm(question: str, options: argparse.Namespace) -> bool:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from sevenfold.cli.chat import slash_commands
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.history import talks
+from sevenfold.cli.chat.history import sessions, talks
 from sevenfold.cli.chat.lines import draw_activity
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.screen import Worker
@@ -101,11 +101,10 @@ class Driver:
 
     def next_mode(self) -> None:
         """Switch to the next mode; autonomy has to be chosen by name."""
-        modes = tuple(one for one in MODES if one != "autonomous")
+        modes = [one for one in MODES if one != "autonomous"]
         grants = self.chat.agent.grants
-        grants.mode = (
-            modes[(modes.index(grants.mode) + 1) % len(modes)] if grants.mode in modes else modes[0]
-        )
+        place = modes.index(grants.mode) + 1 if grants.mode in modes else 0
+        grants.mode = modes[place % len(modes)]
         self.chat.update()
 
     def live(self, width: int) -> RenderableType | None:
@@ -153,8 +152,8 @@ class Driver:
     def _set_alarm(self, seconds: float | None) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = None if seconds is None else threading.Timer(seconds, self._idle)
-        if self._alarm is not None:
+        if seconds is not None:
+            self._alarm = threading.Timer(seconds, self._idle)
             self._alarm.daemon = True
             self._alarm.start()
 
@@ -226,7 +225,7 @@ class ChatCompleter(Completer):
             case "mode":
                 return MODES
             case "resume":
-                return tuple(one.title for one in talks(slash_commands.sessions_of(self._folder)))
+                return tuple(one.title for one in talks(sessions(self._folder)))
             case _:
                 return ()
 

@@ -22,7 +22,7 @@ from sevenfold.record.layout import Item
 from sevenfold.record.log import title_of
 from sevenfold.record.redact import mask_json, mask_text
 from sevenfold.record.view import View
-from sevenfold.stores.home import Project
+from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
 
 LOOKED_AT = 200
@@ -51,13 +51,13 @@ class KeptSession(Struct, frozen=True):
         return f"{duration(max(0.0, now - self.modified))} ago"
 
 
-def sessions(project: Project) -> list[KeptSession]:
-    """The sessions of a project that have any messages, the newest first."""
-    found = (
-        KeptSession(file.path.stem, title(file.path), file.modified, file.size, file.path)
-        for file in project.sessions()
-    )
-    return [one for one in found if one.title]
+def sessions(folder: Path) -> list[KeptSession]:
+    """The sessions of a folder that have any messages, the newest first."""
+    return [
+        KeptSession(file.path.stem, named, file.modified, file.size, file.path)
+        for file in user_home().project(folder).sessions()
+        if (named := title(file.path))
+    ]
 
 
 def talks(kept: list[KeptSession]) -> list[KeptSession]:

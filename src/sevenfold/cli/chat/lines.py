@@ -21,6 +21,7 @@ from sevenfold.agent.events import Mentioned
 from sevenfold.agent.tools.output import (
     CommandRan,
     Denied,
+    Fact,
     FileChanged,
     FileRead,
     TaskChanged,
@@ -88,7 +89,9 @@ def result_lines(
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
     if denied:
         sign, style = signs.denied, "yellow"
-    parts = ["denied" if denied else "failed"] if failed else list(_figures(output))
+    parts = ["denied" if denied else "failed"]
+    if not failed:
+        parts = [*filter(None, (_figure(fact, output) for fact in output.facts))] or [_lines(output)]
     if seconds >= _LEAST_SECONDS:
         parts.append(stopwatch(seconds))
     tail = signs.dot + signs.dot.join([*parts, f"[{number}]"])
@@ -164,26 +167,21 @@ def _hunk_start(header: str) -> tuple[int, int]:
         return 1, 1
 
 
-def _figures(output: ToolOutput) -> Iterator[str]:
-    """What a call came to, in figures."""
-    known = False
-    for fact in output.facts:
-        match fact:
-            case FileRead(again=again):
-                yield "unchanged" if again else _lines(output)
-            case FileChanged(added=added, removed=removed, created=created):
-                yield f"new, +{added}" if created else f"+{added} -{removed}"
-            case CommandRan(code=code, problem=problem):
-                yield problem or (f"exit {code}" if code else _lines(output))
-            case TaskChanged(task=task, state=state):
-                yield f"{task} {state}"
-            case TodosChanged(open=left, done=done):
-                yield f"{left} to do, {done} done"
-            case _:
-                continue
-        known = True
-    if not known:
-        yield _lines(output)
+def _figure(fact: Fact, output: ToolOutput) -> str:
+    """What a call came to, in figures; empty if this fact does not tell."""
+    match fact:
+        case FileRead(again=again):
+            return "unchanged" if again else _lines(output)
+        case FileChanged(added=added, removed=removed, created=created):
+            return f"new, +{added}" if created else f"+{added} -{removed}"
+        case CommandRan(code=code, problem=problem):
+            return problem or (f"exit {code}" if code else _lines(output))
+        case TaskChanged(task=task, state=state):
+            return f"{task} {state}"
+        case TodosChanged(open=left, done=done):
+            return f"{left} to do, {done} done"
+        case _:
+            return ""
 
 
 def _lines(output: ToolOutput) -> str:

@@ -6,6 +6,7 @@ import queue
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from shutil import get_terminal_size
 
 from rich.console import RenderableType
@@ -81,10 +82,8 @@ class PlainScreen:
                 return
             if not text.strip():
                 continue
-            if slash_commands.is_command(text):
-                self._worker.begin(lambda line=text: slash_commands.run(chat, line.strip()))  # type: ignore[misc]
-            else:
-                self._worker.begin(lambda words=text: chat.turn(words))  # type: ignore[misc]
+            command = partial(slash_commands.run, chat, text.strip())
+            self._worker.begin(command if slash_commands.is_command(text) else partial(chat.turn, text))
             self._wait(chat)
 
     def _typed(self) -> str | None:

@@ -100,9 +100,9 @@ def _acted(event: events.Acted) -> EventLine:
     undo = ["/undo reverts it"] if event.undoable and event.reference else []
     if event.mechanism == "extract":
         undo = ["/memory undo reverts it"]
-    line = (
-        event.what if event.what.startswith((event.layer, "recalled")) else f"{event.layer}: {event.what}"
-    )
+    line = event.what
+    if not line.startswith((event.layer, "recalled")):
+        line = f"{event.layer}: {line}"
     if tail := ", ".join(figures + undo):
         line += f" ({tail})"
     return EventLine(
@@ -219,32 +219,28 @@ class Spending(Struct, frozen=True):
             case Failed() if event.prompt_tokens:
                 return self._add(event, event.usd)
             case AgentChanged(state="completed" | "failed" | "cancelled"):
-                source = f"agent:{event.type}"
-                before = self.by_source.get(source, 0.0)
-                return replace(
-                    self,
-                    usd=_sum(self.usd, event.usd),
-                    by_source={**self.by_source, source: _sum(before, event.usd)},
-                )
+                return self._charged(f"agent:{event.type}", event.usd)
             case CacheBroke():
                 return replace(self, breaks=(*self.breaks, event))
             case _:
                 return self
 
     def _add(self, event: Answered | Failed, ideal: float | None) -> Spending:
-        before = self.by_source.get(event.source, 0.0)
+        charged = self._charged(event.source, event.usd)
         return replace(
-            self,
+            charged,
             answers=self.answers + 1,
             uncached=self.uncached + event.input_tokens,
             read=self.read + event.cache_read_tokens,
             written=self.written + event.cache_write_tokens,
             output=self.output + event.output_tokens,
-            usd=_sum(self.usd, event.usd),
             uncached_usd=_sum(self.uncached_usd, event.uncached_usd),
             ideal_usd=_sum(self.ideal_usd, ideal),
-            by_source={**self.by_source, event.source: _sum(before, event.usd)},
         )
+
+    def _charged(self, source: str, usd: float | None) -> Spending:
+        by_source = {**self.by_source, source: _sum(self.by_source.get(source, 0.0), usd)}
+        return replace(self, usd=_sum(self.usd, usd), by_source=by_source)
 
 
 def _answered(usage: Usage, model: str, source: str) -> Answered:

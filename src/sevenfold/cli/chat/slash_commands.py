@@ -50,7 +50,6 @@ from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
 from sevenfold.profiles import find as find_profile
 from sevenfold.settings import by_name, described, unknown
-from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
@@ -104,7 +103,7 @@ def _clear(chat: Chat, rest: str) -> None:
 
 
 def _resume(chat: Chat, rest: str) -> None:
-    kept = [one for one in sessions_of(chat.options.folder) if one.name != chat.options.name]
+    kept = [one for one in history.sessions(chat.options.folder) if one.name != chat.options.name]
     if rest:
         chosen = history.find_session(kept, rest)
         if chosen is None:
@@ -154,11 +153,6 @@ def _model(chat: Chat, rest: str) -> None:
 def _quit(chat: Chat, rest: str) -> None:
     chat.leaving = True
     chat.screen.changed()
-
-
-def sessions_of(folder: Path) -> list[history.KeptSession]:
-    """The sessions of a folder, the newest first."""
-    return history.sessions(user_home().project(folder))
 
 
 # -- what the agent may do -------------------------------------------------------------------

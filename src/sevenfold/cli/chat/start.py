@@ -117,7 +117,7 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
     """The session to continue; None for a new one."""
     if given.resume is None and not given.newest:
         return None
-    kept = sessions(user_home().project(folder))
+    kept = sessions(folder)
     if given.resume:
         found = find_session(kept, given.resume)
         if found is None:

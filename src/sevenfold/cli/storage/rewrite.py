@@ -105,17 +105,17 @@ class Rewrite:
 
     def _without(self, raw: bytes, number: int) -> bytes:
         new, times = mask_record(self._leaks, raw)
-        if times and _identity(entry_of(new)) != _identity(entry_of(raw)):
+        if not times:
+            return raw
+        entry = entry_of(new)
+        if _identity(entry) != _identity(entry_of(raw)):
             raise InputError(
                 f"{self._path}: line {number}: what is to be masked is part of the record's own structure, "
                 "so it is no secret in the usual sense; nothing was changed"
             )
         self.masked += times
-        match entry_of(new):
-            case Decision(made=Signed() as made) if times:
-                self._signed.append(made.id)
-            case _:
-                pass
+        if isinstance(entry, Decision) and isinstance(entry.made, Signed):
+            self._signed.append(entry.made.id)
         return new
 
     def _moved(self, raw: bytes) -> bytes:
