@@ -57,9 +57,8 @@ def _print(name: str, found: Audit) -> None:
     if theirs:
         left, reached = sum(one.out_of_reach for one in theirs), sum(one.reachable for one in theirs)
         facts = plural(left + sum(one.in_context for one in theirs), "fact")
-        verdicts.append(
-            f"in other tools' compactions {left:,} of {facts} left the context; recall would find {reached:,}"
-        )
+        found_again = f"recall would find {reached:,}"
+        verdicts.append(f"in other tools' compactions {left:,} of {facts} left the context; {found_again}")
     if total.invented:
         verdicts.append(plural(total.invented, "invented statement") + " about the user")
     console.say(f"{'; '.join(verdicts)}.", "bold red" if total.out_of_reach else "bold green")
@@ -89,7 +88,5 @@ def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:
         return
     console.print(f"   {'':<14}{'in context':>12}{'left it':>10}{'found by recall':>18}", style="dim")
     for kind, count in by_kind.items():
-        left = count.reachable + count.lost
-        console.print(
-            f"   {kind.replace('_', ' '):<14}{count.in_context:>12}{left:>10}{count.reachable:>18}"
-        )
+        left, name = count.reachable + count.lost, kind.replace("_", " ")
+        console.print(f"   {name:<14}{count.in_context:>12}{left:>10}{count.reachable:>18}")

@@ -20,17 +20,7 @@ from sevenfold.cli import transcripts
 from sevenfold.cli.notes import bring_up_to_date
 from sevenfold.cli.output import FOLDED, NAME, ReportConsole, grid, heading, number_table, sections, spinner
 from sevenfold.cli.recorded_session import RecordedSession
-from sevenfold.cli.text import (
-    add_switches,
-    category,
-    complain,
-    count,
-    excerpt,
-    money,
-    plural,
-    print_json,
-    share,
-)
+from sevenfold.cli.text import category, complain, count, excerpt, money, plural, print_json, share
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.labels import pieces_in
 from sevenfold.layers.compact.extract.words import users_words
@@ -85,7 +75,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
     where("--output", type=Path, metavar="FILE")
     where("--in-place", action="store_true")
     where("--dry-run", action="store_true")
-    add_switches(command, "--show", "--json")
+    add("--show", action="store_true")
+    add("--json", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

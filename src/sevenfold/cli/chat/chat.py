@@ -327,9 +327,8 @@ class Chat:
             if answer is None or abort.is_set():
                 return None
             answers.append(consent.read_model_answer(one, answer))
-            self.screen.show(
-                Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}")
-            )
+            arrow = self.screen.signs.arrow
+            self.screen.show(Text(f"  {one_line(one.question)} {arrow} {clean(answers[-1])}"))
         return answers
 
     def _ask(self, menu: Menu) -> MenuAnswer | None:
@@ -425,9 +424,8 @@ class Chat:
             self.say("warning", f"@{path} was not read: {why}")
             return
         number = self.folded.add(lambda: Text(clean(output.text), overflow="fold"))
-        self.say(
-            "note", f"{'listed' if event.folder else 'read'} {path} ({lines.mention_size(event)})", number
-        )
+        did = "listed" if event.folder else "read"
+        self.say("note", f"{did} {path} ({lines.mention_size(event)})", number)
 
     def idle_in(self) -> float | None:
         """Seconds until `idle` should be called; None: not in this pause."""

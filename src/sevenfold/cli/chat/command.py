@@ -129,14 +129,12 @@ def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | Plai
 
     start.ask_for_trust(screen, folder)
     chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))
-    if chat.options.no_key():
-        chat.say("warning", chat.options.no_key())
-    if warning := start.assumed_window(chat.agent):
-        chat.say("warning", warning)
+    for warning in (chat.options.no_key(), start.assumed_window(chat.agent)):
+        if warning:
+            chat.say("warning", warning)
     if not start.trust().covers(folder):
-        chat.say(
-            "note", "this folder is not trusted, so its own settings, hooks and instructions are not used"
-        )
+        not_used = "its own settings, hooks and instructions are not used"
+        chat.say("note", f"this folder is not trusted, so {not_used}")
     if skipped := len(start.hooks_of(folder).skipped):
         chat.say("warning", f"{plural(skipped, 'hook')} will not run; /hooks says why")
     if chat.options.resumed:

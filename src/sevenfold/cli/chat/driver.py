@@ -90,9 +90,8 @@ class Driver:
         if anytime:
             Worker(self._over).begin(lambda: slash_commands.run(self.chat, text))
         else:
-            self.chat.say(
-                "warning", f"{text.split()[0]} cannot run while the agent works; Esc interrupts it"
-            )
+            name = text.split()[0]
+            self.chat.say("warning", f"{name} cannot run while the agent works; Esc interrupts it")
 
     def interrupt(self) -> None:
         """Stop what is running."""
@@ -210,9 +209,8 @@ class ChatCompleter(Completer):
         if not space:
             for command in slash_commands.commands(self._folder):
                 if command.name.startswith(name.lower()):
-                    yield Completion(
-                        f"/{command.name}", -len(text), display=command.usage, display_meta=command.says
-                    )
+                    usage, says = command.usage, command.says
+                    yield Completion(f"/{command.name}", -len(text), display=usage, display_meta=says)
             return
         for one in self._values(name):
             if one.startswith(rest):

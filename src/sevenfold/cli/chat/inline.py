@@ -27,16 +27,8 @@ from prompt_toolkit.filters import Condition, has_completions, is_done
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import Input
-from prompt_toolkit.layout import (
-    AnyContainer,
-    BufferControl,
-    ConditionalContainer,
-    Dimension,
-    FormattedTextControl,
-    HSplit,
-    Layout,
-    Window,
-)
+from prompt_toolkit.layout import AnyContainer, ConditionalContainer, Dimension, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, BeforeInput
 from prompt_toolkit.output import ColorDepth, Output, create_output
@@ -45,18 +37,10 @@ from prompt_toolkit.widgets import SearchToolbar
 from rich.console import RenderableType
 from rich.text import Text
 
+from sevenfold.cli.chat import screen
 from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindings
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
-from sevenfold.cli.chat.screen import (
-    Renderer,
-    Signs,
-    Worker,
-    draw_menu,
-    ignore_interrupts,
-    notification,
-    pager_command,
-    run_pager,
-)
+from sevenfold.cli.chat.screen import Renderer, Signs, Worker
 from sevenfold.cli.text import clean
 
 if TYPE_CHECKING:
@@ -186,7 +170,7 @@ class InlineScreen:
 
     def page(self, *shown: RenderableType) -> None:
         """Show something long in the user's pager; print what fits on the screen, or if there is no pager."""
-        text, command = self._renderer.ansi(*shown, width=self.width), pager_command(os.environ)
+        text, command = self._renderer.ansi(*shown, width=self.width), screen.pager_command(os.environ)
         if not command or text.count("\n") <= self._output.get_size().rows - _ROOM_BELOW:
             self._shown.append(text)
             self._call(self._print)
@@ -198,7 +182,7 @@ class InlineScreen:
             return
 
         async def run() -> None:
-            await run_in_terminal(partial(run_pager, command, text), in_executor=True)
+            await run_in_terminal(partial(screen.run_pager, command, text), in_executor=True)
             self._paging = None
             self._print()
 
@@ -207,7 +191,7 @@ class InlineScreen:
 
     def notify(self, words: str, how: str) -> None:
         """Call the user back to the terminal."""
-        self._call(lambda: (self._output.write_raw(notification(words, how)), self._output.flush()))
+        self._call(lambda: (self._output.write_raw(screen.notification(words, how)), self._output.flush()))
 
     def ask(self, menu: Menu) -> MenuAnswer | None:
         """Wait for the user's answer; None if there is none."""
@@ -242,7 +226,7 @@ class InlineScreen:
             # Ctrl-C once more, while the app was ending.
             pass
         finally:
-            ignore_interrupts()
+            screen.ignore_interrupts()
             self._loop = None
             self._dismiss()
             self._opening.wait()
@@ -430,7 +414,7 @@ class InlineScreen:
         return self._drawn[1]
 
     def _question(self) -> str:
-        return self._ansi(draw_menu(self.asking, self.signs, self.width)) if self.asking else ""
+        return self._ansi(screen.draw_menu(self.asking, self.signs, self.width)) if self.asking else ""
 
     def _status(self) -> str:
         if self._hint:

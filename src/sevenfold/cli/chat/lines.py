@@ -18,16 +18,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from sevenfold.agent.events import Mentioned
-from sevenfold.agent.tools.output import (
-    CommandRan,
-    Denied,
-    Fact,
-    FileChanged,
-    FileRead,
-    TaskChanged,
-    TodosChanged,
-    ToolOutput,
-)
+from sevenfold.agent.tools import output as facts
+from sevenfold.agent.tools.output import FileChanged, ToolOutput
 from sevenfold.cli.chat.screen import Signs, wrap
 from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch
 from sevenfold.conversation.request import ToolCall
@@ -85,7 +77,7 @@ def result_lines(
     seen: bool = False,
 ) -> RenderableType:
     """A call with its result; ``seen`` says that the user has seen the diff already."""
-    failed, denied = output.is_error, any(isinstance(fact, Denied) for fact in output.facts)
+    failed, denied = output.is_error, any(isinstance(fact, facts.Denied) for fact in output.facts)
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
     if denied:
         sign, style = signs.denied, "yellow"
@@ -107,9 +99,8 @@ def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableT
         Text.assemble((call.name, "bold"), (f"  {stopwatch(seconds)}", "dim")),
         Padding(Text(_input(call.input), style="dim"), (0, 0, 0, 2)),
     ]
-    shown += [
-        Group(*diff_lines(fact.diff, MANY_LINES)) for fact in output.facts if isinstance(fact, FileChanged)
-    ]
+    changes = (fact for fact in output.facts if isinstance(fact, FileChanged))
+    shown += [Group(*diff_lines(fact.diff, MANY_LINES)) for fact in changes]
     lines = clean(output.text).split("\n")
     if len(lines) > MANY_LINES:
         lines = [*lines[:MANY_LINES], f"… {plural(len(lines) - MANY_LINES, 'more line')}"]
@@ -120,11 +111,11 @@ def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableT
 def _input(given: Any) -> str:
     if not isinstance(given, dict):
         return one_line(str(given), 2_000)
-    values = {
-        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        for name, value in given.items()
-    }
-    return "\n".join(f"{name}: {clean(value)}" for name, value in values.items()) or "(no input)"
+    lines = []
+    for name, value in given.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        lines.append(f"{name}: {clean(text)}")
+    return "\n".join(lines) or "(no input)"
 
 
 def mention_size(event: Mentioned) -> str:
@@ -167,18 +158,18 @@ def _hunk_start(header: str) -> tuple[int, int]:
         return 1, 1
 
 
-def _figure(fact: Fact, output: ToolOutput) -> str:
+def _figure(fact: facts.Fact, output: ToolOutput) -> str:
     """What a call came to, in figures; empty if this fact does not tell."""
     match fact:
-        case FileRead(again=again):
+        case facts.FileRead(again=again):
             return "unchanged" if again else _lines(output)
         case FileChanged(added=added, removed=removed, created=created):
             return f"new, +{added}" if created else f"+{added} -{removed}"
-        case CommandRan(code=code, problem=problem):
+        case facts.CommandRan(code=code, problem=problem):
             return problem or (f"exit {code}" if code else _lines(output))
-        case TaskChanged(task=task, state=state):
+        case facts.TaskChanged(task=task, state=state):
             return f"{task} {state}"
-        case TodosChanged(open=left, done=done):
+        case facts.TodosChanged(open=left, done=done):
             return f"{left} to do, {done} done"
         case _:
             return ""
@@ -196,7 +187,7 @@ def _below(
     if output.is_error:
         yield from _barred(lines, ERROR_LINES, signs, width, style)
         return
-    if any(isinstance(fact, TodosChanged) for fact in output.facts):
+    if any(isinstance(fact, facts.TodosChanged) for fact in output.facts):
         yield Text("\n".join(f"  {line}" for line in lines), overflow="fold")
         return
     changes = [fact for fact in output.facts if isinstance(fact, FileChanged)]
@@ -279,19 +270,16 @@ def draw_activity(
 ) -> RenderableType | None:
     """What is going on, for the place above the input, below what is drawn of the answer; None if nothing is."""
     parts = [*drawn]
-    parts += [
-        running_line(one.call, now - one.began, one.last, signs=signs, width=width, folder=folder)
-        for one in live.running.values()
-    ]
+    for one in live.running.values():
+        elapsed = now - one.began
+        parts.append(running_line(one.call, elapsed, one.last, signs=signs, width=width, folder=folder))
     if live.doing:
         elapsed = now - live.since
         tail = f"{signs.dot}{stopwatch(elapsed)}" + ("" if live.stopping else f"{signs.dot}Esc interrupts")
         doing = Text(_doing(live), style="cyan")
         parts.append(_moving(doing, tail, live.thinking, elapsed, signs, width))
-    parts += [
-        Text(f"{signs.queued} queued: {one_line(text, max(8, width - 12), signs.cut)}", style="cyan")
-        for text in live.queued
-    ]
+    queued = (one_line(text, max(8, width - 12), signs.cut) for text in live.queued)
+    parts += [Text(f"{signs.queued} queued: {text}", style="cyan") for text in queued]
     return Group(*parts) if parts else None
 
 

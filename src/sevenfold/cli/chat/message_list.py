@@ -74,9 +74,8 @@ def _agrees(chat: Chat, preview: Preview) -> bool:
 
 def _price(preview: Preview) -> str:
     """What summarising a part would free and cost; what is kept may have to be written to the cache again."""
-    freed = (
-        f"{short_count(preview.tokens_hidden)} tokens become at most {short_count(preview.tokens_summary)}"
-    )
+    hidden, summary = short_count(preview.tokens_hidden), short_count(preview.tokens_summary)
+    freed = f"{hidden} tokens become at most {summary}"
     costs = "cost unknown" if preview.usd is None else f"about {money(preview.usd)} with the next request"
     return f"{freed}; {costs}, which writes {short_count(preview.written)} tokens to the cache again"
 
@@ -89,10 +88,10 @@ def rewind(chat: Chat, rest: str) -> None:
     point = _choose(chat, "Go back to before which message?", points)
     if point is None:
         return
-    back, parts = MenuItem("Go back to before it", "b", value="back"), _parts(chat, point)
-    chosen: Any = (
-        chat.ask(Menu(f"{one_line(point.words, 60)}: do what?", (back, *parts))) if parts else "back"
-    )
+    chosen: Any = "back"
+    if parts := _parts(chat, point):
+        back = MenuItem("Go back to before it", "b", value="back")
+        chosen = chat.ask(Menu(f"{one_line(point.words, 60)}: do what?", (back, *parts)))
     if chosen == "back":
         _go_back(chat, point)
     elif chosen is not None:

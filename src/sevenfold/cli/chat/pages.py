@@ -47,9 +47,8 @@ if TYPE_CHECKING:
 
 def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Names, values and remarks."""
-    return grid(
-        NAME, FOLDED, REMARK, rows=((name, Text(value), Text(remark)) for name, value, remark in rows)
-    )
+    shown = ((name, Text(value), Text(remark)) for name, value, remark in rows)
+    return grid(NAME, FOLDED, REMARK, rows=shown)
 
 
 def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str]]) -> RenderableType:
@@ -100,19 +99,16 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
     lost = f"lost {plural(len(breaks), 'time')}" if breaks else "The cache was never lost."
     parts: list[RenderableType] = [pairs(rows), Text(lost, style="dim")]
     for one in breaks:
-        idle = (
-            f" after {duration(one.idle_seconds)}" if one.idle_seconds and one.cause == "idle_gap" else ""
-        )
+        waited = one.idle_seconds if one.cause == "idle_gap" else None
+        idle = f" after {duration(waited)}" if waited else ""
         words = f"{cause(one.cause)}{idle}, {one.tokens:,} tokens charged again, {money(one.cost_usd)}"
         parts.append(Text(f"  answer {one.call}: {words}", overflow="fold"))
     if run.breaks:
         parts.append(Text("in this run, in detail", style="dim"))
     for broke in run.breaks:
-        words = (
-            f"{cause(broke.cause)}: {broke.part}, {broke.tokens:,} tokens charged again, {money(broke.usd)}"
-        )
-        kind = "expected" if broke.expected else "UNEXPECTED"
-        parts.append(Text(f"  {words} ({kind})", style="" if broke.expected else "yellow"))
+        kind, style = ("expected", "") if broke.expected else ("UNEXPECTED", "yellow")
+        words = f"{broke.part}, {broke.tokens:,} tokens charged again, {money(broke.usd)}"
+        parts.append(Text(f"  {cause(broke.cause)}: {words} ({kind})", style=style))
         if broke.diff:
             parts.append(Padding(Text(clean(broke.diff), style="dim"), (0, 0, 0, 4)))
     return Group(*parts)
@@ -135,11 +131,8 @@ def why_page(explained: Explanation) -> RenderableType:
         ("cost", money(explained.usd), f"prompt {money(explained.actual_usd)}, expected {money(why.usd)}"),
         ("decided", why.chosen, why.rule),
     ]
-    rows += [
-        (f"  or {option.name}", f"{option.tokens:,} tokens", option.because)
-        for option in why.options
-        if option.name != why.chosen
-    ]
+    others = (option for option in why.options if option.name != why.chosen)
+    rows += [(f"  or {one.name}", f"{one.tokens:,} tokens", one.because) for one in others]
     return pairs(rows)
 
 
@@ -162,9 +155,8 @@ def recall_page(hits: Sequence[Hit]) -> RenderableType:
 
 def modes_page(now: str, signs: Signs) -> RenderableType:
     """All modes with what each permits, the present one marked."""
-    return pairs(
-        (signs.pointer if name == now else "", name, says) for name, says in wording("modes").items()
-    )
+    modes = wording("modes").items()
+    return pairs((signs.pointer if name == now else "", name, says) for name, says in modes)
 
 
 def permissions_page(
@@ -175,9 +167,8 @@ def permissions_page(
     rows.append(("workspace", permissions.workspace, ""))
     lasts = dict.fromkeys(granted, "in this session") | dict.fromkeys(kept, f"for good, in {file}")
     for name, lines in permissions.rules.as_data().items():
-        rows += [
-            (name, line, lasts.get(line, "") if name == "allow" else "") for line in dict.fromkeys(lines)
-        ]
+        remarks = lasts if name == "allow" else {}
+        rows += [(name, line, remarks.get(line, "")) for line in dict.fromkeys(lines)]
     return pairs(rows)
 
 
@@ -249,10 +240,8 @@ class WindowBreakdown(Struct, frozen=True):
             estimate = conversation.gauge.estimator.tokens
             found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
             found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
-            found += [
-                (piece.category, piece.what or piece.tool, estimate(piece.weight))
-                for piece in pieces_in(conversation.transcript.view)
-            ]
+            pieces = pieces_in(conversation.transcript.view)
+            found += [(one.category, one.what or one.tool, estimate(one.weight)) for one in pieces]
         whole = sum(size for _, _, size in found)
         scale = gauge.seen / whole if whole > 0 else 1.0
         items = tuple(WindowItem(kind, round(max(0.0, size) * scale), what) for kind, what, size in found)
@@ -320,10 +309,8 @@ def _draw_window(parts: list[tuple[str, str, int]], gauge: Reading, signs: Signs
 
 
 def _largest(items: list[WindowItem], width: int) -> Table:
-    rows = (
-        (f"{item.tokens:,}", Text(_name(item.category)), Text(one_line(item.what, max(12, width // 2))))
-        for item in items
-    )
+    room = max(12, width // 2)
+    rows = ((f"{one.tokens:,}", Text(_name(one.category)), Text(one_line(one.what, room))) for one in items)
     return grid(NUMBER, {**CUT, "max_width": max(12, width // 3)}, {**CUT, "style": "dim"}, rows=rows)
 
 

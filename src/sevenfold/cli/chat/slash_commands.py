@@ -25,7 +25,7 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli import agents as agents_command
 from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
-from sevenfold.cli.chat import history, message_list, pages
+from sevenfold.cli.chat import history, message_list, pages, start
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.custom_commands import CustomCommand, custom_commands
 from sevenfold.cli.chat.kept_rules import forget_rule, kept_rules, rules_file
@@ -34,14 +34,6 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.resumed import show_resumed
-from sevenfold.cli.chat.start import (
-    assumed_window,
-    full_name,
-    model_menu,
-    served_models,
-    session_menu,
-    similar,
-)
 from sevenfold.cli.config import entry
 from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
@@ -112,7 +104,7 @@ def _resume(chat: Chat, rest: str) -> None:
         kept = history.talks(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
-        chosen = chat.ask(session_menu(kept, chat.options.folder))
+        chosen = chat.ask(start.session_menu(kept, chat.options.folder))
         if chosen is None:
             return
     chat.switch(replace(chat.options, name=chosen.name, resumed=True))
@@ -123,22 +115,20 @@ def _rename(chat: Chat, rest: str) -> None:
     if not rest:
         raise InputError("say what to call this session: /rename NAME")
     chat.agent.session.conversation.transcript.label("custom-title", one_line(rest, history.LONGEST_TITLE))
-    chat.say(
-        "note",
-        f"this session is called {rest}; to continue it later: sevenfold chat --resume {shlex.quote(rest)}",
-    )
+    again = f"sevenfold chat --resume {shlex.quote(rest)}"
+    chat.say("note", f"this session is called {rest}; to continue it later: {again}")
 
 
 def _model(chat: Chat, rest: str) -> None:
     now = chat.options.model
-    served = cache(lambda: served_models(chat.agent.assembly.options.get("client"), now))
+    served = cache(lambda: start.served_models(chat.agent.assembly.options.get("client"), now))
     if not rest:
-        rest = chat.ask(model_menu(now, served()))
+        rest = chat.ask(start.model_menu(now, served()))
         if rest in (None, now):
             return
-    name = full_name(rest)
+    name = start.full_name(rest)
     if not find_profile(name).known and name not in served():
-        near = similar(name)
+        near = start.similar(name)
         as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed", value=name)
         items = (MenuItem(near, value=near), as_typed) if near else (as_typed,)
         title = f"There is no known model {name}{f'; did you mean {near}?' if near else '.'}"
@@ -146,7 +136,7 @@ def _model(chat: Chat, rest: str) -> None:
             return
     chat.switch(replace(chat.options, model=name, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
-    if warning := chat.options.no_key() or assumed_window(chat.agent):
+    if warning := chat.options.no_key() or start.assumed_window(chat.agent):
         chat.say("warning", warning)
 
 
@@ -195,19 +185,16 @@ def _mcp(chat: Chat, rest: str) -> None:
     servers = chat.agent.assembly.servers
     if servers is not None and rest:
         servers.restart(rest)
-    chat.screen.show(
-        pages.mcp_page(servers.states() if servers else (), servers.problems if servers else ())
-    )
+    states, problems = (servers.states(), servers.problems) if servers else ((), ())
+    chat.screen.show(pages.mcp_page(states, problems))
 
 
 # -- looking ---------------------------------------------------------------------------------
 
 
 def _help(chat: Chat, rest: str) -> None:
-    known = commands(chat.options.folder)
-    chat.screen.show(
-        pages.help_page([(one.usage, one_line(one.says, 100)) for one in known], wording("keys").items())
-    )
+    known = [(one.usage, one_line(one.says, 100)) for one in commands(chat.options.folder)]
+    chat.screen.show(pages.help_page(known, wording("keys").items()))
 
 
 def _context(chat: Chat, rest: str) -> None:
@@ -394,11 +381,12 @@ COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
 def commands(folder: Path) -> tuple[SlashCommand, ...]:
     """All commands in a folder: ours, and the user's own, which cannot replace them."""
     ours = [SlashCommand(name, run=COMMANDS[name], **about) for name, about in wording("commands").items()]
-    own = [one for name, one in sorted(custom_commands(folder).items()) if name.lower() not in COMMANDS]
-    return (
-        *ours,
-        *(SlashCommand(one.name, one.description, partial(_custom, one), one.takes) for one in own),
-    )
+    own = [
+        SlashCommand(name, one.description, partial(_custom, one), one.takes)
+        for name, one in sorted(custom_commands(folder).items())
+        if name.lower() not in COMMANDS
+    ]
+    return (*ours, *own)
 
 
 def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:

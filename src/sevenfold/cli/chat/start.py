@@ -144,9 +144,8 @@ def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
         MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}", value=one)
         for one in kept
     )
-    return Menu(
-        f"Continue which session of {one_line(folder.name or str(folder), 40)}?", items, filtered=True
-    )
+    question = f"Continue which session of {one_line(folder.name or str(folder), 40)}?"
+    return Menu(question, items, filtered=True)
 
 
 def _last_model(transcript: Path) -> str:
@@ -274,11 +273,8 @@ def _servers_of(folder: Path) -> McpServers | None:
 
 def hooks_of(folder: Path) -> Hooks:
     """The user's hooks, and those of the folder if it is trusted."""
-    loaded = load(
-        user=[user_folder(os.environ) / HOOKS_FILE],
-        project=[folder / PROJECT_HOOKS],
-        trusted=trust().covers(folder),
-    )
+    user, project = [user_folder(os.environ) / HOOKS_FILE], [folder / PROJECT_HOOKS]
+    loaded = load(user=user, project=project, trusted=trust().covers(folder))
     return Hooks(loaded, project_dir=str(folder))
 
 
