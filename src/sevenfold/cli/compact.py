@@ -82,9 +82,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
-    target = (
-        None if options.dry_run else _target(recorded.path, options, only_read=bool(recorded.converted))
-    )
+    target = None if options.dry_run else _target(recorded, options)
     with recorded_sessions.edit(recorded, target, recall=target is not None) as (session, client):
         work = _Run(session, recorded, client, options)
         if target is None:
@@ -103,10 +101,11 @@ _Report = tuple[dict[str, object], list[RenderableType | None], int]
 """What the command has to say, for scripts and for people; facts neither in the context nor found by recall."""
 
 
-def _target(path: Path, options: argparse.Namespace, *, only_read: bool) -> Path:
+def _target(recorded: RecordedSession, options: argparse.Namespace) -> Path:
     """The file the result is written to."""
+    path = recorded.path
     if options.in_place:
-        if only_read:
+        if recorded.converted:
             raise InputError(f"{path}: rollouts are only read; without --in-place the result is a new file")
         _warn_if_fresh(path)
         return path
@@ -153,9 +152,8 @@ class _Run:
         kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, verbatim"
         price = f"{money(seen.call_usd)} for the summary, {money(seen.next_usd)} for the next prompt"
         free = f"nothing; the next prompt of {self._recorded.model} would cost {money(seen.next_usd)}"
-        cache = (
-            f"the next request can read {count(seen.read)} tokens from it, and writes {count(seen.written)}"
-        )
+        written = f"and writes {count(seen.written)}"
+        cache = f"the next request can read {count(seen.read)} tokens from it, {written}"
         rows: list[tuple[str, str | Text]] = [
             ("messages", f"{count(before)} tokens in {plural(self._recorded.records, 'record')}"),
             ("afterwards", f"at most {count(after)} tokens, {share(after, before)}"),
@@ -383,16 +381,12 @@ def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableTyp
     shown = names if len(names) <= MOST_CATEGORIES + 1 else names[:MOST_CATEGORIES]
     for name in shown:
         table.add_row(category(name), count(before.get(name, 0)), count(after.get(name, 0)))
+    sides = (before, after)
     if rest := names[len(shown) :]:
-        table.add_row(
-            f"{len(rest)} others", *(count(sum(side.get(n, 0) for n in rest)) for side in (before, after))
-        )
-    totals = [count(sum(side.values())) for side in (before, after)]
+        table.add_row(f"{len(rest)} others", *(count(sum(one.get(n, 0) for n in rest)) for one in sides))
+    totals = [count(sum(side.values())) for side in sides]
     table.add_row(*(Text(words, style="bold") for words in ("total", *totals)))
-    was, now = (
-        sum(tokens for name, tokens in side.items() if name not in (NOT_IN_FILE, OPENING))
-        for side in (before, after)
-    )
+    was, now = (sum(one.values()) - one.get(NOT_IN_FILE, 0) - one.get(OPENING, 0) for one in sides)
     grown = [Text("It has grown: a conversation this short is better left alone.", style="yellow")]
     note = f"{share(now, was)} of the messages is left; the system prompt and tools are not counted"
     return Group(heading("Tokens", note), table, *(grown if now > was else []))

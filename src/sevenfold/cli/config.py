@@ -59,10 +59,8 @@ def run(options: argparse.Namespace) -> int:
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
     """A setting: its name and value, what it does, and anything unusual about it."""
     value, origin = getattr(resolved.settings, setting.name), resolved.origins[setting.name]
-    head = Text.assemble(
-        (f" {setting.name:<23} ", "bold cyan"),
-        (spoken(value, setting.unit), "" if origin == DEFAULT else "bold green"),
-    )
+    shown = (spoken(value, setting.unit), "" if origin == DEFAULT else "bold green")
+    head = Text.assemble((f" {setting.name:<23} ", "bold cyan"), shown)
     lines = [setting.says]
     remarks = [_STAGES[setting.stage]] if setting.stage in _STAGES else []
     if reason := overruled(resolved.settings).get(setting.name):

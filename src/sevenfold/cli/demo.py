@@ -122,10 +122,8 @@ class DemoProgress:
                 sizes = f", {count(before)} → {count(after)} tokens" if before else ""
                 self._line(name, STYLES.get(name, ""), f"{what}{sizes} ", why)
             case HandedOver(agents=agents, at_work=at_work):
-                words = (
-                    f"work handed to {', '.join(agents)}; killed while {at_work} were at it, and resumed"
-                )
-                self._line("relay", "green", words)
+                killed = f"killed while {at_work} were at it, and resumed"
+                self._line("relay", "green", f"work handed to {', '.join(agents)}; {killed}")
             case TaskEnded(text=text):
                 self._line("said", "green", text)
             case _:
@@ -145,10 +143,8 @@ class DemoProgress:
 
     def _state(self) -> Text:
         filled = bar(self._size, self._threshold, GAUGE)
-        state = (
-            f"turn {self._turns:<4} ▕{filled:<{GAUGE}}▏ {count(self._size)} of {count(self._threshold)}  "
-            f"{plural(self._notes, 'note')}  "
-        )
+        sizes = f"{count(self._size)} of {count(self._threshold)}"
+        state = f"turn {self._turns:<4} ▕{filled:<{GAUGE}}▏ {sizes}  {plural(self._notes, 'note')}  "
         room = self.console.width - len(state) - 1
         shown = Text(state + (shorten(self._doing, room) if room > 1 else ""), style="dim")
         shown.truncate(self.console.width - 1)
@@ -188,11 +184,10 @@ def report(outcome: DemoOutcome, width: int) -> RenderableType:
 
 def _chart(outcome: DemoOutcome, width: int) -> RenderableType:
     """The size of the context over time, with what the layers did below it."""
-    rows = area_chart(outcome.sizes, width, HEIGHT)
-    lines = [
-        Text.assemble((f"{label:>9} ", "dim"), (row, "cyan"))
-        for label, row in zip([count(max(outcome.sizes)), *[""] * (HEIGHT - 1)], rows, strict=True)
-    ]
+    lines = []
+    for number, row in enumerate(area_chart(outcome.sizes, width, HEIGHT)):
+        label = "" if number else count(max(outcome.sizes))
+        lines.append(Text.assemble((f"{label:>9} ", "dim"), (row, "cyan")))
     legend = f"o offloaded   c cleared   C compacted   {KILLED} killed and resumed"
     return Group(*lines, _signs(outcome, width), Padding(Text(legend, style="dim"), (0, 0, 0, _MARGIN)))
 

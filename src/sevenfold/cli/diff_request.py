@@ -120,9 +120,8 @@ def _body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifetimes
 def changed_parts(before: Sent, now: Sent) -> list[str]:
     """Every part before the messages that is not as it was, gone or added."""
     was, parts = dict(before.frame.parts()), dict(now.frame.parts())
-    found = [
-        name if name in parts else f"{name} is gone" for name, raw in was.items() if parts.get(name) != raw
-    ]
+    changed = (name for name, raw in was.items() if parts.get(name) != raw)
+    found = [name if name in parts else f"{name} is gone" for name in changed]
     return found + [f"{name} was added" for name in parts if name not in was]
 
 

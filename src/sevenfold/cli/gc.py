@@ -207,9 +207,8 @@ def _logs(session: SessionFiles) -> Iterator[LineLog]:
 
 def _needed_by(log: LineLog, view: View) -> set[Key]:
     """The stored results that a transcript, or a branch, still needs."""
-    found = [
-        (offset, entries.read(raw)) for offset, raw in log.read() if any(mark in raw for mark in _MARKS)
-    ]
+    marked = ((offset, raw) for offset, raw in log.read() if any(mark in raw for mark in _MARKS))
+    found = [(offset, entries.read(raw)) for offset, raw in marked]
     start = 0 if view.unknown_kinds else _undo_reaches(log, found, view.boundary)
     calls = {call for item in view.items for call in item.said.answers}
     pinned = _pinned(found)
@@ -236,11 +235,8 @@ def _references(entry: Entry) -> list[tuple[str, str, str]]:
 def _undo_reaches(log: LineLog, found: list[tuple[int, Entry]], live: str | None) -> int:
     """From where on records could be seen again if the last compaction in force were taken back."""
     boundaries = {entry.uuid: (offset, entry) for offset, entry in found if isinstance(entry, Boundary)}
-    before = {
-        entry.made.boundary: entry.made.previous_boundary
-        for _, entry in found
-        if isinstance(entry, Decision) and isinstance(entry.made, Carry)
-    }
+    decided = [entry.made for _, entry in found if isinstance(entry, Decision)]
+    before = {made.boundary: made.previous_boundary for made in decided if isinstance(made, Carry)}
     offset, boundary = boundaries.get(before.get(live or "") or "", (0, None))
     if boundary is None or boundary.about.preserved_segment is None:
         return offset

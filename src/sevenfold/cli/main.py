@@ -114,11 +114,8 @@ def _discard_output() -> None:
 
 def parser(called: str) -> argparse.ArgumentParser:
     """The command that is called, with its arguments; all commands if it is none of them."""
-    top = argparse.ArgumentParser(
-        prog="sevenfold",
-        description=package.__doc__,
-        epilog="'sevenfold COMMAND --help' explains a command.",
-    )
+    epilog = "'sevenfold COMMAND --help' explains a command."
+    top = argparse.ArgumentParser(prog="sevenfold", description=package.__doc__, epilog=epilog)
     top.add_argument("--version", action="version", version=f"sevenfold {package.__version__}")
     commands = top.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     for name in [called] if called in COMMANDS else COMMANDS:

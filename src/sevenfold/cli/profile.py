@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, structs
@@ -40,6 +41,7 @@ from sevenfold.stores.home import user_home
 
 FAILED = 2
 """The exit code if there is nothing to show."""
+F = TypeVar("F", SessionProfile, ProfileTotal)
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -113,14 +115,11 @@ def _since(text: str) -> datetime:
 
 def keep_largest(profile: ProfileReport, top: int) -> ProfileReport:
     """Keep only as many of the largest items as were asked for."""
-    return structs.replace(
-        profile,
-        sessions=[
-            structs.replace(session, largest_items=session.largest_items[:top])
-            for session in profile.sessions
-        ],
-        total=structs.replace(profile.total, largest_items=profile.total.largest_items[:top]),
-    )
+
+    def cut(of: F) -> F:
+        return structs.replace(of, largest_items=of.largest_items[:top])
+
+    return structs.replace(profile, sessions=[*map(cut, profile.sessions)], total=cut(profile.total))
 
 
 def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:

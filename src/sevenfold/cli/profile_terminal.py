@@ -126,16 +126,15 @@ def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
         paid = f"plus {plural(of.unpriced_calls, 'call')} of unknown price"
     table.add_row("paid", Text(money(of.cost_usd), style="bold green"), paid)
     if of.cost_usd is not None:
-        table.add_row(
-            "without cache", money(of.uncached_cost_usd), times(of.uncached_cost_usd, of.cost_usd)
-        )
+        uncached = of.uncached_cost_usd
+        table.add_row("without cache", money(uncached), times(uncached, of.cost_usd))
         if of.cache_breaks:
             lost = cache_loss(of)
             table.add_row("cache lost", money(lost), f"{share(lost or 0.0, of.cost_usd)} of what was paid")
     read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     mix = f"{share(read, usage.prompt)} read from cache, {share(written, usage.prompt)} written"
-    uncached = f"{share(usage.input_tokens, usage.prompt)} uncached"
-    table.add_row("prompt tokens", count(usage.prompt), f"{mix}, {uncached}")
+    fresh = f"{share(usage.input_tokens, usage.prompt)} uncached"
+    table.add_row("prompt tokens", count(usage.prompt), f"{mix}, {fresh}")
     low = "too low, see below" if of.partial_outputs else ""
     table.add_row("output tokens", count(usage.output_tokens), low)
     return table
@@ -227,17 +226,11 @@ def _largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
     most = min(max(map(len, names)), max(10, width // 4))
     # Two numbers, the space between columns, and the margin.
     room = max(10, width - most - 24)
-    columns = (
-        ("tokens", NUMBER),
-        ("in calls", NUMBER),
-        ("", {**CUT, "max_width": most}),
-        ("", {**CUT, **NAME}),
-    )
-    rows = (
-        (count(item.tokens), count(item.calls), name, Text(shorten(item.what, room)))
-        for item, name in zip(items, names, strict=True)
-    )
-    return Group(heading("Largest items in context"), plain_table(*columns, rows=rows))
+    kinds, texts = {**CUT, "max_width": most}, {**CUT, **NAME}
+    table = plain_table(("tokens", NUMBER), ("in calls", NUMBER), ("", kinds), ("", texts))
+    for item, name in zip(items, names, strict=True):
+        table.add_row(count(item.tokens), count(item.calls), name, Text(shorten(item.what, room)))
+    return Group(heading("Largest items in context"), table)
 
 
 def _kind(item: LargeItem) -> str:

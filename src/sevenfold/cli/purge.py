@@ -290,11 +290,9 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
     masked = {path: _masked(path, leaks) for path in affected.places if path not in apart}
     with ExitStack() as staged:
         others = [staged.enter_context(Staged(path, [text])) for path, (text, _) in masked.items()]
-        results = {
-            str(path): hashlib.sha256(text).hexdigest()
-            for path, (text, _) in masked.items()
-            if session and path.parent == session.results
-        }
+        stored = session.results if session else None
+        texts = {str(path): text for path, (text, _) in masked.items() if path.parent == stored}
+        results = {path: hashlib.sha256(text).hexdigest() for path, text in texts.items()}
         logs = [staged.enter_context(Staged(path, rewrite.lines(results))) for path, rewrite in rewrites]
         places = sum(times for _, times in masked.values()) + sum(rewrite.masked for _, rewrite in rewrites)
         places += sum(affected.places[path] for path in mailboxes)

@@ -90,9 +90,8 @@ def _kill(wanted: str | None, found: list[FoundTask]) -> int:
     while not file.carried_out(order):
         if time.monotonic() > until:
             file.withdraw(order)
-            sys.stderr.write(
-                f"The session did not answer within {PATIENCE:.0f} s; {task.id} was not stopped.\n"
-            )
+            wait = f"within {PATIENCE:.0f} s"
+            sys.stderr.write(f"The session did not answer {wait}; {task.id} was not stopped.\n")
             return 1
         time.sleep(0.05)
     sys.stdout.write(f"{task.id} is stopped.\n")

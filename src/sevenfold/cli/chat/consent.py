@@ -31,20 +31,10 @@ def permission_menu(asked: Asked, folder: str = "") -> Menu:
     what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
     items = [MenuItem("Yes, this once", "y", value="once")]
     if rules:
-        items += [
-            MenuItem(
-                "Yes, and don't ask again in this session",
-                "a",
-                f"{rules}; also after a resume, but in no other session",
-                value="always",
-            ),
-            MenuItem(
-                "Yes, and never ask again in this folder",
-                "f",
-                f"{rules}; kept in {rules_file()} until /permissions revoke",
-                value="for good",
-            ),
-        ]
+        always = f"{rules}; also after a resume, but in no other session"
+        for_good = f"{rules}; kept in {rules_file()} until /permissions revoke"
+        items.append(MenuItem("Yes, and don't ask again in this session", "a", always, value="always"))
+        items.append(MenuItem("Yes, and never ask again in this folder", "f", for_good, value="for good"))
     items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
     asker = f"Agent {asked.agent}: " if asked.agent else ""
     title = f"{asker}{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"

@@ -91,9 +91,10 @@ def _typing(app: InlineScreen) -> KeyBindings:
         elif not app.typed.text:
             app.command("/rewind")
 
-    keys.add("<bracketed-paste>", filter=typed)(
-        lambda event: app.typed.insert_text(picture_mention(event.data) or app.pastes.fold(event.data))
-    )
+    @keys.add("<bracketed-paste>", filter=typed)
+    def paste(event: KeyPressEvent) -> None:
+        app.typed.insert_text(picture_mention(event.data) or app.pastes.fold(event.data))
+
     suggested = typed & empty & Condition(lambda: bool(app.suggested))
     for key in ("tab", "right"):
         keys.add(key, filter=suggested)(lambda event: app.typed.insert_text(app.suggested))

@@ -252,9 +252,8 @@ class MessageLines:
                     yield self._answer({"type": name, name: whole})
                 self._blocks = []
             case events.ToolBegan(call=call):
-                yield self._answer(
-                    {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
-                )
+                use = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
+                yield self._answer(use)
             case events.ToolEnded(call=call, output=output):
                 result = {"type": "tool_result", "tool_use_id": call.id, "content": output.text}
                 content = [{**result, "is_error": output.is_error}]
@@ -264,13 +263,8 @@ class MessageLines:
         message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [block]}
         if said := self._answered:
             message |= {"id": said.response, "model": said.model, "stop_reason": said.stop_reason or None}
-            tokens = (
-                said.input_tokens,
-                said.cache_write_tokens,
-                said.cache_read_tokens,
-                said.output_tokens,
-            )
-            message["usage"] = usage_fields(*tokens)
+            fresh, written, read = said.input_tokens, said.cache_write_tokens, said.cache_read_tokens
+            message["usage"] = usage_fields(fresh, written, read, said.output_tokens)
         return {"type": "assistant", "message": message, **self._frame()}
 
     def _frame(self) -> dict[str, Any]:

@@ -59,25 +59,20 @@ def event_line(event: Event) -> EventLine | None:
             level: Level = "warning" if event.error else "note"
             return EventLine(level, f"{event.layer} could not help: {event.reason}")
         case events.Failed() if event.again:
-            return EventLine(
-                "warning", f"{event.reason} Trying again, with a change.", (("error", event.error),)
-            )
+            again = f"{event.reason} Trying again, with a change."
+            return EventLine("warning", again, (("error", event.error),))
         case events.CacheBroke() if not event.expected:
             return _cache_lost(event)
         case events.EpochOpened() if event.drops_thinking and event.reason != COMPACTED:
-            return EventLine(
-                "note",
-                f"the model's earlier reasoning is no longer sent ({event.reason}); its words are",
-                _pairs(epoch=event.epoch, cost=money(event.usd)),
-            )
+            line = f"the model's earlier reasoning is no longer sent ({event.reason}); its words are"
+            return EventLine("note", line, _pairs(epoch=event.epoch, cost=money(event.usd)))
         case events.Repaired():
             return EventLine("note", f"repaired before sending: {event.what}", (("where", event.where),))
         case events.AgentChanged():
             return _agent_changed(event)
         case events.Masked():
-            return EventLine(
-                "warning", f"{plural(event.count, 'secret')} masked ({', '.join(event.kinds)})"
-            )
+            kinds = ", ".join(event.kinds)
+            return EventLine("warning", f"{plural(event.count, 'secret')} masked ({kinds})")
         case events.Compacting(stage="compact_start"):
             return EventLine("note", "compacting…")
         case _:
@@ -105,20 +100,17 @@ def _acted(event: events.Acted) -> EventLine:
         line = f"{event.layer}: {line}"
     if tail := ", ".join(figures + undo):
         line += f" ({tail})"
-    return EventLine(
-        "layer",
-        one_line(line),
-        _pairs(
-            layer=f"{event.layer} ({event.mechanism})",
-            what=event.what,
-            why=event.why,
-            items=str(event.items or ""),
-            tokens=f"{event.tokens_before:,} → {event.tokens_after:,}" if event.tokens_before else "",
-            cost=money(event.usd),
-            decision=event.reference,
-            undo=f"/undo {event.reference}" if undo else "cannot be undone",
-        ),
+    detail = _pairs(
+        layer=f"{event.layer} ({event.mechanism})",
+        what=event.what,
+        why=event.why,
+        items=str(event.items or ""),
+        tokens=f"{event.tokens_before:,} → {event.tokens_after:,}" if event.tokens_before else "",
+        cost=money(event.usd),
+        decision=event.reference,
+        undo=f"/undo {event.reference}" if undo else "cannot be undone",
     )
+    return EventLine("layer", one_line(line), detail)
 
 
 def _went_wrong(event: events.Compacted) -> EventLine:
@@ -130,27 +122,22 @@ def _went_wrong(event: events.Compacted) -> EventLine:
         wrong.append(f"{plural(event.invented, 'claim')} in the summary marked as not in the record")
     if event.fires_again:
         wrong.append("the window is full again at once")
-    return EventLine(
-        "warning",
-        f"compact: {', '.join(wrong)}",
-        _pairs(
-            engine=event.engine,
-            not_used="; ".join(event.left),
-            facts=f"{event.in_context} in context, {event.reachable} reachable, {event.lost} lost",
-            restored=", ".join(event.restored),
-            missed=", ".join(event.missed),
-        ),
+    detail = _pairs(
+        engine=event.engine,
+        not_used="; ".join(event.left),
+        facts=f"{event.in_context} in context, {event.reachable} reachable, {event.lost} lost",
+        restored=", ".join(event.restored),
+        missed=", ".join(event.missed),
     )
+    return EventLine("warning", f"compact: {', '.join(wrong)}", detail)
 
 
 def _cache_lost(event: events.CacheBroke) -> EventLine:
     cost = "" if event.usd is None else f", {money(event.usd)}"
     part = f" ({event.part})" if event.part else ""
-    return EventLine(
-        "warning",
-        f"cache lost: {cause(event.cause)}{part}, {short_count(event.tokens)} tokens charged again{cost}",
-        _pairs(cause=event.cause, part=event.part, diff=event.diff),
-    )
+    words = f"{cause(event.cause)}{part}, {short_count(event.tokens)} tokens charged again{cost}"
+    detail = _pairs(cause=event.cause, part=event.part, diff=event.diff)
+    return EventLine("warning", f"cache lost: {words}", detail)
 
 
 def _pairs(**values: str) -> tuple[tuple[str, str], ...]:

@@ -185,11 +185,9 @@ def model_menu(current: str, served: tuple[str, ...]) -> Menu:
     """Ask which model to use."""
     listed = dict.fromkeys((current, *served, *(one for one in names() if not is_offline(one)), *names()))
     aliases = {full_name(one): one for one in ALIASES}
-    items = tuple(
-        MenuItem(name, "", _about(name, aliases.get(name, ""), name in served), value=name)
-        for name in listed
-    )
-    return Menu(f"Which model? It is {current} now.", items, filtered=True)
+    abouts = {name: _about(name, aliases.get(name, ""), name in served) for name in listed}
+    items = (MenuItem(name, "", about, value=name) for name, about in abouts.items())
+    return Menu(f"Which model? It is {current} now.", tuple(items), filtered=True)
 
 
 def _about(name: str, alias: str, served: bool) -> str:
