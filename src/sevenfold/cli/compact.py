@@ -23,7 +23,6 @@ from sevenfold.cli.recorded_session import RecordedSession
 from sevenfold.cli.text import category, complain, count, excerpt, money, plural, print_json, share
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.labels import pieces_in
-from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.request import Compacted, EngineName, Left
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
@@ -37,10 +36,6 @@ ENGINES = ("provider", "fork", "plain", "extractive", "notes")
 ASK_A_MODEL: tuple[EngineName, ...] = ("provider", "fork", "plain")
 """The engines whose summary a model writes."""
 
-MOST_CUT_POINTS = 8
-SHOWN_OF_ID = 8
-"""Characters of an id; more if others begin the same way."""
-LONGEST_SAID = 200
 MOST_CATEGORIES = 10
 MOST_OMITTED = 6
 NONE_KEPT = "no record verbatim"
@@ -145,7 +140,7 @@ class _Run:
     def plan(self) -> _Report:
         """What a compaction would do."""
         seen = self._session.compact_preview(self._options.instructions, **self._wishes())
-        places = _cut_points(self._session)
+        places = recorded_sessions.cut_points(self._session)
         fields = {**self._fields(), "preview": seen, "places": places}
         before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
         hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
@@ -207,7 +202,7 @@ class _Run:
         options, wishes = self._options, Wishes()
         if given := options.start or options.up_to:
             wishes["span"] = "from" if options.start else "up_to"
-            wishes["record"] = _record(self._session, given)
+            wishes["record"] = recorded_sessions.record_named(self._session, given)
         if options.engine == "notes":
             self._prepare_notes()
         if engine := options.engine or self._first_choice():
@@ -336,43 +331,6 @@ class _Run:
         for reason, names in reasons.items():
             text.append(f"\nnot {', '.join(names)}: {excerpt(reason)}", style="dim")
         return text
-
-
-def _record(session: Session, given: str) -> str:
-    """The one record in view whose id begins with the given text; raises `InputError` if there are none or several."""
-    ids = [item.said.uuid for item in session.conversation.transcript.view.items]
-    found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
-    if not found:
-        raise InputError(
-            f"{given}: no record in view has an id that begins like this; --dry-run lists some, sevenfold recall "
-            "finds others"
-        )
-    if len(found) > 1:
-        raise InputError(
-            f"{given}: {len(found)} records have an id that begins like this, among them {found[0]} and {found[1]}; "
-            "give more of it"
-        )
-    return found[0]
-
-
-def _cut_points(session: Session) -> list[dict[str, str]]:
-    """The newest messages of the user; the conversation can be cut at each."""
-    view = session.conversation.transcript.view
-    ids = [item.said.uuid for item in view.items]
-
-    def shortest(uuid: str) -> str:
-        """The shortest prefix that no other id has."""
-        sizes = range(SHOWN_OF_ID, len(uuid))
-        return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
-
-    found: list[dict[str, str]] = []
-    for item in reversed(view.items[1:]):
-        words = " ".join(users_words(item).split())
-        if words and view.begins_round(item.said.uuid):
-            found.append({"id": shortest(item.said.uuid), "says": words[:LONGEST_SAID]})
-        if len(found) == MOST_CUT_POINTS:
-            break
-    return found[::-1]
 
 
 def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableType:

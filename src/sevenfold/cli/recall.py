@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
@@ -55,11 +54,15 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not options.query:
         raise InputError("there is nothing to look for; name it, or ask for --status")
-    query = _query(options)
+    by = meaning.way(options.by)
+    switched_on = by is not None or FileSource(Path.cwd()).current().recall_meaning
+    scorers = ByMeaning().scorers(by, switched_on=switched_on)
+    wanted = {"kind": options.kind, "k": options.k, "around": options.around, "words": by != "meaning"}
     with indexed(path) as (log, index):
-        for scorer in query["scorers"]:
+        for scorer in scorers:
             _prepare(path, index, scorer)
-        hits, in_context = _search(partial(index.search, **query), log, everything=options.all)
+        search = partial(index.search, " ".join(options.query), scorers=scorers, **wanted)
+        hits, in_context = _search(search, log, everything=options.all)
     if options.json:
         print_json({"file": str(path), "hits": hits, "in_context": in_context})
     else:
@@ -97,19 +100,6 @@ def _print_status(path: Path, status: IndexStatus, *, as_json: bool) -> None:
     console.print(f"{plural(status.records, 'record')} can be searched by words.")
     made = plural(status.passages, "passage")
     console.print(f"{made} can be compared by meaning; {status.vectors:,} have their vectors in the index.")
-
-
-def _query(options: argparse.Namespace) -> dict[str, Any]:
-    by = meaning.way(options.by)
-    switched_on = by is not None or FileSource(Path.cwd()).current().recall_meaning
-    return {
-        "query": " ".join(options.query),
-        "kind": options.kind,
-        "k": options.k,
-        "around": options.around,
-        "scorers": ByMeaning().scorers(by, switched_on=switched_on),
-        "words": by != "meaning",
-    }
 
 
 def _search(search: Callable[..., list[Hit]], log: LineLog, *, everything: bool) -> tuple[list[Hit], int]:

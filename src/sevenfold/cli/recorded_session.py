@@ -21,6 +21,7 @@ from sevenfold.conversation.epoch import frame_of, in_force
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.files import not_a_conversation, open_log
+from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.ports import Client
 from sevenfold.providers.registry import is_offline, quick_client_for
 from sevenfold.recall.index import RecallIndex, SessionRecall
@@ -226,3 +227,48 @@ def _options(view: View) -> Options:
         betas=frame.betas,
         lifetime=cast(Lifetime, view.epoch.lifetimes.get("tail", "5m")),
     )
+
+
+# -- the records in view ---------------------------------------------------------------------
+
+MOST_CUT_POINTS = 8
+SHOWN_OF_ID = 8
+"""Characters of an id; more if others begin the same way."""
+LONGEST_SAID = 200
+
+
+def record_named(session: Session, given: str) -> str:
+    """The one record in view whose id begins with the given text; raises `InputError` if there are none or several."""
+    ids = [item.said.uuid for item in session.conversation.transcript.view.items]
+    found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
+    if not found:
+        raise InputError(
+            f"{given}: no record in view has an id that begins like this; --dry-run lists some, sevenfold recall "
+            "finds others"
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"{given}: {len(found)} records have an id that begins like this, among them {found[0]} and {found[1]}; "
+            "give more of it"
+        )
+    return found[0]
+
+
+def cut_points(session: Session) -> list[dict[str, str]]:
+    """The newest messages of the user; the conversation can be cut at each."""
+    view = session.conversation.transcript.view
+    ids = [item.said.uuid for item in view.items]
+
+    def shortest(uuid: str) -> str:
+        """The shortest prefix that no other id has."""
+        sizes = range(SHOWN_OF_ID, len(uuid))
+        return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
+
+    found: list[dict[str, str]] = []
+    for item in reversed(view.items[1:]):
+        words = " ".join(users_words(item).split())
+        if words and view.begins_round(item.said.uuid):
+            found.append({"id": shortest(item.said.uuid), "says": words[:LONGEST_SAID]})
+        if len(found) == MOST_CUT_POINTS:
+            break
+    return found[::-1]

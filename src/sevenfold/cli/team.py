@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import get_args
@@ -146,13 +146,10 @@ def read_team(path: Path) -> TeamFile:
         raise InputError(
             f"{path}: it needs a list of 1 to {MOST_TASKS} tasks under the heading '## Tasks', each beginning with '- '"
         )
-    return _with_head(path, page.values, opening.strip(), tasks, sections.get("join", "").strip() or JOIN)
-
-
-def _with_head(path: Path, head: Mapping[str, str], opening: str, tasks: list[str], join: str) -> TeamFile:
-    mode = head.get("mode")
-    if mode is not None and mode not in get_args(Mode):
-        raise InputError(f"{path}: mode is {mode!r}; it must be one of {', '.join(get_args(Mode))}")
+    head = page.values
+    mode: Mode | None = next((one for one in get_args(Mode) if one == head.get("mode")), None)
+    if mode is None and "mode" in head:
+        raise InputError(f"{path}: mode is {head['mode']!r}; it must be one of {', '.join(get_args(Mode))}")
     try:
         most = float(head["max_usd"]) if "max_usd" in head else None
     except ValueError:
@@ -160,12 +157,12 @@ def _with_head(path: Path, head: Mapping[str, str], opening: str, tasks: list[st
             f"{path}: max_usd is {head['max_usd']!r}; it must be a number of dollars"
         ) from None
     return TeamFile(
-        opening=opening,
+        opening=opening.strip(),
         tasks=tuple(tasks),
-        join=join,
+        join=sections.get("join", "").strip() or JOIN,
         name=head.get("name") or f"team-{path.stem}",
         model=head.get("model") or DEFAULT_MODEL,
-        mode=next((one for one in get_args(Mode) if one == mode), None),
+        mode=mode,
         agent=head.get("agent") or "fork",
         max_usd=most,
     )

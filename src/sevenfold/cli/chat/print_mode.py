@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TextIO
 from uuid import uuid4
 
@@ -75,7 +75,9 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
     """Run once and print; returns the exit code."""
     spent, finished, error = Spending(), events.Finished("interrupted"), ""
     denials: list[dict[str, Any]] = []
-    show = _printer(how, out, agent, session)
+    messages = MessageLines(session)
+    if how == "stream-json":
+        _write_json(init_line(agent, session), out)
     began = time.monotonic()
     try:
         for event in agent.stream(prompt):
@@ -86,7 +88,11 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
                 denials += [_denial(event.call, one.reason) for one in facts if isinstance(one, Denied)]
             if isinstance(event, events.Ended):
                 finished = event.finished
-            show(event)
+            if how != "stream-json":
+                _warn(event)
+                continue
+            for line in filter(None, (as_json(event), *messages.lines(event))):
+                _write_json(line, out)
     except ModelError as wrong:
         error = str(wrong)
     except KeyboardInterrupt:
@@ -159,27 +165,13 @@ def _write(line: str, out: TextIO) -> None:
         raise UserError(f"cannot write the answer to standard output: {error.strerror}") from error
 
 
-def _printer(how: Format, out: TextIO, agent: Agent, session: str) -> Callable[[AgentEvent], None]:
-    """The function that prints each event as it happens."""
-
-    messages = MessageLines(session)
-
-    def stream(event: AgentEvent) -> None:
-        for shown in (as_json(event), *messages.lines(event)):
-            if shown is not None:
-                _write_json(shown, out)
-
-    def warn(event: AgentEvent) -> None:
-        if isinstance(event, events.Mentioned) and event.output.is_error:
-            complain(f"@{clean(event.path)} was not read: {clean(event.output.text)}")
-        line = event_line(event.event) if isinstance(event, events.Happened) else None
-        if line is not None and line.level in ("warning", "error"):
-            complain(f"{line.level}: {clean(line.line)}")
-
-    if how == "stream-json":
-        _write_json(init_line(agent, session), out)
-        return stream
-    return warn
+def _warn(event: AgentEvent) -> None:
+    """Say what the user should know of an event."""
+    if isinstance(event, events.Mentioned) and event.output.is_error:
+        complain(f"@{clean(event.path)} was not read: {clean(event.output.text)}")
+    line = event_line(event.event) if isinstance(event, events.Happened) else None
+    if line is not None and line.level in ("warning", "error"):
+        complain(f"{line.level}: {clean(line.line)}")
 
 
 def as_json(event: AgentEvent) -> dict[str, Any] | None:

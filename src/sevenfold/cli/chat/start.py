@@ -131,10 +131,11 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
         return kept[0]
     if screen is None:
         raise Refused("say which session: --resume NAME, or --continue for the newest")
-    answer = screen.ask(session_menu(kept, folder))
-    if answer is None:
+    menu = session_menu(kept, folder)
+    chosen: KeptSession | None = menu.chosen(screen.ask(menu))
+    if chosen is None:
         raise Refused("no session was chosen")
-    return kept[answer.place]
+    return chosen
 
 
 def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
@@ -299,8 +300,10 @@ TRUST = Menu(
     "Do you trust this folder?",
     (
         # Without letters: a message that begins with "y" or "n" must not answer.
-        MenuItem("Yes", "", "use its own settings, hooks, MCP servers, skills and instructions"),
-        MenuItem("No", "", "work here without them; 'sevenfold trust' changes that"),
+        MenuItem(
+            "Yes", "", "use its own settings, hooks, MCP servers, skills and instructions", value=True
+        ),
+        MenuItem("No", "", "work here without them; 'sevenfold trust' changes that", value=False),
     ),
 )
 
@@ -314,10 +317,10 @@ def ask_for_trust(screen: Screen, folder: Path) -> None:
     """Ask once whether a folder is trusted; without an answer, ask again next time."""
     if trust().covers(folder) or str(folder.resolve()) in _declined():
         return
-    answer = screen.ask(TRUST)
-    if answer is not None and answer.place == 0:
+    trusted = TRUST.chosen(screen.ask(TRUST))
+    if trusted:
         trust().add(folder)
-    elif answer is not None:
+    elif trusted is not None:
         path = user_home().root / _NOT_TRUSTED
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text("".join(f"{one}\n" for one in (*_declined(), folder.resolve())), encoding="utf-8")
