@@ -17,20 +17,19 @@ from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli.output import FOLDED, area_chart, bar, column_of, grid
-from sevenfold.cli.text import add_switches, complain, count, money, plural, print_json, shorten
-from sevenfold.errors import UserError
-from sevenfold.events import Acted, Answered
-from sevenfold.lab.demo.figures import (
-    MODEL,
-    AgentStarted,
-    DemoOutcome,
-    HandedOver,
-    Report,
-    TaskEnded,
-    ToolUsed,
-    bars,
-    prompt_tokens,
+from sevenfold.cli.text import (
+    add_switches,
+    complain,
+    count,
+    money,
+    not_installed,
+    plural,
+    print_json,
+    shorten,
 )
+from sevenfold.events import Acted, Answered
+from sevenfold.lab.demo import figures as demo
+from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome
 
 EVERY = 25
 """Without a terminal, one line is printed for this many turns."""
@@ -51,10 +50,7 @@ def run(options: argparse.Namespace) -> int:
         from sevenfold.lab.demo.run import FAST, FULL, scratch_folder
         from sevenfold.lab.demo.run import run as run_demo
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"the demo needs {error.name}, which is not installed; "
-            "run: pip install 'sevenfold[anthropic,simulator]'"
-        ) from error
+        raise not_installed("demo", "anthropic,simulator", error) from error
     progress = DemoProgress(console_for(sys.stderr if options.json else sys.stdout))
     with progress, scratch_folder(keep=options.keep) as folder:
         if options.keep:
@@ -64,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(outcome.figures)
     else:
         progress.console.print(report(outcome, progress.console.width))
-    return 0 if all(bars(outcome).values()) else 1
+    return 0 if all(demo.bars(outcome).values()) else 1
 
 
 def console_for(file: TextIO) -> Console:
@@ -95,7 +91,7 @@ class DemoProgress:
             self._live.update(Text(""), refresh=True)
             self._live.stop()
 
-    def show(self, event: Report) -> None:
+    def show(self, event: demo.Report) -> None:
         """Show an event of the demonstration."""
         match event:
             case AgentStarted(resumed=False) if self._threshold:
@@ -109,11 +105,11 @@ class DemoProgress:
                 self._line("killed", "bold red", words)
             case Answered():
                 self._turns += 1
-                self._size = prompt_tokens(event)
+                self._size = demo.prompt_tokens(event)
                 if self._live is None and self._turns % EVERY == 0:
                     self.console.print(self._state())
                 self._refresh()
-            case ToolUsed(tool=tool, about=about):
+            case demo.ToolUsed(tool=tool, about=about):
                 self._doing = f"{tool} {about}"
                 self._refresh()
             case Acted(layer="notes"):
@@ -121,10 +117,10 @@ class DemoProgress:
             case Acted(layer=name, what=what, why=why, tokens_before=before, tokens_after=after):
                 sizes = f", {count(before)} → {count(after)} tokens" if before else ""
                 self._line(name, STYLES.get(name, ""), f"{what}{sizes} ", why)
-            case HandedOver(agents=agents, at_work=at_work):
+            case demo.HandedOver(agents=agents, at_work=at_work):
                 killed = f"killed while {at_work} were at it, and resumed"
                 self._line("relay", "green", f"work handed to {', '.join(agents)}; {killed}")
-            case TaskEnded(text=text):
+            case demo.TaskEnded(text=text):
                 self._line("said", "green", text)
             case _:
                 pass
@@ -163,7 +159,7 @@ def report(outcome: DemoOutcome, width: int) -> RenderableType:
     """The whole report, for a terminal of this width."""
     simulated = (
         "Simulated: the assistant's words are a script; tokens and dollars are the simulator's, by the price list of "
-        f"{MODEL}."
+        f"{demo.MODEL}."
     )
     return Group(
         "",
@@ -174,7 +170,7 @@ def report(outcome: DemoOutcome, width: int) -> RenderableType:
         "",
         *(
             Text.assemble(("✓ ", "green") if met else ("✗ ", "bold red"), says)
-            for says, met in bars(outcome).items()
+            for says, met in demo.bars(outcome).items()
         ),
         *(Text(f"  lost: {fact}", style="red") for fact in outcome.lost),
         "",

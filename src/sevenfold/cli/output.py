@@ -70,11 +70,7 @@ Rows = Iterable[Iterable[RenderableType]]
 def plain_table(*columns: tuple[str, Column], rows: Rows = (), expand: bool = False) -> Table:
     """Rows in columns with headings, without lines; with ``expand`` a column with a ratio gets what others leave."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False, expand=expand)
-    for heading, column in columns:
-        table.add_column(heading, **column)
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return _filled(table, columns, rows)
 
 
 def number_table(*columns: str) -> Table:
@@ -86,9 +82,12 @@ def number_table(*columns: str) -> Table:
 
 def grid(*columns: Column, rows: Rows = (), gap: int = 2) -> Table:
     """Rows in columns without lines or headings."""
-    table = Table.grid(padding=(0, gap))
-    for column in columns:
-        table.add_column(**column)
+    return _filled(Table.grid(padding=(0, gap)), [("", column) for column in columns], rows)
+
+
+def _filled(table: Table, columns: Iterable[tuple[str, Column]], rows: Rows) -> Table:
+    for heading, column in columns:
+        table.add_column(heading, **column)
     for row in rows:
         table.add_row(*row)
     return table

@@ -75,12 +75,18 @@ def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
     """The transcript and an up-to-date index of it; raises if there is no conversation in it."""
     log = open_log(path)
     stored = FileResults(SessionFiles(path.parent, path.stem).results)
-    with closing(RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)) as index:
-        with transcripts.progress(path, "indexing") as step:
-            index.catch_up(step)
+    with closing(open_index(path, log, stored)) as index:
         if index.size == 0:
             raise not_a_conversation(path)
         yield log, index
+
+
+def open_index(path: Path, log: LineLog, results: FileResults, since: int = 0) -> RecallIndex:
+    """An index of a transcript, from ``since`` on and up to date; nothing is written."""
+    index = RecallIndex.for_reading(log, side_file(path), fetch=results.fetch, since=since)
+    with transcripts.progress(path, "indexing") as step:
+        index.catch_up(step)
+    return index
 
 
 def _prepare(path: Path, index: RecallIndex, scorer: Scorer) -> None:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from sevenfold.cli import transcripts
+from sevenfold.cli.recall import open_index
 from sevenfold.conversation.epoch import frame_of, in_force
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
@@ -32,7 +32,7 @@ from sevenfold.session import factory
 from sevenfold.session.factory import OFFLINE_JOBS, Lifetime, Options, SessionParts, Tool
 from sevenfold.session.session import Session
 from sevenfold.stores.files import Staged, opened
-from sevenfold.stores.home import side_file, user_home
+from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog, end_of
 from sevenfold.stores.jsonl.store import FileResults, FileText
 from sevenfold.stores.log import BranchLog
@@ -176,12 +176,7 @@ def edit(
 
 def _index(recorded: RecordedSession, log: DraftLog, results: FileResults) -> RecallIndex:
     """The index for recall. A compaction can only hide what is in view, so what came before is not read."""
-    index = RecallIndex.for_reading(
-        log, side_file(recorded.path), fetch=results.fetch, since=recorded.start
-    )
-    with transcripts.progress(recorded.path, "indexing") as progress:
-        index.catch_up(progress)
-    return index
+    return open_index(recorded.path, log, results, since=recorded.start)
 
 
 def write_new(target: Path, draft: DraftLog) -> None:

@@ -273,6 +273,12 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
+def not_installed(what: str, extras: str, error: ModuleNotFoundError) -> UserError:
+    """The error for something that comes with extras of the package."""
+    how = f"run: pip install 'sevenfold[{extras}]'"
+    return UserError(f"the {what} needs {error.name}, which is not installed; {how}")
+
+
 # -- output ----------------------------------------------------------------------------------
 
 

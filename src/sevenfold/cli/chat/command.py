@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sevenfold import __version__
-from sevenfold.cli.text import add_folder, clean, complain, number, plural, positive
-from sevenfold.errors import Refused, UserError
+from sevenfold.cli.text import add_folder, clean, complain, not_installed, number, plural, positive
+from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
@@ -107,9 +107,7 @@ def _screen() -> InlineScreen | PlainScreen:
         # It needs an extra, and takes longer to load than everything above.
         from sevenfold.cli.chat.inline import InlineScreen, terminal
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"the chat needs {error.name}, which is not installed; run: pip install 'sevenfold[chat]'"
-        ) from error
+        raise not_installed("chat", "chat", error) from error
     return InlineScreen(Renderer(colours), signs, history=user_home().typed, output=terminal())
 
 

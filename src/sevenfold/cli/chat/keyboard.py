@@ -6,9 +6,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -19,12 +18,16 @@ from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.key_binding.key_bindings import KeyBindingsBase
 
-from sevenfold.cli.chat.menu import PAGE
+from sevenfold.cli.chat.menu import PAGE, MenuAnswer, MenuState
 from sevenfold.cli.text import plural
 from sevenfold.record.redact import mask
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.inline import InlineScreen
+
+
+Step = Callable[[MenuState], MenuState | MenuAnswer]
+"""What a key does to a menu."""
 
 
 def bindings(app: InlineScreen) -> KeyBindingsBase:
@@ -108,32 +111,25 @@ def _choosing(app: InlineScreen) -> KeyBindings:
     choosing = Condition(lambda: app.asking is not None and not app.asking.writing)
     writing = Condition(lambda: app.asking is not None and app.asking.writing)
 
-    for key, by in (("pageup", -PAGE), ("pagedown", PAGE), ("home", -sys.maxsize), ("end", sys.maxsize)):
-        keys.add(key, filter=choosing)(partial(_jump, app, by))
+    def bind(key: str, step: Step, *, may_be_typed: bool = False) -> None:
+        @keys.add(key, filter=choosing)
+        def take(event: KeyPressEvent) -> None:
+            if app.asking is not None and not (may_be_typed and app.belongs_to_draft(event.data)):
+                app.advance(step(app.asking))
 
-    @keys.add("up", filter=choosing)
-    @keys.add("down", filter=choosing)
-    @keys.add("space", filter=choosing)
-    @keys.add("enter", filter=choosing)
-    def move(event: KeyPressEvent) -> None:
-        """Move the pointer, tick, or choose."""
-        state = app.asking
-        if state is None or app.belongs_to_draft(event.data):
-            return
-        match event.key_sequence[0].key:
-            case "up":
-                app.advance(state.move(-1))
-            case "down":
-                app.advance(state.move(1))
-            case " ":
-                app.advance(state.press(" ") if state.menu.filtered else state.toggle())
-            case _:
-                app.advance(state.enter())
-
-    @keys.add("backspace", filter=choosing)
-    def shorten(event: KeyPressEvent) -> None:
-        if app.asking is not None:
-            app.advance(app.asking.narrow(app.asking.needle[:-1]))
+    bind("up", lambda state: state.move(-1), may_be_typed=True)
+    bind("down", lambda state: state.move(1), may_be_typed=True)
+    bind(
+        "space",
+        lambda state: state.press(" ") if state.menu.filtered else state.toggle(),
+        may_be_typed=True,
+    )
+    bind("enter", lambda state: state.enter(), may_be_typed=True)
+    bind("pageup", lambda state: state.jump(-PAGE))
+    bind("pagedown", lambda state: state.jump(PAGE))
+    bind("home", lambda state: state.jump(-sys.maxsize))
+    bind("end", lambda state: state.jump(sys.maxsize))
+    bind("backspace", lambda state: state.narrow(state.needle[:-1]))
 
     @keys.add("<any>", filter=choosing)
     def letter(event: KeyPressEvent) -> None:
@@ -163,11 +159,6 @@ def _choosing(app: InlineScreen) -> KeyBindings:
             app.answer(None)
 
     return keys
-
-
-def _jump(app: InlineScreen, by: int, event: KeyPressEvent) -> None:
-    if app.asking is not None:
-        app.advance(app.asking.jump(by))
 
 
 class TypingGuard:
