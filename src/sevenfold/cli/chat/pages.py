@@ -78,8 +78,8 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
         ("perfect cache", "", money(run.ideal_usd), times(run.ideal_usd, run.usd)),
         ("answers", count(whole.answers), count(run.answers), ""),
         ("prompt tokens", count(whole.prompt), count(run.prompt), ""),
-        ("from the cache", share(whole.read, whole.prompt), share(run.read, run.prompt), ""),
-        ("output tokens", count(whole.output), count(run.output), ""),
+        ("from the cache", _cached(whole), _cached(run), ""),
+        ("output tokens", count(whole.output_tokens), count(run.output_tokens), ""),
     ]
     # A run that finds an earlier run's cache can be cheaper than a perfect run of its own.
     ideal = run.usd and run.ideal_usd is not None and run.ideal_usd <= run.usd
@@ -93,9 +93,9 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
     """How much came from the cache, and each time it was lost; for this run in detail."""
     if not whole.answers:
         return Text("No answers yet, so nothing is cached.", style="dim")
-    rows = [("read from cache", share(whole.read, whole.prompt), _mix(whole))]
+    rows = [("read from cache", _cached(whole), _mix(whole))]
     if whole.answers != run.answers:
-        rows.append(("in this run", share(run.read, run.prompt), _mix(run)))
+        rows.append(("in this run", _cached(run), _mix(run)))
     lost = f"lost {plural(len(breaks), 'time')}" if breaks else "The cache was never lost."
     parts: list[RenderableType] = [pairs(rows), Text(lost, style="dim")]
     for one in breaks:
@@ -114,8 +114,13 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
     return Group(*parts)
 
 
+def _cached(spent: Spending) -> str:
+    return share(spent.cache_read_tokens, spent.prompt)
+
+
 def _mix(spent: Spending) -> str:
-    return f"{share(spent.written, spent.prompt)} written, {share(spent.uncached, spent.prompt)} uncached"
+    written = share(spent.cache_write_tokens, spent.prompt)
+    return f"{written} written, {share(spent.input_tokens, spent.prompt)} uncached"
 
 
 def why_page(explained: Explanation) -> RenderableType:

@@ -109,8 +109,8 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         "offline": offline,
         "turns": finished.turns,
         "prompt_tokens": spent.prompt,
-        "cache_read_tokens": spent.read,
-        "output_tokens": spent.output,
+        "cache_read_tokens": spent.cache_read_tokens,
+        "output_tokens": spent.output_tokens,
         "usd": usd,  # the cost of the run; null if a price is unknown
         "permission_denials": denials,
         # The same under the names that scripts for Claude Code read.
@@ -121,7 +121,7 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         "num_turns": finished.turns,
         "duration_ms": round(1000 * (time.monotonic() - began)),
         "total_cost_usd": usd,
-        "usage": usage_fields(spent.uncached, spent.written, spent.read, spent.output),
+        "usage": usage_fields(spent),
     }
     if how == "text":
         _print(result, out)
@@ -255,21 +255,20 @@ class MessageLines:
         message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [block]}
         if said := self._answered:
             message |= {"id": said.response, "model": said.model, "stop_reason": said.stop_reason or None}
-            fresh, written, read = said.input_tokens, said.cache_write_tokens, said.cache_read_tokens
-            message["usage"] = usage_fields(fresh, written, read, said.output_tokens)
+            message["usage"] = usage_fields(said)
         return {"type": "assistant", "message": message, **self._frame()}
 
     def _frame(self) -> dict[str, Any]:
         return {"session_id": self._session, "parent_tool_use_id": None, "uuid": str(uuid4())}
 
 
-def usage_fields(fresh: int, written: int, read: int, output: int) -> dict[str, int]:
+def usage_fields(counted: Answered | Spending) -> dict[str, int]:
     """Counts of tokens under the names of the Messages API."""
     return {
-        "input_tokens": fresh,
-        "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": read,
-        "output_tokens": output,
+        "input_tokens": counted.input_tokens,
+        "cache_creation_input_tokens": counted.cache_write_tokens,
+        "cache_read_input_tokens": counted.cache_read_tokens,
+        "output_tokens": counted.output_tokens,
     }
 
 

@@ -5,10 +5,10 @@ The chat draws it and `-p` prints it, which must not wait for rich.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sevenfold import events
@@ -147,20 +147,25 @@ def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
 # -- sums ------------------------------------------------------------------------------------
 
 
+TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
+Usd = float | None
+"""Dollars; None if a price is unknown."""
+
+
 class Spending(Struct, frozen=True):
     """Sums over answers: of one run, added up from events, or of a whole session, read from its log."""
 
     answers: int = 0
     """Those that were cut off too, if the provider had reported what they used."""
-    uncached: int = 0
+    input_tokens: int = 0
     """Prompt tokens neither read from the cache nor written to it."""
-    read: int = 0
-    written: int = 0
-    output: int = 0
-    usd: float | None = 0.0
-    uncached_usd: float | None = 0.0
-    ideal_usd: float | None = 0.0
-    by_source: dict[str, float | None] = {}
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    usd: Usd = 0.0
+    uncached_usd: Usd = 0.0
+    ideal_usd: Usd = 0.0
+    by_source: dict[str, Usd] = {}
     """Dollars by source: the conversation, a compaction, notes…"""
     breaks: Sequence[CacheBroke] = ()
 
@@ -176,14 +181,13 @@ class Spending(Struct, frozen=True):
                     sources[name] = source
                 case Decision(made=Billed(request=name, usage=raw, model=model, source=source)):
                     asker = source or sources.get(name, "fork")
-                    spent = spent.add(_answered(Usage.read(raw), model, asker))
+                    spent = spent._add_usage(Usage.read(raw), model, asker)
                 case Decision(made=AgentStart(agent=name, agent_type=kind)):
                     sources[name] = kind
-                case Decision(made=AgentEnd(agent=name, state=state, usd=usd)):
-                    kind = sources.get(name, "")
-                    spent = spent.add(AgentChanged(agent=name, name="", type=kind, state=state, usd=usd))
+                case Decision(made=AgentEnd(agent=name, usd=usd)):
+                    spent = spent._charged(f"agent:{sources.get(name, '')}", usd)
                 case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
-                    spent = spent.add(_answered(usage, model, main))
+                    spent = spent._add_usage(usage, model, main)
                 case _:
                     continue
         return spent
@@ -191,20 +195,23 @@ class Spending(Struct, frozen=True):
     @property
     def prompt(self) -> int:
         """All prompt tokens."""
-        return self.uncached + self.read + self.written
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
     def cached(self) -> float | None:
         """The share of the prompts that came from the cache; None if nothing was ever cached."""
-        return self.read / self.prompt if self.read or self.written else None
+        known = self.cache_read_tokens or self.cache_write_tokens
+        return self.cache_read_tokens / self.prompt if known else None
 
     def add(self, event: Event) -> Spending:
         """The sums after one more event."""
         match event:
             case Answered():
-                return self._add(event, event.ideal_usd)
+                costs = event.usd, event.uncached_usd, event.ideal_usd
+                return self._add(event.source, structs.asdict(event), *costs)
             case Failed() if event.prompt_tokens:
-                return self._add(event, event.usd)
+                costs = event.usd, event.uncached_usd, event.usd
+                return self._add(event.source, structs.asdict(event), *costs)
             case AgentChanged(state="completed" | "failed" | "cancelled"):
                 return self._charged(f"agent:{event.type}", event.usd)
             case CacheBroke():
@@ -212,38 +219,24 @@ class Spending(Struct, frozen=True):
             case _:
                 return self
 
-    def _add(self, event: Answered | Failed, ideal: float | None) -> Spending:
-        charged = self._charged(event.source, event.usd)
-        return replace(
-            charged,
-            answers=self.answers + 1,
-            uncached=self.uncached + event.input_tokens,
-            read=self.read + event.cache_read_tokens,
-            written=self.written + event.cache_write_tokens,
-            output=self.output + event.output_tokens,
-            uncached_usd=_sum(self.uncached_usd, event.uncached_usd),
-            ideal_usd=_sum(self.ideal_usd, ideal),
-        )
+    def _add_usage(self, usage: Usage, model: str, source: str) -> Spending:
+        profile = find(model)
+        return self._add(source, usage.counts, usage.cost(profile), usage.uncached_cost(profile), None)
 
-    def _charged(self, source: str, usd: float | None) -> Spending:
+    def _add(self, source: str, counts: Mapping[str, Any], usd: Usd, uncached: Usd, ideal: Usd) -> Spending:
+        """The sums after one more answer, whose tokens are among the ``counts``."""
+        sums = {name: getattr(self, name) + counts[name] for name in TOKENS}
+        sums |= {
+            "uncached_usd": _sum(self.uncached_usd, uncached),
+            "ideal_usd": _sum(self.ideal_usd, ideal),
+        }
+        return replace(self._charged(source, usd), answers=self.answers + 1, **sums)
+
+    def _charged(self, source: str, usd: Usd) -> Spending:
         by_source = {**self.by_source, source: _sum(self.by_source.get(source, 0.0), usd)}
         return replace(self, usd=_sum(self.usd, usd), by_source=by_source)
 
 
-def _answered(usage: Usage, model: str, source: str) -> Answered:
-    profile = find(model)
-    return Answered(
-        source=source,
-        request="",
-        model=model,
-        provider=profile.provider,
-        response="",
-        **usage.counts,
-        usd=usage.cost(profile),
-        uncached_usd=usage.uncached_cost(profile),
-    )
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
+def _sum(one: Usd, other: Usd) -> Usd:
     """A sum with an unknown part is unknown."""
     return None if one is None or other is None else one + other
