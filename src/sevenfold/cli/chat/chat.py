@@ -25,7 +25,7 @@ from sevenfold.agent.tools.context import Abort, Question
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.kept_rules import keep_rules
-from sevenfold.cli.chat.lines import Activity
+from sevenfold.cli.chat.lines import Activity, Paper
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.pages import pairs
@@ -402,20 +402,17 @@ class Chat:
         self.screen.show(self.drawn_call(call, output, seconds, seen=waited is not None))
         self.update()
 
+    @property
+    def paper(self) -> Paper:
+        """What lines are drawn on."""
+        return Paper(self.screen.signs, self.screen.width, str(self.options.folder))
+
     def drawn_call(
         self, call: ToolCall, output: ToolOutput, seconds: float = 0.0, *, seen: bool = False
     ) -> RenderableType:
         """A call with the first lines of its result; `/show` opens the rest. ``seen``: the user has seen its diff."""
-        return lines.result_lines(
-            call,
-            output,
-            seconds,
-            number=self.folded.add(partial(lines.full_call, call, output, seconds)),
-            signs=self.screen.signs,
-            width=self.screen.width,
-            folder=str(self.options.folder),
-            seen=seen,
-        )
+        number = self.folded.add(partial(lines.full_call, call, output, seconds))
+        return lines.result_lines(call, output, seconds, self.paper, number=number, seen=seen)
 
     def _mentioned(self, event: events.Mentioned) -> None:
         path, output = one_line(event.path, 200), event.output

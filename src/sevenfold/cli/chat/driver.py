@@ -106,19 +106,19 @@ class Driver:
         grants.mode = modes[place % len(modes)]
         self.chat.update()
 
-    def live(self, width: int) -> RenderableType | None:
+    def live(self) -> RenderableType | None:
         """What is going on."""
         chat = self.chat
         shown = replace(chat.live, queued=(*chat.live.queued, *self._later))
         drawn = [render_markdown(shown.pending)] if shown.pending.strip() else []
-        return draw_activity(shown, drawn, chat.screen.signs, width, chat.clock(), str(chat.options.folder))
+        return draw_activity(shown, drawn, chat.paper, chat.clock())
 
-    def status(self, width: int) -> RenderableType:
+    def status(self) -> RenderableType:
         """The status line."""
         chat = self.chat
         waiting = len(chat.live.queued) + len(self._later)
         now = replace(chat.status, background=chat.background(), queued=waiting)
-        return draw_status(now, chat.screen.signs, width)
+        return draw_status(now, chat.screen.signs, chat.screen.width)
 
     def close(self) -> None:
         """Stop, and release the session."""

@@ -408,7 +408,7 @@ class InlineScreen:
         moment = (driver.chat.live, int(time.monotonic() / TICK), size)
         if moment != self._drawn[0]:
             # It is drawn more often than it changes, and Markdown is expensive.
-            shown = driver.live(size.columns)
+            shown = driver.live()
             lines = [] if shown is None else self._ansi(shown).split("\n")
             self._drawn = moment, "\n".join(lines[-max(3, size.rows - _ROOM_BELOW) :])
         return self._drawn[1]
@@ -421,7 +421,7 @@ class InlineScreen:
             return self._ansi(Text(self._hint, style="yellow"))
         if self._driver is None:
             return self._ansi(Text("opening", style="dim"))
-        return self._ansi(self._driver.status(self.width))
+        return self._ansi(self._driver.status())
 
     def _ansi(self, shown: RenderableType) -> str:
         return self._renderer.ansi(shown, width=self.width).rstrip("\n")
