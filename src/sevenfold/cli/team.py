@@ -74,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
     )
     chosen.require_key()
     made = agent_options(chosen)
-    made["agents"] = True
     with closing(made["client"]), Agent(model, **made) as agent:
         return _work(agent, team)
 

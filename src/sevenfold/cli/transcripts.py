@@ -176,9 +176,8 @@ def named(name: str, sessions: list[StoredSession]) -> StoredSession:
     by_title = [one for one in sessions if wanted in titles[one.path]]
     if by_title:
         return _only(name, [one for one in by_title if titles[one.path] == wanted] or by_title)
-    raise TranscriptMissing(
-        f"{one_line(name, 60)}: no such file or session; {_nearest(wanted, sessions, titles)}"
-    )
+    near = _nearest(wanted, sessions, titles)
+    raise TranscriptMissing(f"{one_line(name, 60)}: no such file or session; {near}")
 
 
 def _is_here(one: StoredSession, here: Path) -> bool:
@@ -194,10 +193,8 @@ def _only(name: str, found: list[StoredSession]) -> StoredSession:
     if len(found) == 1:
         return found[0]
     listed = "; ".join(map(describe, found[:MOST_LISTED]))
-    more = f"; and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
-    raise InputError(
-        f"{one_line(name, 60)}: {len(found)} sessions match: {listed}{more}; give more of the name"
-    )
+    listed += f"; and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    raise InputError(f"{one_line(name, 60)}: {len(found)} sessions match: {listed}; give more of the name")
 
 
 def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]) -> str:

@@ -70,9 +70,8 @@ class FoldedLines:
         for one, whole in reversed(self._kept):
             if number in (None, one):
                 return whole()
-        raise Refused(
-            f"There is no [{number}]; lines [{self._kept[0][0]}] to [{self._number}] can be opened."
-        )
+        first = self._kept[0][0]
+        raise Refused(f"There is no [{number}]; lines [{first}] to [{self._number}] can be opened.")
 
 
 class Chat:

@@ -78,16 +78,10 @@ def _read_all(folder: Path, pattern: str) -> Iterator[CustomCommand]:
     for path in paths:
         name = ":".join(path.relative_to(below).with_suffix("").parts)
         try:
-            if _NAME.fullmatch(name) and path.stat().st_size <= LARGEST:
-                yield _read(path, name)
+            usable = _NAME.fullmatch(name) and path.stat().st_size <= LARGEST
+            page = split(path.read_text(encoding="utf-8-sig") if usable else "")
         except (OSError, InputError, UnicodeDecodeError):
             continue
-
-
-def _read(path: Path, name: str) -> CustomCommand:
-    page = split(path.read_text(encoding="utf-8-sig"))
-    if not page.body.strip():
-        raise InputError("it has no text")
-    first = next(line.strip("# ").strip() for line in page.body.splitlines() if line.strip())
-    said = page.values.get("description") or first
-    return CustomCommand(name, page.body.strip(), said, page.values.get("argument-hint", ""), str(path))
+        if body := page.body.strip():
+            says = page.values.get("description") or body.splitlines()[0].strip("# ").strip()
+            yield CustomCommand(name, body, says, page.values.get("argument-hint", ""), str(path))

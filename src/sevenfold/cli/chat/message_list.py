@@ -59,10 +59,9 @@ def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPo
     points = [one for one in _points(chat) if not one.compacted]
     if not points:
         raise Refused("there is nothing to compact: no message was sent yet")
-    if number and not 1 <= int(number) <= len(points):
-        raise InputError(
-            f"there is no message {number}: 1 is your last message, {len(points)} the first in view"
-        )
+    most = len(points)
+    if number and not 1 <= int(number) <= most:
+        raise InputError(f"there is no message {number}: 1 is your last message, {most} the first in view")
     return points[int(number) - 1] if number else _choose(chat, f"Summarise {span} which message?", points)
 
 

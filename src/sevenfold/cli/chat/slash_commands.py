@@ -347,35 +347,26 @@ class SlashCommand(Struct, frozen=True):
 
 
 COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
-    "help": _help,
-    "context": _context,
-    "compact": message_list.compact,
-    "clear": _clear,
-    "cost": _cost,
-    "cache": _cache,
-    "why": _why,
-    "undo": _undo,
-    "redo": _redo,
-    "recall": _recall,
-    "notes": _notes,
-    "memory": _memory,
-    "dream": _dream,
-    "tasks": _tasks,
-    "model": _model,
-    "mode": _mode,
-    "permissions": _permissions,
-    "hooks": _hooks,
-    "mcp": _mcp,
-    "resume": _resume,
-    "rename": _rename,
-    "rewind": message_list.rewind,
-    "export": _export,
-    "config": _config,
-    "show": _show,
-    "transcript": _transcript,
-    "agents": _agents,
-    "quit": _quit,
+    run.__name__.removeprefix("_"): run
+    for run in (
+        *(
+            _help,
+            _context,
+            message_list.compact,
+            _clear,
+            _cost,
+            _cache,
+            _why,
+            _undo,
+            _redo,
+            _recall,
+            _notes,
+        ),
+        *(_memory, _dream, _tasks, _model, _mode, _permissions, _hooks, _mcp, _resume, _rename),
+        *(message_list.rewind, _export, _config, _show, _transcript, _agents, _quit),
+    )
 }
+"""Each is named after its function."""
 
 
 def commands(folder: Path) -> tuple[SlashCommand, ...]:
