@@ -41,7 +41,7 @@ ADDED = {
     ),
     "checkpoints": (r"agent\.checkpoints$", 1, 350),
     "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list)$", 4, 343),
-    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 190),
+    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 270),
     "idle": (r"layers\.idle$", 1, 195),
     "ledger": (r"layers\.clear\.ledger$", 1, 40),
     "known secrets": (r"record\.known_secrets$", 1, 50),

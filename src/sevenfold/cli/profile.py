@@ -146,6 +146,8 @@ COMPACTION = "compaction"
 CLEARING = "clearing"
 UNRECORDED = "shrank unrecorded"
 LOST = "cache lost"
+SIGNS = {COMPACTION: "C", CLEARING: "c", UNRECORDED: "u", LOST: "!"}
+"""The letters of the marks in a terminal."""
 
 
 class ChartMark(Struct, frozen=True, array_like=True):
@@ -177,12 +179,12 @@ def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
             cost = "" if one.cost_usd is None else f", {money(one.cost_usd)}"
             text = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
             yield ChartMark(LOST, place(one.call - 1), text)
-    for kind, words, event in shrinkings(session):
+    for kind, words, event in shrunk(session):
         sizes = ("?" if one is None else count(one) for one in (event.tokens_before, event.tokens_after))
         yield ChartMark(kind, place(event.call), f"{words}: {' → '.join(sizes)} tokens")
 
 
-def shrinkings(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
+def shrunk(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
     """Each time the context shrank: the kind of it, the same in words, and the event."""
     for event in session.unrecorded_events:
         yield UNRECORDED, "shrank without a record", event
