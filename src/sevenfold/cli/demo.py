@@ -17,16 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli.output import FOLDED, area_chart, bar, column_of, grid
-from sevenfold.cli.text import (
-    add_switches,
-    complain,
-    count,
-    money,
-    not_installed,
-    plural,
-    print_json,
-    shorten,
-)
+from sevenfold.cli.text import complain, count, money, not_installed, plural, print_json, shorten
 from sevenfold.events import Acted, Answered
 from sevenfold.lab.demo import figures as demo
 from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome
@@ -40,7 +31,9 @@ NARROW, WIDE = 60, 108
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_switches(command, "--fast", "--json", "--keep")
+    command.add_argument("--fast", action="store_true")
+    command.add_argument("--json", action="store_true")
+    command.add_argument("--keep", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

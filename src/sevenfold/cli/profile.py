@@ -18,20 +18,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from sevenfold import __version__
-from sevenfold.cli import transcripts
-from sevenfold.cli.text import (
-    category,
-    cause,
-    complain,
-    count,
-    duration,
-    money,
-    parse_time,
-    plural,
-    positive,
-    print_json,
-    wording,
-)
+from sevenfold.cli import text, transcripts
+from sevenfold.cli.text import category, cause, count, money, plural, wording
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
 from sevenfold.lab.profile import cache, files, sums
@@ -53,10 +41,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("output").add_argument
     add("--json", action="store_true")
     add("--html", type=Path, metavar="FILE")
-    add("--top", type=positive, default=10, metavar="N")
-    add("--limit", type=positive, default=20, metavar="N")
+    add("--top", type=text.positive, default=10, metavar="N")
+    add("--limit", type=text.positive, default=20, metavar="N")
     add("--each", action="store_true")
-    command.add_argument("--jobs", type=positive, metavar="N")
+    command.add_argument("--jobs", type=text.positive, metavar="N")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -76,15 +64,15 @@ def run(options: argparse.Namespace) -> int:
     if options.html and profile.sessions:
         _write_page(profile, options.html)
     if options.json:
-        print_json(profile)
+        text.print_json(profile)
     elif profile.sessions:
         _print_report(profile, options)
     if profile.sessions:
         return 0
     for failure in profile.errors:
-        complain(f"{failure.error}")
+        text.complain(f"{failure.error}")
     if since and not profile.errors:
-        complain(f"no calls since {options.since:%Y-%m-%d %H:%M}; choose an earlier --since")
+        text.complain(f"no calls since {options.since:%Y-%m-%d %H:%M}; choose an earlier --since")
     return FAILED
 
 
@@ -101,15 +89,15 @@ def _named(options: argparse.Namespace) -> list[Path]:
     )
 
 
-def _since(text: str) -> datetime:
+def _since(given: str) -> datetime:
     """The time an option names: a date, a time, or a number of days before now."""
-    if re.fullmatch(r"\d{1,5}d", text):
-        return datetime.now().astimezone() - timedelta(days=int(text[:-1]))
+    if re.fullmatch(r"\d{1,5}d", given):
+        return datetime.now().astimezone() - timedelta(days=int(given[:-1]))
     try:
-        return datetime.fromisoformat(text).astimezone()
+        return datetime.fromisoformat(given).astimezone()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a date such as 2026-11-01, or days such as 7d"
+            f"{given!r} is not a date such as 2026-11-01, or days such as 7d"
         ) from None
 
 
@@ -177,8 +165,8 @@ def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
     for one in session.cache_breaks:
         if one.cause not in (cache.COMPACTION, cache.CLEARING):
             cost = "" if one.cost_usd is None else f", {money(one.cost_usd)}"
-            text = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
-            yield ChartMark(LOST, place(one.call - 1), text)
+            words = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
+            yield ChartMark(LOST, place(one.call - 1), words)
     for kind, words, event in shrunk(session):
         sizes = ("?" if one is None else count(one) for one in (event.tokens_before, event.tokens_after))
         yield ChartMark(kind, place(event.call), f"{words}: {' → '.join(sizes)} tokens")
@@ -202,10 +190,10 @@ def cache_loss(of: SessionProfile | ProfileTotal) -> float | None:
 
 def span(started: str | None, ended: str | None) -> str:
     """When a session ran and how long; empty if that is unknown."""
-    first, begun, over = parse_time(started), seconds(started or ""), seconds(ended or "")
+    first, begun, over = text.parse_time(started), seconds(started or ""), seconds(ended or "")
     if first is None or begun is None or over is None:
         return ""
-    return f"{first:%Y-%m-%d %H:%M}, {duration(max(0.0, over - begun))}"
+    return f"{first:%Y-%m-%d %H:%M}, {text.duration(max(0.0, over - begun))}"
 
 
 def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:

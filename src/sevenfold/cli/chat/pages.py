@@ -14,24 +14,11 @@ from rich.text import Text
 
 from sevenfold.agent.hooks.settings import Hook, SkippedHook
 from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.cli import text
 from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.output import CUT, FOLDED, NAME, NUMBER, REMARK, grid, mark_matches
-from sevenfold.cli.text import (
-    category,
-    cause,
-    clean,
-    count,
-    duration,
-    money,
-    one_line,
-    plural,
-    share,
-    short_count,
-    source,
-    times,
-    wording,
-)
+from sevenfold.cli.text import category, cause, clean, count, money, one_line, plural, share, wording
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.status import Reading
 from sevenfold.lab.profile.figures import CacheBreak
@@ -67,15 +54,22 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
     table = grid(NAME, NUMBER, NUMBER, REMARK, rows=[("", "session", "this run")] if apart else ())
     sources = [name for name in sorted(whole.by_source) if name != "main"]
     unpriced = "" if gauge.usd is not None else "the price of a model that answered is unknown"
-    more = f"{times(whole.uncached_usd, whole.usd)} as much" if whole.usd and whole.uncached_usd else ""
+    more = (
+        f"{text.times(whole.uncached_usd, whole.usd)} as much" if whole.usd and whole.uncached_usd else ""
+    )
     rows = [
         ("cost", money(gauge.usd), money(run.usd), unpriced),
         *(
-            (f"of it {source(name)}", money(whole.by_source[name]), money(run.by_source.get(name, 0.0)), "")
+            (
+                f"of it {text.source(name)}",
+                money(whole.by_source[name]),
+                money(run.by_source.get(name, 0.0)),
+                "",
+            )
             for name in sources
         ),
         ("without cache", money(whole.uncached_usd), money(run.uncached_usd), more),
-        ("perfect cache", "", money(run.ideal_usd), times(run.ideal_usd, run.usd)),
+        ("perfect cache", "", money(run.ideal_usd), text.times(run.ideal_usd, run.usd)),
         ("answers", count(whole.answers), count(run.answers), ""),
         ("prompt tokens", count(whole.prompt), count(run.prompt), ""),
         ("from the cache", _cached(whole), _cached(run), ""),
@@ -100,7 +94,7 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
     parts: list[RenderableType] = [pairs(rows), Text(lost, style="dim")]
     for one in breaks:
         waited = one.idle_seconds if one.cause == "idle_gap" else None
-        idle = f" after {duration(waited)}" if waited else ""
+        idle = f" after {text.duration(waited)}" if waited else ""
         words = f"{cause(one.cause)}{idle}, {one.tokens:,} tokens charged again, {money(one.cost_usd)}"
         parts.append(Text(f"  answer {one.call}: {words}", overflow="fold"))
     if run.breaks:
@@ -280,9 +274,9 @@ def window_page(held: WindowBreakdown, signs: Signs, width: int) -> RenderableTy
 
 
 def _headline(gauge: Reading) -> Text:
-    band = f" (at most {short_count(gauge.high)})" if gauge.high > gauge.seen else ""
+    band = f" (at most {text.short_count(gauge.high)})" if gauge.high > gauge.seen else ""
     left = gauge.threshold - gauge.high
-    far = f"compaction in {short_count(left)}" if left > 0 else "compaction is due"
+    far = f"compaction in {text.short_count(left)}" if left > 0 else "compaction is due"
     return Text.assemble(
         (f"{gauge.seen:,} of {gauge.effective:,} tokens", "bold"),
         (f"{band}, {share(gauge.seen, gauge.effective)} full; {far}, at {gauge.threshold:,}", ""),
