@@ -44,12 +44,11 @@ def definitions(folder: Path) -> Definitions:
 def listing(wanted: Collection[AgentDefinition]) -> list[str]:
     """A line for each agent."""
     width = max(len(one.name) for one in wanted)
-    return [f"{one.name:<{width}}  {_gist(one)}" for one in wanted]
-
-
-def _gist(one: AgentDefinition) -> str:
-    text = one.description if len(one.description) <= 100 else f"{one.description[:99]}…"
-    return f"{text} ({one.path or 'built in'})"
+    texts = (
+        one.description if len(one.description) <= 100 else f"{one.description[:99]}…" for one in wanted
+    )
+    about = zip(wanted, texts, strict=True)
+    return [f"{one.name:<{width}}  {text} ({one.path or 'built in'})" for one, text in about]
 
 
 def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> list[str]:

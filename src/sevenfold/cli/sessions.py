@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from rich.text import Text
 
 from sevenfold.cli import purge, transcripts
@@ -93,14 +94,7 @@ def _everywhere() -> Iterator[dict[str, Any]]:
     found = transcripts.stored()
     with transcripts.watch("reading titles", len(found)) as step:
         for number, one in enumerate(found):
-            about = one.about()
-            yield {
-                "name": one.name,
-                "tool": one.tool,
-                "title": about.title,
-                "project": about.project,
-                **_file(one),
-            }
+            yield {"name": one.name, "tool": one.tool, **structs.asdict(one.about()), **_file(one)}
             step(number)
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.team.team import MAPPED, Team
+from sevenfold.agent.team.team import MAPPED
 from sevenfold.cli.chat.start import DEFAULT_MODEL, ChatOptions, agent_options
 from sevenfold.cli.output import plain_table
 from sevenfold.cli.text import add_folder, clean, complain, money, one_line, plural
@@ -96,7 +96,10 @@ def _work(agent: Agent, team: TeamFile) -> int:
             ended = agent.map(team.tasks, team.agent, view.progress)
             view.ended(ended)
         complain("the agent joins the reports")
-        agent.session.conversation.note(_reports(workers, ended), key=REPORTS)
+        entries = [entry for one in ended if (entry := workers.roster.get(one.agent)) is not None]
+        # As text of the agents' and not of the user's.
+        reports = (f"Task: {one.started.prompt}\n\n{workers.report(one)}" for one in entries)
+        agent.session.conversation.note("\n\n".join(reports), key=REPORTS)
     newest = agent.session.conversation.transcript.view.newest
     joined = newest is None or newest.said.key != REPORTS
     text = _go_on(agent) if joined else agent.run(team.join).text
@@ -118,12 +121,6 @@ def _go_on(agent: Agent) -> str:
         return agent.run().text
     said = newest.said.blocks if newest is not None else ()
     return text_of(said)
-
-
-def _reports(workers: Team, ended: Sequence[AgentEnd]) -> str:
-    """What the agents say, as text of theirs and not of the user's."""
-    entries = [entry for one in ended if (entry := workers.roster.get(one.agent)) is not None]
-    return "\n\n".join(f"Task: {one.started.prompt}\n\n{workers.report(one)}" for one in entries)
 
 
 def read_team(path: Path) -> TeamFile:

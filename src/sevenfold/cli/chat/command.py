@@ -53,7 +53,10 @@ def run(options: argparse.Namespace) -> int:
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise Refused("a chat needs a terminal; for scripts and pipes use -p PROMPT, or -p - to read it")
     screen = _screen()
-    _greet(screen, folder)
+    from rich.text import Text
+
+    words = f"sevenfold {__version__} in {clean(str(folder))}; /help lists commands, Ctrl-D leaves"
+    screen.show(Text(f"{screen.signs.note} {words}", style="dim"))
     chat = screen.run(lambda: _open(options, folder, screen), options.prompt)
     if chat is not None:
         from sevenfold.cli.chat.start import forget_if_empty  # loads the agent
@@ -109,13 +112,6 @@ def _screen() -> InlineScreen | PlainScreen:
     except ModuleNotFoundError as error:
         raise not_installed("chat", "chat", error) from error
     return InlineScreen(Renderer(colours), signs, history=user_home().typed, output=terminal())
-
-
-def _greet(screen: InlineScreen | PlainScreen, folder: Path) -> None:
-    from rich.text import Text
-
-    words = f"{screen.signs.note} sevenfold {__version__} in {clean(str(folder))}; /help lists commands, Ctrl-D leaves"
-    screen.show(Text(words, style="dim"))
 
 
 def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | PlainScreen) -> Chat:

@@ -18,7 +18,6 @@ from sevenfold.record import blocks, entries
 from sevenfold.record.authorship import is_users, users_words
 from sevenfold.record.blocks import Block, ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
-from sevenfold.record.layout import Item
 from sevenfold.record.log import title_of
 from sevenfold.record.redact import mask_json, mask_text
 from sevenfold.record.view import View
@@ -129,17 +128,14 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
     items = whole.items
     found = []
     for place, item in enumerate(items):
-        if words := _own_words(item):
-            said, previous = item.said, items[place - 1].said.uuid if place else None
+        said = item.said
+        elsewhere = item.hidden_by or said.attachment or said.answers
+        if not elsewhere and (words := users_words(said)):
+            previous = items[place - 1].said.uuid if place else None
             before = _hidden_parent(log, whole, said) or previous
             gone = view.item(said.uuid) is None
             found.append(RewindPoint(said.uuid, before, words, said.timestamp, len(items) - place, gone))
     return found[::-1]
-
-
-def _own_words(item: Item) -> str:
-    elsewhere = item.hidden_by or item.said.attachment or item.said.answers
-    return "" if elsewhere else users_words(item.said)
 
 
 def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:

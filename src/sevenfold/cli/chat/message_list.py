@@ -41,7 +41,9 @@ def compact(chat: Chat, rest: str) -> None:
         if point is None:
             return
         wish = Wishes(span="from" if span == "from" else "up_to", record=point.record)
-        if not _agrees(chat, chat.agent.session.compact_preview(instructions, **wish)):
+        preview = chat.agent.session.compact_preview(instructions, **wish)
+        title = f"Summarise {plural(preview.summarised, 'record')}? {_price(preview)}."
+        if not chat.ask(Menu(title, (MenuItem("Yes", "y", value=True), MenuItem("No", "n")))):
             return
     _summarise(chat, instructions, wish)
 
@@ -63,12 +65,6 @@ def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPo
     if number and not 1 <= int(number) <= most:
         raise InputError(f"there is no message {number}: 1 is your last message, {most} the first in view")
     return points[int(number) - 1] if number else _choose(chat, f"Summarise {span} which message?", points)
-
-
-def _agrees(chat: Chat, preview: Preview) -> bool:
-    """Ask whether to summarise a part, with what that would cost."""
-    title = f"Summarise {plural(preview.summarised, 'record')}? {_price(preview)}."
-    return chat.ask(Menu(title, (MenuItem("Yes", "y", value=True), MenuItem("No", "n")))) is True
 
 
 def _price(preview: Preview) -> str:
