@@ -119,9 +119,8 @@ def parser(called: str) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"sevenfold {package.__version__}")
     commands = top.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     for name in [called] if called in COMMANDS else COMMANDS:
-        command = commands.add_parser(
-            name, help=COMMANDS[name], formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        form = argparse.RawDescriptionHelpFormatter
+        command = commands.add_parser(name, help=COMMANDS[name], formatter_class=form)
         if name == called:
             text = Path(__file__).with_name("help").joinpath(f"{name}.txt").read_text(encoding="utf-8")
             command.description, command.epilog, listed = text.split("\n---\n")

@@ -150,10 +150,8 @@ def area_chart(values: Sequence[int], width: int, height: int) -> list[str]:
     columns = buckets(values, width)
     top = max(columns, default=0) or 1
     levels = [max(1, round(value / top * height * 8)) if value else 0 for value in columns]
-    return [
-        "".join(_EIGHTHS[min(8, max(0, level - 8 * row))] for level in levels)
-        for row in reversed(range(height))
-    ]
+    rows = reversed(range(height))
+    return ["".join(_EIGHTHS[min(8, max(0, level - 8 * row))] for level in levels) for row in rows]
 
 
 def bar(part: float, whole: float, width: int) -> str:

@@ -114,14 +114,11 @@ def groups(profile: ProfileReport, width: int, limit: int) -> RenderableType:
         table.add_column("", no_wrap=True, width=room, style="cyan")
     for name, one in zip(names, groups, strict=True):
         usage = one.usage
-        wide = (
-            count(one.sessions),
-            count(one.api_calls),
-            count(usage.prompt),
-            share(usage.cache_read_input_tokens, usage.prompt),
-            count(usage.output_tokens),
-        )
-        figures = wide if width >= 90 else (count(one.api_calls),)
+        figures = [count(one.api_calls)]
+        if width >= 90:
+            cached = share(usage.cache_read_input_tokens, usage.prompt)
+            output = count(usage.output_tokens)
+            figures = [count(one.sessions), *figures, count(usage.prompt), cached, output]
         drawn = (bar(one.cost_usd or 0.0, most or 1.0, room),) if room else ()
         table.add_row(Text(name), *figures, money(one.cost_usd), *drawn)
     return Group(heading(f"By {profile.by}", note), table)

@@ -95,12 +95,8 @@ def stored() -> list[StoredSession]:
 
 def everything() -> list[Path]:
     """Every file of every session on this machine, with those of sub-agents and branches."""
-    own = (
-        path
-        for project in user_home().projects()
-        for session in project.all_sessions()
-        for path in (session.transcript, *session.branch_files())
-    )
+    kept = (session for project in user_home().projects() for session in project.all_sessions())
+    own = (path for session in kept for path in (session.transcript, *session.branch_files()))
     folders = (claude_folder(), codex_folder())
     theirs = (path for folder in folders for path in sorted(folder.rglob("*.jsonl")))
     return [*filter(Path.is_file, (*own, *theirs))]

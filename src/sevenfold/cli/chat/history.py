@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from sevenfold.cli.text import clean, duration, one_line
+from sevenfold.cli.text import clean, duration, one_line, size
 from sevenfold.conversation import history
 from sevenfold.errors import InputError, TranscriptError, UserError
 from sevenfold.ports import Log
@@ -45,9 +45,9 @@ class KeptSession(Struct, frozen=True):
     size: int
     path: Path
 
-    def age(self, now: float) -> str:
-        """How long ago it was written to."""
-        return f"{duration(max(0.0, now - self.modified))} ago"
+    def about(self, now: float) -> str:
+        """How long ago it was written to, and its size."""
+        return f"{duration(max(0.0, now - self.modified))} ago, {size(self.size)}"
 
 
 def sessions(folder: Path) -> list[KeptSession]:

@@ -144,14 +144,10 @@ class InlineScreen:
         return HSplit(rows)
 
     def _input(self, buffer: Buffer, search: SearchToolbar | None) -> ConditionalContainer:
-        control = BufferControl(
-            buffer,
-            input_processors=[
-                BeforeInput(f"{self.signs.prompt} ", style="class:prompt"),
-                AfterInput(lambda: self.suggested if buffer is self.typed else "", style="class:suggested"),
-            ],
-            search_buffer_control=search.control if search else None,
-        )
+        before = BeforeInput(f"{self.signs.prompt} ", style="class:prompt")
+        after = AfterInput(lambda: self.suggested if buffer is self.typed else "", style="class:suggested")
+        found = search.control if search else None
+        control = BufferControl(buffer, input_processors=[before, after], search_buffer_control=found)
         height = Dimension(min=1, max=MOST_ROWS)
         window = Window(control, height=height, dont_extend_height=True, wrap_lines=True)
         return ConditionalContainer(window, ~is_done)

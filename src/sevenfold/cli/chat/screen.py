@@ -72,9 +72,8 @@ POOR = Signs(
 def signs_for(encoding: str | None) -> Signs:
     """The signs an encoding can write."""
     try:
-        "".join("".join(getattr(RICH, name)) for name in Signs.__struct_fields__).encode(
-            encoding or "ascii"
-        )
+        signs = ("".join(getattr(RICH, name)) for name in Signs.__struct_fields__)
+        "".join(signs).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return POOR
     return RICH

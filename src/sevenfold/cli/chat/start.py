@@ -24,7 +24,7 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.history import KeptSession, find_session, new_name, sessions, talks, title
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.text import one_line, short_count, size
+from sevenfold.cli.text import one_line, short_count
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
 from sevenfold.profiles import Profile, find, names
@@ -141,12 +141,9 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
 def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
     """Ask which session of a folder to continue."""
     now = time.time()
-    items = tuple(
-        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}", value=one)
-        for one in kept
-    )
+    items = (MenuItem(one_line(one.title, 60), "", one.about(now), value=one) for one in kept)
     question = f"Continue which session of {one_line(folder.name or str(folder), 40)}?"
-    return Menu(question, items, filtered=True)
+    return Menu(question, tuple(items), filtered=True)
 
 
 def _last_model(transcript: Path) -> str:
