@@ -101,10 +101,8 @@ def _first_of_epoch(log: JsonlLog, wanted: int, place: str) -> int:
     """The number of the first request of an epoch, epochs without any not counted."""
     made = [one for _, one in log.decisions(Request) if not one.appended][::-1]
     epochs = list(dict.fromkeys(one.epoch for one in made))
-    if wanted >= len(epochs):
-        raise InputError(
-            f"{place} has requests in {len(epochs)} epochs, numbered from 0; there is no e{wanted}"
-        )
+    if (most := len(epochs)) <= wanted:
+        raise InputError(f"{place} has requests in {most} epochs, numbered from 0; there is no e{wanted}")
     return next(one.number for one in made if one.epoch == epochs[wanted])
 
 

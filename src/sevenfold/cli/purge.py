@@ -75,14 +75,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _purge_session(home: Home, options: argparse.Namespace) -> int:
     found = find(home, options.session, options.project)
+    name = options.session
     if not found:
-        raise UserError(
-            f"{options.session}: no such session under {home.root}; 'sevenfold sessions --all' lists them"
-        )
+        raise UserError(f"{name}: no such session under {home.root}; 'sevenfold sessions --all' lists them")
     if len(found) > 1:
         places = "".join(f"\n  {one.transcript}" for one in found)
         raise UserError(
-            f"{options.session}: several sessions have this name; choose one with --project FOLDER{places}"
+            f"{name}: several sessions have this name; choose one with --project FOLDER{places}"
         )
     (session,) = found
     there = extent(session)

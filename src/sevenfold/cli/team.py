@@ -106,11 +106,9 @@ def _work(agent: Agent, team: TeamFile) -> int:
     sys.stdout.write(f"{clean(text)}\n")
     failed = sum(one.status != "completed" for one in workers.roster if one.started.call.startswith(MAPPED))
     usd = agent.session.gauge.usd
+    done = f"{plural(len(team.tasks) - failed, 'task')} done{f', {failed} not' if failed else ''}"
     cost = f", {money(usd)} in all" if usd is not None else ""
-    done = plural(len(team.tasks) - failed, "task")
-    complain(
-        f"{done} done{f', {failed} not' if failed else ''}{cost}; to go on: sevenfold chat --resume {team.name}"
-    )
+    complain(f"{done}{cost}; to go on: sevenfold chat --resume {team.name}")
     return 1 if failed else 0
 
 
@@ -146,12 +144,11 @@ def read_team(path: Path) -> TeamFile:
     mode: Mode | None = next((one for one in get_args(Mode) if one == head.get("mode")), None)
     if mode is None and "mode" in head:
         raise InputError(f"{path}: mode is {head['mode']!r}; it must be one of {', '.join(get_args(Mode))}")
+    limit = head.get("max_usd")
     try:
-        most = float(head["max_usd"]) if "max_usd" in head else None
+        most = None if limit is None else float(limit)
     except ValueError:
-        raise InputError(
-            f"{path}: max_usd is {head['max_usd']!r}; it must be a number of dollars"
-        ) from None
+        raise InputError(f"{path}: max_usd is {limit!r}; it must be a number of dollars") from None
     return TeamFile(
         opening=opening.strip(),
         tasks=tuple(tasks),

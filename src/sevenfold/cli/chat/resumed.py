@@ -66,12 +66,11 @@ def _drawn(chat: Chat, items: list[Item]) -> Iterator[RenderableType]:
                 yield from (render_markdown(_short(text)), Text())
         else:
             for block in said.blocks:
-                call = waiting.get(block.id) if block.kind == "tool_result" else None
-                if call is not None:
+                if block.kind == "tool_result" and block.id in waiting:
                     body = block.body()
                     failed = isinstance(body, ToolResult) and bool(body.is_error)
                     output = ToolOutput(blocks.words_of(block), is_error=failed)
-                    yield chat.drawn_call(call, output)
+                    yield chat.drawn_call(waiting[block.id], output)
 
 
 def _calls(item: Item) -> tuple[ToolCall, ...]:
