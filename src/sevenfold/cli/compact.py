@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, structs
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -121,42 +121,38 @@ def _warn_if_fresh(path: Path) -> None:
         )
 
 
-class _Run:
+class _Run(Struct):
     """One run of the command on an open session."""
 
-    def __init__(
-        self, session: Session, recorded: RecordedSession, client: Client, options: argparse.Namespace
-    ) -> None:
-        self._session = session
-        self._recorded = recorded
-        self._client = client
-        self._options = options
-        self._offline = recorded.offline
-        self._noted = False
-        """Whether the notes were brought up to date first."""
-        self._left: list[Left] = []
-        """Engines that are not used, and why."""
+    session: Session
+    recorded: RecordedSession
+    client: Client
+    options: argparse.Namespace
+    noted: bool = False
+    """Whether the notes were brought up to date first."""
+    left: list[Left] = []
+    """Engines that are not used, and why."""
 
     def plan(self) -> _Report:
         """What a compaction would do."""
-        seen = self._session.compact_preview(self._options.instructions, **self._wishes())
-        places = recorded_sessions.cut_points(self._session)
+        seen = self.session.compact_preview(self.options.instructions, **self._wishes())
+        places = recorded_sessions.cut_points(self.session)
         fields = {**self._fields(), "preview": seen, "places": places}
         before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
         hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
         kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, verbatim"
         price = f"{money(seen.call_usd)} for the summary, {money(seen.next_usd)} for the next prompt"
-        free = f"nothing; the next prompt of {self._recorded.model} would cost {money(seen.next_usd)}"
+        free = f"nothing; the next prompt of {self.recorded.model} would cost {money(seen.next_usd)}"
         written = f"and writes {count(seen.written)}"
         cache = f"the next request can read {count(seen.read)} tokens from it, {written}"
         rows: list[tuple[str, str | Text]] = [
-            ("messages", f"{count(before)} tokens in {plural(self._recorded.records, 'record')}"),
+            ("messages", f"{count(before)} tokens in {plural(self.recorded.records, 'record')}"),
             ("afterwards", f"at most {count(after)} tokens, {share(after, before)}"),
             ("summarised", f"{hidden}, {_SPANS[seen.span]}"),
             ("summary", f"at most {count(seen.tokens_summary)} tokens"),
             ("kept", kept if seen.kept else NONE_KEPT),
             ("engine", self._engine(seen.engine)),
-            ("cost", free if self._offline else price),
+            ("cost", free if self.recorded.offline else price),
             ("cache", cache),
         ]
         cuts = [Text(f"{one['id']}  {one['says']}", overflow="ellipsis", no_wrap=True) for one in places]
@@ -167,21 +163,21 @@ class _Run:
 
     def compact(self, target: Path) -> _Report:
         """Compact; ``target`` is where the result will be."""
-        session, options = self._session, self._options
+        session, options = self.session, self.options
         paid, before, wishes = session.gauge.usd, self._tokens_by_category(), self._wishes()
         did = session.compact(options.instructions, **wishes)
         if did is None:
-            raise Refused(f"{self._recorded.path}: the compaction was vetoed, so nothing was written")
-        self._left += did.left
+            raise Refused(f"{self.recorded.path}: the compaction was vetoed, so nothing was written")
+        self.left += did.left
         after, now, total = self._tokens_by_category(), session.gauge.usd, did.score.total
-        usd = 0.0 if self._offline else None if paid is None or now is None else now - paid
+        usd = 0.0 if self.recorded.offline else None if paid is None or now is None else now - paid
         fields = {
             **self._fields(),
             **{name: getattr(did, name) for name in _TOLD},
             "output": str(target),
             "in_place": options.in_place,
             "by_category": {"before": before, "after": after},
-            "calls": did.calls + self._noted,
+            "calls": did.calls + self.noted,
             "usd": usd,
             "facts": structs.asdict(total) | {"by_kind": did.score.by_kind, "lost_facts": did.score.lost},
         }
@@ -199,10 +195,10 @@ class _Run:
 
     def _wishes(self) -> Wishes:
         """The options of the command as a request to the engine."""
-        options, wishes = self._options, Wishes()
+        options, wishes = self.options, Wishes()
         if given := options.start or options.up_to:
             wishes["span"] = "from" if options.start else "up_to"
-            wishes["record"] = recorded_sessions.record_named(self._session, given)
+            wishes["record"] = recorded_sessions.record_named(self.session, given)
         if options.engine == "notes":
             self._prepare_notes()
         if engine := options.engine or self._first_choice():
@@ -211,16 +207,16 @@ class _Run:
 
     def _first_choice(self) -> EngineName | None:
         """The engine for a session that is not running; None leaves it to the session, which knows what is cached."""
-        if not self._offline:
-            if self._recorded.own:
+        if not self.recorded.offline:
+            if self.recorded.own:
                 return None
             reason = "system prompt and tools are not in the file, so no cache would be read"
-            self._left += [Left("provider", reason), Left("fork", reason)]
+            self.left += [Left("provider", reason), Left("fork", reason)]
             return "plain"
         if not self._partial and not self._why_not_notes():
             return "notes"
         reason = "no model answers offline, and its stand-in would only extract as well"
-        self._left += [Left(name, reason) for name in ASK_A_MODEL]
+        self.left += [Left(name, reason) for name in ASK_A_MODEL]
         return "extractive"
 
     def _prepare_notes(self) -> None:
@@ -229,19 +225,19 @@ class _Run:
             raise InputError(
                 "notes cover the whole conversation and take no instructions; use another engine"
             )
-        keeper = keeper_of(self._session.conversation)
+        keeper = keeper_of(self.session.conversation)
         short = keeper.too_little() if keeper is not None else ""
-        if keeper is not None and not short and keeper.covered() is None and not self._options.dry_run:
-            bring_up_to_date(self._session, self._client, offline=self._offline)
-            self._noted = True
+        if keeper is not None and not short and keeper.covered() is None and not self.options.dry_run:
+            bring_up_to_date(self.session, self.client, offline=self.recorded.offline)
+            self.noted = True
         if reason := short or self._why_not_notes():
             advice = ", or bring them up to date: sevenfold notes FILE --update"
-            update = "" if self._noted or short else advice
+            update = "" if self.noted or short else advice
             raise Refused(f"the notes cannot be the summary: {reason}; use another engine{update}")
 
     def _why_not_notes(self) -> str:
         """Why the notes cannot be the summary; empty if they can."""
-        conversation = self._session.conversation
+        conversation = self.session.conversation
         keeper = keeper_of(conversation)
         if keeper is None or not conversation.settings.notes_compaction:
             return "this is switched off (setting notes_compaction)"
@@ -250,38 +246,38 @@ class _Run:
 
     @property
     def _partial(self) -> bool:
-        return bool(self._options.start or self._options.up_to or self._options.instructions)
+        return bool(self.options.start or self.options.up_to or self.options.instructions)
 
     # -- what is shown -----------------------------------------------------------------------
 
     def _fields(self) -> dict[str, object]:
         return {
-            "file": str(self._recorded.path),
-            "model": self._recorded.model,
-            "offline": self._offline,
-            "dry_run": self._options.dry_run,
-            "left": self._left,
+            "file": str(self.recorded.path),
+            "model": self.recorded.model,
+            "offline": self.recorded.offline,
+            "dry_run": self.options.dry_run,
+            "left": self.left,
         }
 
     def _tokens_by_category(self) -> dict[str, int]:
         """The estimated parts of the next prompt; they add up to the session's gauge."""
-        conversation = self._session.conversation
+        conversation = self.session.conversation
         sizes: dict[str, float] = {}
         for piece in pieces_in(conversation.transcript.view):
             tokens = conversation.gauge.estimator.tokens(piece.weight)
             sizes[piece.category] = sizes.get(piece.category, 0.0) + tokens
         found = {name: round(size) for name, size in sizes.items() if size >= 1}
         rest = conversation.size().tokens - sum(found.values())
-        return found if rest <= 0 else {**found, OPENING if self._recorded.own else NOT_IN_FILE: rest}
+        return found if rest <= 0 else {**found, OPENING if self.recorded.own else NOT_IN_FILE: rest}
 
     def _title(self) -> RenderableType:
-        recorded, note = self._recorded, self._session.conversation.profile.note
+        recorded, note = self.recorded, self.session.conversation.profile.note
         whose = "Sevenfold's" if recorded.own else "another tool's"
         words = f"{recorded.model} · {plural(recorded.records, 'record')} in view · {whose} transcript"
         lines = [Text(), Text(str(recorded.path), style="bold", overflow="fold"), Text(words, style="dim")]
         if note:
             lines.append(Text(note, style="yellow"))
-        if self._offline:
+        if self.recorded.offline:
             words = (
                 f"\nOffline: there is no key and no address for {recorded.model} in the environment. The summary is "
                 "extracted by code, without judgement. Nothing leaves this machine, and nothing is charged."
@@ -295,7 +291,7 @@ class _Run:
         if did.restored:
             yield "restored", ", ".join(did.restored)
         yield "engine", self._engine(did.engine)
-        if self._noted:
+        if self.noted:
             yield "", "the notes were brought up to date first"
         yield "cost", self._paid(did, usd)
         total = did.score.total
@@ -312,10 +308,10 @@ class _Run:
             yield "no room for", "\n".join(omitted)
 
     def _paid(self, did: Compacted, usd: float | None) -> str:
-        calls = did.calls + self._noted
+        calls = did.calls + self.noted
         if not calls:
             return "nothing, no request was made"
-        if self._offline:
+        if self.recorded.offline:
             return f"nothing, {plural(calls, 'request')} to the offline stand-in"
         cached = did.cached_share
         read = f", {share(cached, 1)} of the prompt read from the cache" if cached else ""
@@ -323,10 +319,10 @@ class _Run:
 
     def _engine(self, used: str) -> Text:
         """The engine, whether the stand-in answered for the model, and why other engines were not used."""
-        stand_in = self._offline and used in ASK_A_MODEL
+        stand_in = self.recorded.offline and used in ASK_A_MODEL
         text = Text(f"{used}, with the offline stand-in instead of the model" if stand_in else used)
         reasons: dict[str, list[str]] = {}
-        for one in self._left:
+        for one in self.left:
             reasons.setdefault(one.reason, []).append(one.engine)
         for reason, names in reasons.items():
             text.append(f"\nnot {', '.join(names)}: {excerpt(reason)}", style="dim")

@@ -25,7 +25,6 @@ from sevenfold.lab.examples import coding_session
 from sevenfold.lab.profile import cache, files, sums
 from sevenfold.lab.profile.books import seconds
 from sevenfold.lab.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
-from sevenfold.stores.home import user_home
 
 FAILED = 2
 """The exit code if there is nothing to show."""
@@ -83,10 +82,8 @@ def _named(options: argparse.Namespace) -> list[Path]:
         named.append(coding_session())
     if named or (there := transcripts.everything()):
         return named or there
-    raise InputError(
-        f"no sessions in {transcripts.claude_folder()}, {transcripts.codex_folder()} or {user_home().root}; "
-        "name a transcript or a folder, or try sevenfold profile --example"
-    )
+    advice = "name a transcript or a folder, or try sevenfold profile --example"
+    raise InputError(f"no sessions in {transcripts.places()}; {advice}")
 
 
 def _since(given: str) -> datetime:

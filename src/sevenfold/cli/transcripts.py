@@ -78,6 +78,11 @@ def codex_folder() -> Path:
     return Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser() / "sessions"
 
 
+def places() -> str:
+    """Where sessions are looked for."""
+    return f"{claude_folder()}, {codex_folder()} or {user_home().root}"
+
+
 def stored() -> list[StoredSession]:
     """Every session on this machine, the newest first; files of sub-agents are not sessions of their own."""
     own = (("Sevenfold", one.path) for project in user_home().projects() for one in project.sessions())
@@ -195,10 +200,7 @@ def _only(name: str, found: list[StoredSession]) -> StoredSession:
 
 def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]) -> str:
     if not sessions:
-        return (
-            f"there are no sessions in {claude_folder()}, {codex_folder()} or {user_home().root}: "
-            "give a transcript's path"
-        )
+        return f"there are no sessions in {places()}: give a transcript's path"
     known = {title: one for one in reversed(sessions) for title in (titles[one.path], one.name) if title}
     # Something like a title is one that has most of its words, in any order and spelling.
     close = get_close_matches(wanted, known, n=3, cutoff=0.5) or list(known)[-1:]
