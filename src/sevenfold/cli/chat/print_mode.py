@@ -75,8 +75,8 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
     """Run once and print; returns the exit code."""
     spent, finished, error = Spending(), events.Finished("interrupted"), ""
     denials: list[dict[str, Any]] = []
-    messages = MessageLines(session)
-    if how == "stream-json":
+    messages = MessageLines(session) if how == "stream-json" else None
+    if messages is not None:
         _write_json(init_line(agent, session), out)
     began = time.monotonic()
     try:
@@ -88,11 +88,7 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
                 denials += [_denial(event.call, one.reason) for one in facts if isinstance(one, Denied)]
             if isinstance(event, events.Ended):
                 finished = event.finished
-            if how != "stream-json":
-                _warn(event)
-                continue
-            for line in filter(None, (as_json(event), *messages.lines(event))):
-                _write_json(line, out)
+            _show(event, messages, out)
     except ModelError as wrong:
         error = str(wrong)
     except KeyboardInterrupt:
@@ -165,8 +161,12 @@ def _write(line: str, out: TextIO) -> None:
         raise UserError(f"cannot write the answer to standard output: {error.strerror}") from error
 
 
-def _warn(event: AgentEvent) -> None:
-    """Say what the user should know of an event."""
+def _show(event: AgentEvent, messages: MessageLines | None, out: TextIO) -> None:
+    """Print an event as lines for scripts; without ``messages``, only what the user should know of it."""
+    if messages is not None:
+        for each in filter(None, (as_json(event), *messages.lines(event))):
+            _write_json(each, out)
+        return
     if isinstance(event, events.Mentioned) and event.output.is_error:
         complain(f"@{clean(event.path)} was not read: {clean(event.output.text)}")
     line = event_line(event.event) if isinstance(event, events.Happened) else None
