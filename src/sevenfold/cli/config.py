@@ -30,10 +30,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    if options.name is not None and options.name not in by_name():
-        raise unknown(options.name, "sevenfold config")
+    chosen = chosen_settings(options.name, "sevenfold config")
     resolved = load(options.project.absolute())
-    chosen = [by_name()[options.name]] if options.name else list(described())
     if options.json:
         reasons = overruled(resolved.settings)
         settings = [
@@ -54,6 +52,15 @@ def run(options: argparse.Namespace) -> int:
     for note in resolved.notes:
         console.say(f"\n {note}", "yellow")
     return 0
+
+
+def chosen_settings(name: str | None, command: str) -> list[Setting]:
+    """The setting of this name, or all without one; raises if there is none, and says which command lists them."""
+    if name is None:
+        return list(described())
+    if name not in by_name():
+        raise unknown(name, command)
+    return [by_name()[name]]
 
 
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:

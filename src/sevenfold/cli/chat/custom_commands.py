@@ -49,13 +49,8 @@ class CustomCommand(Struct, frozen=True):
         except ValueError:
             words = arguments.split()
 
-        def put(found: re.Match[str]) -> str:
-            if found[1] == "ARGUMENTS":
-                return arguments
-            place = int(found[1]) - 1
-            return words[place] if place < len(words) else ""
-
-        return _PLACES.sub(put, text).strip()
+        values = {"ARGUMENTS": arguments} | {str(place): word for place, word in enumerate(words, 1)}
+        return _PLACES.sub(lambda found: values.get(found[1], ""), text).strip()
 
 
 def custom_commands(folder: Path) -> dict[str, CustomCommand]:

@@ -34,14 +34,13 @@ from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.resumed import show_resumed
-from sevenfold.cli.config import entry
+from sevenfold.cli.config import chosen_settings, entry
 from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
 from sevenfold.profiles import find as find_profile
-from sevenfold.settings import by_name, described, unknown
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
@@ -229,10 +228,8 @@ def _why(chat: Chat, rest: str) -> None:
 
 
 def _config(chat: Chat, rest: str) -> None:
-    if rest and rest not in by_name():
-        raise unknown(rest, "/config")
     resolved = load(chat.options.folder)
-    chosen = [by_name()[rest]] if rest else list(described())
+    chosen = chosen_settings(rest or None, "/config")
     shown = [entry(resolved, one, in_full=bool(rest)) for one in chosen]
     chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
 
@@ -281,19 +278,18 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
-def _stops_or_lists(chat: Chat, rest: str) -> bool:
-    """Stop a task if the line says so; returns whether the line is understood."""
+def _kill_if_told(chat: Chat, rest: str, command: str) -> None:
+    """Stop a task if the line says so; raises `InputError` if it says anything else but to list them."""
     action, _, name = rest.partition(" ")
     if action == "kill" and name:
         chat.agent.session.tasks.kill(name.strip())
-        return True
-    return action in ("", "list")
+    elif action not in ("", "list"):
+        raise InputError(f"use {command} or {command} kill ID")
 
 
 def _agents(chat: Chat, rest: str) -> None:
     """List the agents that are defined here and those at work; with ``kill``, stop one."""
-    if not _stops_or_lists(chat, rest):
-        raise InputError("use /agents or /agents kill ID")
+    _kill_if_told(chat, rest, "/agents")
     lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
     running = [task_line(one, time.time()) for one in chat.agent.session.tasks if one.kind == "agent"]
     for line in (*lines, *(running or ["No agent is at work."])):
@@ -304,8 +300,7 @@ def _agents(chat: Chat, rest: str) -> None:
 
 def _tasks(chat: Chat, rest: str) -> None:
     """List what runs in the background, or stop one of it."""
-    if not _stops_or_lists(chat, rest):
-        raise InputError("use /tasks or /tasks kill ID")
+    _kill_if_told(chat, rest, "/tasks")
     lines = [task_line(one, time.time()) for one in chat.agent.session.tasks]
     chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
 

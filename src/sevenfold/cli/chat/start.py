@@ -293,13 +293,12 @@ def forget_if_empty(options: ChatOptions) -> bool:
 # -- trust -----------------------------------------------------------------------------------
 
 _NOT_TRUSTED = "chat-not-trusted"
+_BRINGS = "use its own settings, hooks, MCP servers, skills and instructions"
 TRUST = Menu(
     "Do you trust this folder?",
     (
         # Without letters: a message that begins with "y" or "n" must not answer.
-        MenuItem(
-            "Yes", "", "use its own settings, hooks, MCP servers, skills and instructions", value=True
-        ),
+        MenuItem("Yes", "", _BRINGS, value=True),
         MenuItem("No", "", "work here without them; 'sevenfold trust' changes that", value=False),
     ),
 )
