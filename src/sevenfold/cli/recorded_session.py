@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
@@ -148,9 +149,9 @@ def edit(
     ``target`` is the session's own file or a new one, under which the model may read all of it later; None: the draft
     is thrown away, as it is after any error. With ``recall``, index the session first.
     """
-    with ExitStack() as opened:
-        client = opened.enter_context(closing(quick_client_for(recorded.model, OFFLINE_JOBS)))
-        file = opened.enter_context(closing(JsonlLog.open(target))) if target == recorded.path else None
+    with ExitStack() as held:
+        client = held.enter_context(closing(quick_client_for(recorded.model, OFFLINE_JOBS)))
+        file = held.enter_context(closing(JsonlLog.open(target))) if target == recorded.path else None
         log = DraftLog(recorded.path, recorded.converted)
         results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
         recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
@@ -167,7 +168,7 @@ def edit(
             path=str((target or recorded.path).absolute()),
         )
         conversation = factory.conversation(store, recorded.model, recorded.options)
-        yield opened.enter_context(Session(conversation, store, client)), client
+        yield held.enter_context(Session(conversation, store, client)), client
         if file is not None:
             append_draft(file, log)
         elif target is not None:
@@ -259,11 +260,7 @@ def cut_points(session: Session) -> list[dict[str, str]]:
         sizes = range(SHOWN_OF_ID, len(uuid))
         return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
 
-    found: list[dict[str, str]] = []
-    for item in reversed(view.items[1:]):
-        words = " ".join(users_words(item).split())
-        if words and view.begins_round(item.said.uuid):
-            found.append({"id": shortest(item.said.uuid), "says": words[:LONGEST_SAID]})
-        if len(found) == MOST_CUT_POINTS:
-            break
-    return found[::-1]
+    said = ((item.said.uuid, " ".join(users_words(item).split())) for item in reversed(view.items[1:]))
+    points = ((uuid, words) for uuid, words in said if words and view.begins_round(uuid))
+    newest = [*islice(points, MOST_CUT_POINTS)][::-1]
+    return [{"id": shortest(uuid), "says": words[:LONGEST_SAID]} for uuid, words in newest]

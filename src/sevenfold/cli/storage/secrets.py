@@ -108,14 +108,13 @@ def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
 
 def said_in(record: bytes) -> str:
     """All texts in a JSON record, one a line; what is no JSON is taken as it is."""
-    try:
-        value = msgspec.json.decode(record)
-    except (msgspec.DecodeError, RecursionError):
+    for decode in (msgspec.json.decode, json.loads):
         try:
-            value = json.loads(record)
-        except (ValueError, RecursionError):
-            return record.decode(errors="surrogateescape")
-    return "\n".join(_texts(value))
+            value = decode(record)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            continue
+        return "\n".join(_texts(value))
+    return record.decode(errors="surrogateescape")
 
 
 def _texts(value: Any) -> Iterator[str]:
