@@ -47,17 +47,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    folder: Path = options.folder
     if options.printed is not None:
-        return _run_once(options, folder)
+        return _run_once(options)
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise Refused("a chat needs a terminal; for scripts and pipes use -p PROMPT, or -p - to read it")
     screen = _screen()
     from rich.text import Text
 
-    words = f"sevenfold {__version__} in {clean(str(folder))}; /help lists commands, Ctrl-D leaves"
+    words = f"sevenfold {__version__} in {clean(str(options.folder))}; /help lists commands, Ctrl-D leaves"
     screen.show(Text(f"{screen.signs.note} {words}", style="dim"))
-    chat = screen.run(lambda: _open(options, folder, screen), options.prompt)
+    chat = screen.run(lambda: _open(options, screen), options.prompt)
     if chat is not None:
         from sevenfold.cli.chat.start import forget_if_empty  # loads the agent
 
@@ -66,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run_once(options: argparse.Namespace, folder: Path) -> int:
+def _run_once(options: argparse.Namespace) -> int:
     # These load the agent.
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import print_mode, start
@@ -80,7 +79,7 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
         prompts = print_mode.read_prompts(sys.stdin)
     else:
         prompts = [print_mode.read_prompt(options.printed, sys.stdin)]
-    chosen = start.choose(options, folder, None)
+    chosen = start.choose(options, options.folder, None)
     chosen.require_key()
     made = start.agent_options(chosen)
     with ExitStack() as opened:
@@ -114,13 +113,14 @@ def _screen() -> InlineScreen | PlainScreen:
     return InlineScreen(Renderer(colours), signs, history=user_home().typed, output=terminal())
 
 
-def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | PlainScreen) -> Chat:
+def _open(options: argparse.Namespace, screen: InlineScreen | PlainScreen) -> Chat:
     """Ask what has to be asked first, open the chat, and say what the user should know."""
     # These load the agent, after the first line is on the screen.
     from sevenfold.cli.chat import start
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.resumed import show_resumed
 
+    folder: Path = options.folder
     start.ask_for_trust(screen, folder)
     chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))
     for warning in (chat.options.no_key(), start.assumed_window(chat.agent)):

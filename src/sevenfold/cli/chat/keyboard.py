@@ -111,20 +111,18 @@ def _choosing(app: InlineScreen) -> KeyBindings:
     choosing = Condition(lambda: app.asking is not None and not app.asking.writing)
     writing = Condition(lambda: app.asking is not None and app.asking.writing)
 
-    def bind(key: str, step: Step, *, may_be_typed: bool = False) -> None:
+    def bind(key: str, step: Step, *, typed: bool = False) -> None:
+        """Let a key take a step; one that may be ``typed`` belongs to the message the user is writing, if to any."""
+
         @keys.add(key, filter=choosing)
         def take(event: KeyPressEvent) -> None:
-            if app.asking is not None and not (may_be_typed and app.belongs_to_draft(event.data)):
+            if app.asking is not None and not (typed and app.belongs_to_draft(event.data)):
                 app.advance(step(app.asking))
 
-    bind("up", lambda state: state.move(-1), may_be_typed=True)
-    bind("down", lambda state: state.move(1), may_be_typed=True)
-    bind(
-        "space",
-        lambda state: state.press(" ") if state.menu.filtered else state.toggle(),
-        may_be_typed=True,
-    )
-    bind("enter", lambda state: state.enter(), may_be_typed=True)
+    bind("up", lambda state: state.move(-1), typed=True)
+    bind("down", lambda state: state.move(1), typed=True)
+    bind("space", lambda state: state.press(" ") if state.menu.filtered else state.toggle(), typed=True)
+    bind("enter", lambda state: state.enter(), typed=True)
     bind("pageup", lambda state: state.jump(-PAGE))
     bind("pagedown", lambda state: state.jump(PAGE))
     bind("home", lambda state: state.jump(-sys.maxsize))
