@@ -44,11 +44,11 @@ def definitions(folder: Path) -> Definitions:
 def listing(wanted: Collection[AgentDefinition]) -> list[str]:
     """A line for each agent."""
     width = max(len(one.name) for one in wanted)
-    texts = (
-        one.description if len(one.description) <= 100 else f"{one.description[:99]}…" for one in wanted
-    )
-    about = zip(wanted, texts, strict=True)
-    return [f"{one.name:<{width}}  {text} ({one.path or 'built in'})" for one, text in about]
+    return [f"{one.name:<{width}}  {_gist(one)} ({one.path or 'built in'})" for one in wanted]
+
+
+def _gist(one: AgentDefinition) -> str:
+    return one.description if len(one.description) <= 100 else f"{one.description[:99]}…"
 
 
 def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> list[str]:
