@@ -102,7 +102,12 @@ def _target(recorded: RecordedSession, options: argparse.Namespace) -> Path:
     if options.in_place:
         if recorded.converted:
             raise InputError(f"{path}: rollouts are only read; without --in-place the result is a new file")
-        _warn_if_fresh(path)
+        ago = time.time() - path.stat().st_mtime
+        if ago < JUST_NOW:
+            complain(
+                f"{path} changed {max(0, ago):.0f} s ago. If another program has this session open, close it first: "
+                "it would not see the compaction and would write after it as if nothing had happened."
+            )
         return path
     target: Path = options.output or path.with_name(f"{path.stem}-compacted.jsonl")
     if target.exists():
@@ -110,15 +115,6 @@ def _target(recorded: RecordedSession, options: argparse.Namespace) -> Path:
     if not target.absolute().parent.is_dir():
         raise InputError(f"{target}: the folder does not exist; create it first, or choose another file")
     return target
-
-
-def _warn_if_fresh(path: Path) -> None:
-    ago = time.time() - path.stat().st_mtime
-    if ago < JUST_NOW:
-        complain(
-            f"{path} changed {max(0, ago):.0f} s ago. If another program has this session open, close it first: it "
-            "would not see the compaction and would write after it as if nothing had happened."
-        )
 
 
 class _Run(Struct):

@@ -61,7 +61,11 @@ def run(options: argparse.Namespace) -> int:
         since=options.since and options.since.isoformat(),
     )
     if options.html and profile.sessions:
-        _write_page(profile, options.html)
+        try:
+            options.html.write_text(page(profile), encoding="utf-8")
+        except OSError as error:
+            why = error.strerror or error
+            raise UserError(f"{options.html}: cannot write the page: {why}") from error
     if options.json:
         text.print_json(profile)
     elif profile.sessions:
@@ -116,13 +120,6 @@ def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
     show(profile, console, limit=options.limit, each=options.each)
     if options.html:
         console.say(f" The page is in {options.html}")
-
-
-def _write_page(profile: ProfileReport, target: Path) -> None:
-    try:
-        target.write_text(page(profile), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{target}: cannot write the page: {error.strerror or error}") from error
 
 
 # -- what the report and the page both show ---------------------------------------------------

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -111,7 +111,7 @@ def read_label(path: Path) -> SessionLabel:
     """The title and the project of a session, as its two ends tell; empty where they do not."""
     labels: dict[str, str] = {}
     words = project = ""
-    try:
+    with suppress(UserError, OSError):
         for raw in first_records(path, HEAD_RECORDS):
             entry = entries.read(raw)
             project = project or _folder(raw)
@@ -123,8 +123,6 @@ def read_label(path: Path) -> SessionLabel:
         for line in scan(path, max(0, path.stat().st_size - TAIL_BYTES)):
             if b'title"' in line.raw and isinstance(entry := entries.read(line.raw), Label):
                 labels[entry.kind] = entry.text
-    except (UserError, OSError):
-        pass
     return SessionLabel(one_line(title_of(labels) or words, LONGEST_TITLE), project)
 
 
