@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -116,14 +116,9 @@ def progress_bar(
         yield partial(bar.update, bar.add_task("", total=total))
 
 
-@contextmanager
-def spinner(doing: str) -> Iterator[None]:
+def spinner(doing: str) -> AbstractContextManager[object]:
     """Something that moves on the error stream while the user waits; nothing if that is not a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    with Console(stderr=True).status(doing):
-        yield
+    return Console(stderr=True).status(doing) if sys.stderr.isatty() else nullcontext()
 
 
 # -- charts ----------------------------------------------------------------------------------

@@ -54,11 +54,6 @@ class Driver:
         """Whether a turn or a command is running."""
         return self._busy and self._worker.busy
 
-    @property
-    def moves(self) -> bool:
-        """Whether what is drawn changes by itself."""
-        return self.busy or bool(self.chat.background())
-
     def submit(self, text: str) -> None:
         """Send what was typed: words, or a command."""
         if slash_commands.is_command(text):

@@ -262,7 +262,7 @@ class InlineScreen:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            if self._hint or (self._driver is not None and self._driver.moves):
+            if self._hint or self.busy or (self._driver is not None and self._driver.chat.background()):
                 if time.monotonic() - self._pressed > AGAIN:
                     self._hint = ""
                 self._app.invalidate()

@@ -15,8 +15,7 @@ from urllib.parse import unquote
 import msgspec
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
-from prompt_toolkit.key_binding.key_bindings import KeyBindingsBase
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from sevenfold.cli.chat.menu import PAGE, MenuAnswer, MenuState
 from sevenfold.cli.text import plural
@@ -30,13 +29,15 @@ Step = Callable[[MenuState], MenuState | MenuAnswer]
 """What a key does to a menu."""
 
 
-def bindings(app: InlineScreen) -> KeyBindingsBase:
+def bindings(app: InlineScreen) -> KeyBindings:
     """All keys of the app."""
-    return merge_key_bindings([_always(app), _typing(app), _choosing(app)])
-
-
-def _always(app: InlineScreen) -> KeyBindings:
     keys = KeyBindings()
+    for bind in (_bind_always, _bind_typing, _bind_choosing):
+        bind(app, keys)
+    return keys
+
+
+def _bind_always(app: InlineScreen, keys: KeyBindings) -> None:
 
     @keys.add("c-c")
     @keys.add("<sigint>")
@@ -53,11 +54,9 @@ def _always(app: InlineScreen) -> KeyBindings:
     keys.add("c-t")(lambda event: app.command("/transcript"))
     keys.add("c-l")(lambda event: event.app.renderer.clear())
     keys.add("c-z")(lambda event: event.app.suspend_to_background())
-    return keys
 
 
-def _typing(app: InlineScreen) -> KeyBindings:
-    keys = KeyBindings()
+def _bind_typing(app: InlineScreen, keys: KeyBindings) -> None:
     free = Condition(lambda: app.asking is None)
     typed = free & Condition(lambda: app.layout.has_focus(app.typed))
     empty = Condition(lambda: not app.typed.text)
@@ -103,11 +102,9 @@ def _typing(app: InlineScreen) -> KeyBindings:
         keys.add(key, filter=suggested)(lambda event: app.typed.insert_text(app.suggested))
     keys.add("c-d", filter=typed & empty)(lambda event: app.leave())
     keys.add("s-tab", filter=free)(lambda event: app.next_mode())
-    return keys
 
 
-def _choosing(app: InlineScreen) -> KeyBindings:
-    keys = KeyBindings()
+def _bind_choosing(app: InlineScreen, keys: KeyBindings) -> None:
     choosing = Condition(lambda: app.asking is not None and not app.asking.writing)
     writing = Condition(lambda: app.asking is not None and app.asking.writing)
 
@@ -155,8 +152,6 @@ def _choosing(app: InlineScreen) -> KeyBindings:
             app.advance(state.narrow(""))
         else:
             app.answer(None)
-
-    return keys
 
 
 class TypingGuard:
