@@ -20,10 +20,9 @@ MODULES = 298
 CODE_LINES = 40_320
 ADDED = {
     "local models": (
-        r"lab\.simulator\.(?:instances|script|tool_brain)$|providers\.openai\.(?:local_servers|written)$"
-        r"|cli\.chat\.stream_lines$",
-        6,
-        520,
+        r"lab\.simulator\.(?:instances|script|tool_brain)$|providers\.openai\.(?:local_servers|written)$",
+        5,
+        420,
     ),
     "recall": (r"recall\.e5$", 1, 90),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 240),
@@ -40,9 +39,9 @@ ADDED = {
         12,
         1_750,
     ),
-    "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 435),
-    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list|model_list)$", 5, 325),
-    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 190),
+    "checkpoints": (r"agent\.checkpoints$", 1, 350),
+    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list)$", 4, 343),
+    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 270),
     "idle": (r"layers\.idle$", 1, 195),
     "ledger": (r"layers\.clear\.ledger$", 1, 40),
     "known secrets": (r"record\.known_secrets$", 1, 50),

@@ -15,7 +15,7 @@ import pytest
 
 import sevenfold
 from sevenfold.agent.tools.context import Todo
-from sevenfold.cli.storage.purge import find, remove
+from sevenfold.cli.purge import find, remove
 from sevenfold.cli.storage.rewrite import World
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptLocked

@@ -20,7 +20,7 @@ from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.driver import Driver
-from sevenfold.cli.chat.history import find_session, new_name, talks
+from sevenfold.cli.chat.history import find_session, new_name, sessions, talks
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.pages import help_page
@@ -595,7 +595,7 @@ def test_a_session_is_named_and_found_by_its_name_and_runs_of_scripts_are_not_li
     talk("/rename The Heron")
     talk("/clear")
     talk("another")
-    kept = commands.sessions_of(talk.chat.options.folder)
+    kept = sessions(talk.chat.options.folder)
     named = find_session(kept, "the heron")
     assert named is not None
     assert (named.name, named.title) == ("one", "The Heron")

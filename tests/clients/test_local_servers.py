@@ -18,7 +18,7 @@ import openai
 import pytest
 
 import sevenfold
-from sevenfold.cli.chat.model_list import served_models
+from sevenfold.cli.chat.start import served_models
 from sevenfold.providers import registry
 from sevenfold.providers.models import is_local
 from sevenfold.providers.openai.chat import ChatReader

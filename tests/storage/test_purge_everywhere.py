@@ -12,7 +12,7 @@ import sevenfold
 from sevenfold.cli import purge as purge_command
 from sevenfold.cli import scan as scan_command
 from sevenfold.cli.chat.keyboard import InputHistory
-from sevenfold.cli.storage.purge import remove
+from sevenfold.cli.purge import remove
 from sevenfold.cli.storage.rewrite import World
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from bench.mailbox import soak
-from sevenfold.cli.storage.purge import mask, survey
+from sevenfold.cli.purge import mask, survey
 from sevenfold.cli.storage.rewrite import World
 from sevenfold.cli.storage.secrets import Leak
 from sevenfold.clock import RandomIds, SystemClock

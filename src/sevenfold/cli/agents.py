@@ -27,13 +27,12 @@ def run(options: argparse.Namespace) -> int:
     if options.name is not None and options.name not in found.known:
         raise UserError(f"there is no agent {options.name!r}; there are: {', '.join(found.known)}")
     wanted = [one for one in found.known.values() if options.name in (None, one.name)]
-    lines = (
-        listing(wanted) if options.action == "list" else _check(wanted, found, one=options.name is not None)
-    )
+    check = options.action == "check"
+    lines = _check(wanted, found, one=options.name is not None) if check else listing(wanted)
     sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
-    if options.action == "list" and found.problems:
+    if found.problems and not check:
         sys.stderr.write(f"not everything is used ({len(found.problems)}); see: sevenfold agents check\n")
-    return 1 if options.action == "check" and found.problems else 0
+    return 1 if found.problems and check else 0
 
 
 def definitions(folder: Path) -> Definitions:
@@ -45,12 +44,11 @@ def definitions(folder: Path) -> Definitions:
 def listing(wanted: Collection[AgentDefinition]) -> list[str]:
     """A line for each agent."""
     width = max(len(one.name) for one in wanted)
-    return [f"{one.name:<{width}}  {_gist(one)}" for one in wanted]
+    return [f"{one.name:<{width}}  {_gist(one)} ({one.path or 'built in'})" for one in wanted]
 
 
-def _gist(one: AgentDefinition, most: int = 100) -> str:
-    text = one.description if len(one.description) <= most else f"{one.description[: most - 1]}…"
-    return f"{text} ({'built in' if not one.path else one.path})"
+def _gist(one: AgentDefinition) -> str:
+    return one.description if len(one.description) <= 100 else f"{one.description[:99]}…"
 
 
 def _check(wanted: list[AgentDefinition], found: Definitions, *, one: bool) -> list[str]:
@@ -83,12 +81,7 @@ def _understood(agent: AgentDefinition) -> list[tuple[str, str]]:
         ("memory", agent.memory),
         ("background", "yes" if agent.background else None),
         ("isolation", agent.isolation),
-        (
-            "context",
-            {True: "the conversation (fork)", False: "fresh"}.get(agent.fork)
-            if agent.fork is not None
-            else None,
-        ),
+        ("context", {True: "the conversation (fork)", False: "fresh", None: None}[agent.fork]),
         ("window", f"{agent.window:,} tokens" if agent.window else None),
         ("prompt", f"{len(agent.prompt):,} characters"),
     ]

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 def _print(name: str, found: Audit) -> None:
     console, total = ReportConsole(), found.total
     if not found.boundaries:
-        console.print(f"{name}: this session was never compacted, so nothing was lost.", soft_wrap=True)
+        console.say(f"{name}: this session was never compacted, so nothing was lost.")
         return
     for number, audited in enumerate(found.boundaries, 1):
         _print_boundary(console, number, audited)
@@ -57,37 +57,28 @@ def _print(name: str, found: Audit) -> None:
     if theirs:
         left, reached = sum(one.out_of_reach for one in theirs), sum(one.reachable for one in theirs)
         facts = plural(left + sum(one.in_context for one in theirs), "fact")
-        verdicts.append(
-            f"in other tools' compactions {left:,} of {facts} left the context; recall would find {reached:,}"
-        )
+        found_again = f"recall would find {reached:,}"
+        verdicts.append(f"in other tools' compactions {left:,} of {facts} left the context; {found_again}")
     if total.invented:
         verdicts.append(plural(total.invented, "invented statement") + " about the user")
-    console.print(
-        f"{'; '.join(verdicts)}.", style="bold red" if total.out_of_reach else "bold green", soft_wrap=True
-    )
+    console.say(f"{'; '.join(verdicts)}.", "bold red" if total.out_of_reach else "bold green")
 
 
 def _print_boundary(console: ReportConsole, number: int, audited: AuditedCompaction) -> None:
     when = audited.timestamp[:19].replace("T", " ") or "no time"
     whose = "Sevenfold's" if audited.own else "another tool's"
-    console.print(
-        f"{number}. {when}  {audited.trigger}, {whose}  {audited.uuid}", style="bold", soft_wrap=True
-    )
+    console.say(f"{number}. {when}  {audited.trigger}, {whose}  {audited.uuid}", "bold")
     _print_counts(console, audited.by_kind)
     if audited.left_out:
         beyond = ", ".join(f"{count} {kind}" for kind, count in audited.left_out.items())
-        console.print(
-            f"   not checked, beyond the limit for their kind: {beyond}", style="dim", soft_wrap=True
-        )
+        console.say(f"   not checked, beyond the limit for their kind: {beyond}", "dim")
     for fact in audited.missing[:MOST_SHOWN]:
         state = "lost" if audited.own else "left" if fact.found else "left, not found by recall"
-        console.print(
-            f"   {state}  {fact.kind}  {fact.record}  {excerpt(fact.text)}", style="red", soft_wrap=True
-        )
+        console.say(f"   {state}  {fact.kind}  {fact.record}  {excerpt(fact.text)}", "red")
     if (more := len(audited.missing) - MOST_SHOWN) > 0:
         console.print(f"   {more:,} more, which --json lists", style="dim")
     for statement in audited.invented_statements:
-        console.print(f"   invented  {excerpt(statement)}", style="yellow", soft_wrap=True)
+        console.say(f"   invented  {excerpt(statement)}", "yellow")
     console.print()
 
 
@@ -97,7 +88,5 @@ def _print_counts(console: ReportConsole, by_kind: Mapping[str, Count]) -> None:
         return
     console.print(f"   {'':<14}{'in context':>12}{'left it':>10}{'found by recall':>18}", style="dim")
     for kind, count in by_kind.items():
-        left = count.reachable + count.lost
-        console.print(
-            f"   {kind.replace('_', ' '):<14}{count.in_context:>12}{left:>10}{count.reachable:>18}"
-        )
+        left, name = count.reachable + count.lost, kind.replace("_", " ")
+        console.print(f"   {name:<14}{count.in_context:>12}{left:>10}{count.reachable:>18}")

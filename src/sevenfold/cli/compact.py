@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -21,18 +19,14 @@ from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.notes import bring_up_to_date
 from sevenfold.cli.output import FOLDED, NAME, ReportConsole, grid, heading, number_table, sections, spinner
-from sevenfold.cli.recorded_session import RecordedSession, is_offline
+from sevenfold.cli.recorded_session import RecordedSession
 from sevenfold.cli.text import category, complain, count, excerpt, money, plural, print_json, share
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.labels import pieces_in
-from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.layers.compact.request import Compacted, EngineName, Left
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
-from sevenfold.providers.registry import quick_client_for
-from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.session import Session, Wishes
-from sevenfold.stores.jsonl.log import JsonlLog
 
 SOMETHING_LOST = 1
 """The exit code if a fact is neither in the context nor found by recall."""
@@ -42,10 +36,6 @@ ENGINES = ("provider", "fork", "plain", "extractive", "notes")
 ASK_A_MODEL: tuple[EngineName, ...] = ("provider", "fork", "plain")
 """The engines whose summary a model writes."""
 
-MOST_CUT_POINTS = 8
-SHOWN_OF_ID = 8
-"""Characters of an id; more if others begin the same way."""
-LONGEST_SAID = 200
 MOST_CATEGORIES = 10
 MOST_OMITTED = 6
 NONE_KEPT = "no record verbatim"
@@ -87,151 +77,124 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
     recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
-    with closing(quick_client_for(recorded.model, OFFLINE_JOBS)) as client:
-        if options.dry_run:
-            with recorded_sessions.open_draft(recorded, client, recorded.path) as (session, _):
-                report = _Run(session, recorded, client, options).plan()
+    target = None if options.dry_run else _target(recorded, options)
+    with recorded_sessions.edit(recorded, target, recall=target is not None) as (session, client):
+        work = _Run(session, recorded, client, options)
+        if target is None:
+            fields, parts, lost = work.plan()
         else:
-            report = _write(recorded, client, options)
+            with spinner("summarising"):
+                fields, parts, lost = work.compact(target)
     if options.json:
-        print_json(report.fields)
+        print_json(fields)
     else:
-        ReportConsole().print(sections(report.parts))
-    return SOMETHING_LOST if report.lost else 0
+        ReportConsole().print(sections(parts))
+    return SOMETHING_LOST if lost else 0
 
 
-class _Report(NamedTuple):
-    """What the command has to say: for scripts, and for people."""
-
-    fields: dict[str, object]
-    parts: list[RenderableType | None]
-    lost: int = 0
-    """Facts that are neither in the context nor found by recall."""
+_Report = tuple[dict[str, object], list[RenderableType | None], int]
+"""What the command has to say, for scripts and for people; facts neither in the context nor found by recall."""
 
 
-def _write(recorded: RecordedSession, client: Client, options: argparse.Namespace) -> _Report:
-    """Compact, and write the result to the file or a new one."""
-    if options.in_place and recorded.converted:
-        raise InputError(
-            f"{recorded.path}: rollouts are only read; without --in-place the result is a new file"
-        )
-    target = recorded.path.with_name(f"{recorded.path.stem}-compacted.jsonl")
-    target = recorded.path if options.in_place else options.output or target
+def _target(recorded: RecordedSession, options: argparse.Namespace) -> Path:
+    """The file the result is written to."""
+    path = recorded.path
     if options.in_place:
-        _warn_if_fresh(target)
-    elif target.exists():
+        if recorded.converted:
+            raise InputError(f"{path}: rollouts are only read; without --in-place the result is a new file")
+        ago = time.time() - path.stat().st_mtime
+        if ago < JUST_NOW:
+            complain(
+                f"{path} changed {max(0, ago):.0f} s ago. If another program has this session open, close it first: "
+                "it would not see the compaction and would write after it as if nothing had happened."
+            )
+        return path
+    target: Path = options.output or path.with_name(f"{path.stem}-compacted.jsonl")
+    if target.exists():
         raise recorded_sessions.already_exists(target)
-    elif not target.absolute().parent.is_dir():
+    if not target.absolute().parent.is_dir():
         raise InputError(f"{target}: the folder does not exist; create it first, or choose another file")
-    with (
-        closing(JsonlLog.open(target)) if options.in_place else nullcontext() as log,
-        recorded_sessions.open_draft(recorded, client, target, recall=True) as (session, draft),
-    ):
-        with spinner("summarising"):
-            report = _Run(session, recorded, client, options).compact(target)
-        if log is not None:
-            recorded_sessions.append_draft(log, draft)
-        else:
-            recorded_sessions.write_new(target, draft)
-    return report
+    return target
 
 
-def _warn_if_fresh(path: Path) -> None:
-    ago = time.time() - path.stat().st_mtime
-    if ago < JUST_NOW:
-        complain(
-            f"{path} changed {max(0, ago):.0f} s ago. If another program has this session open, close it first: it "
-            "would not see the compaction and would write after it as if nothing had happened."
-        )
-
-
-class _Run:
+class _Run(Struct):
     """One run of the command on an open session."""
 
-    def __init__(
-        self, session: Session, recorded: RecordedSession, client: Client, options: argparse.Namespace
-    ) -> None:
-        self._session = session
-        self._recorded = recorded
-        self._client = client
-        self._options = options
-        self._offline = is_offline(client)
-        self._noted = False
-        """Whether the notes were brought up to date first."""
-        self._left: list[Left] = []
-        """Engines that are not used, and why."""
+    session: Session
+    recorded: RecordedSession
+    client: Client
+    options: argparse.Namespace
+    noted: bool = False
+    """Whether the notes were brought up to date first."""
+    left: list[Left] = []
+    """Engines that are not used, and why."""
 
     def plan(self) -> _Report:
         """What a compaction would do."""
-        seen = self._session.compact_preview(self._options.instructions, **self._wishes())
-        places = _cut_points(self._session)
+        seen = self.session.compact_preview(self.options.instructions, **self._wishes())
+        places = recorded_sessions.cut_points(self.session)
         fields = {**self._fields(), "preview": seen, "places": places}
         before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
         hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
         kept = f"{plural(seen.kept, 'record')}, {count(seen.tokens_kept)} tokens, verbatim"
         price = f"{money(seen.call_usd)} for the summary, {money(seen.next_usd)} for the next prompt"
-        free = f"nothing; the next prompt of {self._recorded.model} would cost {money(seen.next_usd)}"
-        cache = (
-            f"the next request can read {count(seen.read)} tokens from it, and writes {count(seen.written)}"
-        )
+        free = f"nothing; the next prompt of {self.recorded.model} would cost {money(seen.next_usd)}"
+        written = f"and writes {count(seen.written)}"
+        cache = f"the next request can read {count(seen.read)} tokens from it, {written}"
         rows: list[tuple[str, str | Text]] = [
-            ("messages", f"{count(before)} tokens in {plural(self._recorded.records, 'record')}"),
+            ("messages", f"{count(before)} tokens in {plural(self.recorded.records, 'record')}"),
             ("afterwards", f"at most {count(after)} tokens, {share(after, before)}"),
             ("summarised", f"{hidden}, {_SPANS[seen.span]}"),
             ("summary", f"at most {count(seen.tokens_summary)} tokens"),
             ("kept", kept if seen.kept else NONE_KEPT),
             ("engine", self._engine(seen.engine)),
-            ("cost", free if self._offline else price),
+            ("cost", free if self.recorded.offline else price),
             ("cache", cache),
         ]
         cuts = [Text(f"{one['id']}  {one['says']}", overflow="ellipsis", no_wrap=True) for one in places]
         where = Group(heading("Where it could be cut", "--from or --up-to"), *cuts) if cuts else None
         done = Text("Nothing was changed.", style="bold")
         happens = Group(heading("What would happen"), grid(NAME, FOLDED, rows=rows))
-        return _Report(fields, [self._title(), happens, where, done])
+        return fields, [self._title(), happens, where, done], 0
 
     def compact(self, target: Path) -> _Report:
         """Compact; ``target`` is where the result will be."""
-        session, options = self._session, self._options
+        session, options = self.session, self.options
         paid, before, wishes = session.gauge.usd, self._tokens_by_category(), self._wishes()
         did = session.compact(options.instructions, **wishes)
         if did is None:
-            raise Refused(f"{self._recorded.path}: the compaction was vetoed, so nothing was written")
-        self._left += did.left
+            raise Refused(f"{self.recorded.path}: the compaction was vetoed, so nothing was written")
+        self.left += did.left
         after, now, total = self._tokens_by_category(), session.gauge.usd, did.score.total
-        usd = 0.0 if self._offline else None if paid is None or now is None else now - paid
+        usd = 0.0 if self.recorded.offline else None if paid is None or now is None else now - paid
         fields = {
             **self._fields(),
             **{name: getattr(did, name) for name in _TOLD},
             "output": str(target),
             "in_place": options.in_place,
             "by_category": {"before": before, "after": after},
-            "calls": did.calls + self._noted,
+            "calls": did.calls + self.noted,
             "usd": usd,
-            "facts": {
-                **structs.asdict(total),
-                "by_kind": did.score.by_kind,
-                "lost_facts": did.score.lost,
-            },
+            "facts": structs.asdict(total) | {"by_kind": did.score.by_kind, "lost_facts": did.score.lost},
         }
         where = f"{'Appended' if options.in_place else 'Written'} to {target}"
-        parts = [
+        parts: list[RenderableType | None] = [
             self._title(),
             _sizes(before, after),
             Group(heading("What happened"), grid(NAME, FOLDED, rows=self._happened(did, usd))),
             Group(heading("The summary"), Text(did.summary)) if options.show else None,
             Group(Text(where, style="bold green"), Text(f"boundary {did.boundary}")),
         ]
-        return _Report(fields, parts, total.lost)
+        return fields, parts, total.lost
 
     # -- what to ask of the engine -----------------------------------------------------------
 
     def _wishes(self) -> Wishes:
         """The options of the command as a request to the engine."""
-        options, wishes = self._options, Wishes()
+        options, wishes = self.options, Wishes()
         if given := options.start or options.up_to:
             wishes["span"] = "from" if options.start else "up_to"
-            wishes["record"] = _record(self._session, given)
+            wishes["record"] = recorded_sessions.record_named(self.session, given)
         if options.engine == "notes":
             self._prepare_notes()
         if engine := options.engine or self._first_choice():
@@ -240,16 +203,16 @@ class _Run:
 
     def _first_choice(self) -> EngineName | None:
         """The engine for a session that is not running; None leaves it to the session, which knows what is cached."""
-        if not self._offline:
-            if self._recorded.own:
+        if not self.recorded.offline:
+            if self.recorded.own:
                 return None
             reason = "system prompt and tools are not in the file, so no cache would be read"
-            self._left += [Left("provider", reason), Left("fork", reason)]
+            self.left += [Left("provider", reason), Left("fork", reason)]
             return "plain"
         if not self._partial and not self._why_not_notes():
             return "notes"
         reason = "no model answers offline, and its stand-in would only extract as well"
-        self._left += [Left(name, reason) for name in ASK_A_MODEL]
+        self.left += [Left(name, reason) for name in ASK_A_MODEL]
         return "extractive"
 
     def _prepare_notes(self) -> None:
@@ -258,22 +221,19 @@ class _Run:
             raise InputError(
                 "notes cover the whole conversation and take no instructions; use another engine"
             )
-        keeper = keeper_of(self._session.conversation)
-        reason = keeper.too_little() if keeper is not None else ""
-        uncovered = keeper is not None and not reason and keeper.covered() is None
-        if uncovered and not self._options.dry_run:
-            bring_up_to_date(self._session, self._client)
-            self._noted = True
-        if reason := reason or self._why_not_notes():
-            short = keeper is not None and bool(keeper.too_little())
-            update = (
-                "" if self._noted or short else ", or bring them up to date: sevenfold notes FILE --update"
-            )
+        keeper = keeper_of(self.session.conversation)
+        short = keeper.too_little() if keeper is not None else ""
+        if keeper is not None and not short and keeper.covered() is None and not self.options.dry_run:
+            bring_up_to_date(self.session, self.client, offline=self.recorded.offline)
+            self.noted = True
+        if reason := short or self._why_not_notes():
+            advice = ", or bring them up to date: sevenfold notes FILE --update"
+            update = "" if self.noted or short else advice
             raise Refused(f"the notes cannot be the summary: {reason}; use another engine{update}")
 
     def _why_not_notes(self) -> str:
         """Why the notes cannot be the summary; empty if they can."""
-        conversation = self._session.conversation
+        conversation = self.session.conversation
         keeper = keeper_of(conversation)
         if keeper is None or not conversation.settings.notes_compaction:
             return "this is switched off (setting notes_compaction)"
@@ -282,38 +242,38 @@ class _Run:
 
     @property
     def _partial(self) -> bool:
-        return bool(self._options.start or self._options.up_to or self._options.instructions)
+        return bool(self.options.start or self.options.up_to or self.options.instructions)
 
     # -- what is shown -----------------------------------------------------------------------
 
     def _fields(self) -> dict[str, object]:
         return {
-            "file": str(self._recorded.path),
-            "model": self._recorded.model,
-            "offline": self._offline,
-            "dry_run": self._options.dry_run,
-            "left": self._left,
+            "file": str(self.recorded.path),
+            "model": self.recorded.model,
+            "offline": self.recorded.offline,
+            "dry_run": self.options.dry_run,
+            "left": self.left,
         }
 
     def _tokens_by_category(self) -> dict[str, int]:
         """The estimated parts of the next prompt; they add up to the session's gauge."""
-        conversation = self._session.conversation
+        conversation = self.session.conversation
         sizes: dict[str, float] = {}
         for piece in pieces_in(conversation.transcript.view):
             tokens = conversation.gauge.estimator.tokens(piece.weight)
             sizes[piece.category] = sizes.get(piece.category, 0.0) + tokens
         found = {name: round(size) for name, size in sizes.items() if size >= 1}
         rest = conversation.size().tokens - sum(found.values())
-        return found if rest <= 0 else {**found, OPENING if self._recorded.own else NOT_IN_FILE: rest}
+        return found if rest <= 0 else {**found, OPENING if self.recorded.own else NOT_IN_FILE: rest}
 
     def _title(self) -> RenderableType:
-        recorded, note = self._recorded, self._session.conversation.profile.note
+        recorded, note = self.recorded, self.session.conversation.profile.note
         whose = "Sevenfold's" if recorded.own else "another tool's"
         words = f"{recorded.model} · {plural(recorded.records, 'record')} in view · {whose} transcript"
         lines = [Text(), Text(str(recorded.path), style="bold", overflow="fold"), Text(words, style="dim")]
         if note:
             lines.append(Text(note, style="yellow"))
-        if self._offline:
+        if self.recorded.offline:
             words = (
                 f"\nOffline: there is no key and no address for {recorded.model} in the environment. The summary is "
                 "extracted by code, without judgement. Nothing leaves this machine, and nothing is charged."
@@ -327,7 +287,7 @@ class _Run:
         if did.restored:
             yield "restored", ", ".join(did.restored)
         yield "engine", self._engine(did.engine)
-        if self._noted:
+        if self.noted:
             yield "", "the notes were brought up to date first"
         yield "cost", self._paid(did, usd)
         total = did.score.total
@@ -344,10 +304,10 @@ class _Run:
             yield "no room for", "\n".join(omitted)
 
     def _paid(self, did: Compacted, usd: float | None) -> str:
-        calls = did.calls + self._noted
+        calls = did.calls + self.noted
         if not calls:
             return "nothing, no request was made"
-        if self._offline:
+        if self.recorded.offline:
             return f"nothing, {plural(calls, 'request')} to the offline stand-in"
         cached = did.cached_share
         read = f", {share(cached, 1)} of the prompt read from the cache" if cached else ""
@@ -355,51 +315,14 @@ class _Run:
 
     def _engine(self, used: str) -> Text:
         """The engine, whether the stand-in answered for the model, and why other engines were not used."""
-        stand_in = self._offline and used in ASK_A_MODEL
+        stand_in = self.recorded.offline and used in ASK_A_MODEL
         text = Text(f"{used}, with the offline stand-in instead of the model" if stand_in else used)
         reasons: dict[str, list[str]] = {}
-        for one in self._left:
+        for one in self.left:
             reasons.setdefault(one.reason, []).append(one.engine)
         for reason, names in reasons.items():
             text.append(f"\nnot {', '.join(names)}: {excerpt(reason)}", style="dim")
         return text
-
-
-def _record(session: Session, given: str) -> str:
-    """The one record in view whose id begins with the given text; raises `InputError` if there are none or several."""
-    ids = [item.said.uuid for item in session.conversation.transcript.view.items]
-    found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
-    if not found:
-        raise InputError(
-            f"{given}: no record in view has an id that begins like this; --dry-run lists some, sevenfold recall "
-            "finds others"
-        )
-    if len(found) > 1:
-        raise InputError(
-            f"{given}: {len(found)} records have an id that begins like this, among them {found[0]} and {found[1]}; "
-            "give more of it"
-        )
-    return found[0]
-
-
-def _cut_points(session: Session) -> list[dict[str, str]]:
-    """The newest messages of the user; the conversation can be cut at each."""
-    view = session.conversation.transcript.view
-    ids = [item.said.uuid for item in view.items]
-
-    def shortest(uuid: str) -> str:
-        """The shortest prefix that no other id has."""
-        sizes = range(SHOWN_OF_ID, len(uuid))
-        return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
-
-    found: list[dict[str, str]] = []
-    for item in reversed(view.items[1:]):
-        words = " ".join(users_words(item).split())
-        if words and view.begins_round(item.said.uuid):
-            found.append({"id": shortest(item.said.uuid), "says": words[:LONGEST_SAID]})
-        if len(found) == MOST_CUT_POINTS:
-            break
-    return found[::-1]
 
 
 def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableType:
@@ -408,16 +331,12 @@ def _sizes(before: Mapping[str, int], after: Mapping[str, int]) -> RenderableTyp
     shown = names if len(names) <= MOST_CATEGORIES + 1 else names[:MOST_CATEGORIES]
     for name in shown:
         table.add_row(category(name), count(before.get(name, 0)), count(after.get(name, 0)))
+    sides = (before, after)
     if rest := names[len(shown) :]:
-        table.add_row(
-            f"{len(rest)} others", *(count(sum(side.get(n, 0) for n in rest)) for side in (before, after))
-        )
-    totals = [count(sum(side.values())) for side in (before, after)]
+        table.add_row(f"{len(rest)} others", *(count(sum(one.get(n, 0) for n in rest)) for one in sides))
+    totals = [count(sum(side.values())) for side in sides]
     table.add_row(*(Text(words, style="bold") for words in ("total", *totals)))
-    was, now = (
-        sum(tokens for name, tokens in side.items() if name not in (NOT_IN_FILE, OPENING))
-        for side in (before, after)
-    )
+    was, now = (sum(one.values()) - one.get(NOT_IN_FILE, 0) - one.get(OPENING, 0) for one in sides)
     grown = [Text("It has grown: a conversation this short is better left alone.", style="yellow")]
     note = f"{share(now, was)} of the messages is left; the system prompt and tools are not counted"
     return Group(heading("Tokens", note), table, *(grown if now > was else []))

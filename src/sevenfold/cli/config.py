@@ -15,6 +15,8 @@ from sevenfold.cli.text import print_json
 from sevenfold.settings import DEFAULT, Resolved, Setting, by_name, described, overruled, unknown
 from sevenfold.stores.settings_files import load, variable
 
+_TOLD = ("default", "unit", "allowed", "stage", "latched", "says")
+"""What of a setting scripts get as it is."""
 _STAGES = {"preview": "preview: may still change", "planned": "planned: no effect yet"}
 
 
@@ -28,10 +30,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    if options.name is not None and options.name not in by_name():
-        raise unknown(options.name, "sevenfold config")
+    chosen = chosen_settings(options.name, "sevenfold config")
     resolved = load(options.project.absolute())
-    chosen = [by_name()[options.name]] if options.name else list(described())
     if options.json:
         reasons = overruled(resolved.settings)
         settings = [
@@ -40,12 +40,7 @@ def run(options: argparse.Namespace) -> int:
                 "value": getattr(resolved.settings, setting.name),
                 "origin": resolved.origins[setting.name],
                 "overruled_by": reasons.get(setting.name),
-                "default": setting.default,
-                "unit": setting.unit,
-                "allowed": setting.allowed,
-                "stage": setting.stage,
-                "latched": setting.latched,
-                "says": setting.says,
+                **{name: getattr(setting, name) for name in _TOLD},
             }
             for setting in chosen
         ]
@@ -55,17 +50,24 @@ def run(options: argparse.Namespace) -> int:
     for setting in chosen:
         console.print(entry(resolved, setting, in_full=options.name is not None))
     for note in resolved.notes:
-        console.print(Text(f"\n {note}", style="yellow"), soft_wrap=True)
+        console.say(f"\n {note}", "yellow")
     return 0
+
+
+def chosen_settings(name: str | None, command: str) -> list[Setting]:
+    """The setting of this name, or all without one; raises if there is none, and says which command lists them."""
+    if name is None:
+        return list(described())
+    if name not in by_name():
+        raise unknown(name, command)
+    return [by_name()[name]]
 
 
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
     """A setting: its name and value, what it does, and anything unusual about it."""
     value, origin = getattr(resolved.settings, setting.name), resolved.origins[setting.name]
-    head = Text.assemble(
-        (f" {setting.name:<23} ", "bold cyan"),
-        (spoken(value, setting.unit), "" if origin == DEFAULT else "bold green"),
-    )
+    shown = (spoken(value, setting.unit), "" if origin == DEFAULT else "bold green")
+    head = Text.assemble((f" {setting.name:<23} ", "bold cyan"), shown)
     lines = [setting.says]
     remarks = [_STAGES[setting.stage]] if setting.stage in _STAGES else []
     if reason := overruled(resolved.settings).get(setting.name):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -18,20 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sevenfold.cli.output import FOLDED, area_chart, bar, column_of, grid
-from sevenfold.cli.text import complain, count, money, plural, print_json, shorten
-from sevenfold.errors import UserError
+from sevenfold.cli.text import complain, count, money, not_installed, plural, print_json, shorten
 from sevenfold.events import Acted, Answered
-from sevenfold.lab.demo.figures import (
-    MODEL,
-    AgentStarted,
-    DemoOutcome,
-    HandedOver,
-    Report,
-    TaskEnded,
-    ToolUsed,
-    bars,
-    prompt_tokens,
-)
+from sevenfold.lab.demo import figures as demo
+from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome
 
 EVERY = 25
 """Without a terminal, one line is printed for this many turns."""
@@ -54,10 +43,7 @@ def run(options: argparse.Namespace) -> int:
         from sevenfold.lab.demo.run import FAST, FULL, scratch_folder
         from sevenfold.lab.demo.run import run as run_demo
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"the demo needs {error.name}, which is not installed; "
-            "run: pip install 'sevenfold[anthropic,simulator]'"
-        ) from error
+        raise not_installed("demo", "anthropic,simulator", error) from error
     progress = DemoProgress(console_for(sys.stderr if options.json else sys.stdout))
     with progress, scratch_folder(keep=options.keep) as folder:
         if options.keep:
@@ -67,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(outcome.figures)
     else:
         progress.console.print(report(outcome, progress.console.width))
-    return 0 if all(bars(outcome).values()) else 1
+    return 0 if all(demo.bars(outcome).values()) else 1
 
 
 def console_for(file: TextIO) -> Console:
@@ -93,14 +79,12 @@ class DemoProgress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.update(Text(""), refresh=True)
             self._live.stop()
 
-    def show(self, event: Report) -> None:
+    def show(self, event: demo.Report) -> None:
         """Show an event of the demonstration."""
         match event:
             case AgentStarted(resumed=False) if self._threshold:
@@ -114,11 +98,11 @@ class DemoProgress:
                 self._line("killed", "bold red", words)
             case Answered():
                 self._turns += 1
-                self._size = prompt_tokens(event)
+                self._size = demo.prompt_tokens(event)
                 if self._live is None and self._turns % EVERY == 0:
                     self.console.print(self._state())
                 self._refresh()
-            case ToolUsed(tool=tool, about=about):
+            case demo.ToolUsed(tool=tool, about=about):
                 self._doing = f"{tool} {about}"
                 self._refresh()
             case Acted(layer="notes"):
@@ -126,12 +110,10 @@ class DemoProgress:
             case Acted(layer=name, what=what, why=why, tokens_before=before, tokens_after=after):
                 sizes = f", {count(before)} → {count(after)} tokens" if before else ""
                 self._line(name, STYLES.get(name, ""), f"{what}{sizes} ", why)
-            case HandedOver(agents=agents, at_work=at_work):
-                words = (
-                    f"work handed to {', '.join(agents)}; killed while {at_work} were at it, and resumed"
-                )
-                self._line("relay", "green", words)
-            case TaskEnded(text=text):
+            case demo.HandedOver(agents=agents, at_work=at_work):
+                killed = f"killed while {at_work} were at it, and resumed"
+                self._line("relay", "green", f"work handed to {', '.join(agents)}; {killed}")
+            case demo.TaskEnded(text=text):
                 self._line("said", "green", text)
             case _:
                 pass
@@ -150,10 +132,8 @@ class DemoProgress:
 
     def _state(self) -> Text:
         filled = bar(self._size, self._threshold, GAUGE)
-        state = (
-            f"turn {self._turns:<4} ▕{filled:<{GAUGE}}▏ {count(self._size)} of {count(self._threshold)}  "
-            f"{plural(self._notes, 'note')}  "
-        )
+        sizes = f"{count(self._size)} of {count(self._threshold)}"
+        state = f"turn {self._turns:<4} ▕{filled:<{GAUGE}}▏ {sizes}  {plural(self._notes, 'note')}  "
         room = self.console.width - len(state) - 1
         shown = Text(state + (shorten(self._doing, room) if room > 1 else ""), style="dim")
         shown.truncate(self.console.width - 1)
@@ -172,7 +152,7 @@ def report(outcome: DemoOutcome, width: int) -> RenderableType:
     """The whole report, for a terminal of this width."""
     simulated = (
         "Simulated: the assistant's words are a script; tokens and dollars are the simulator's, by the price list of "
-        f"{MODEL}."
+        f"{demo.MODEL}."
     )
     return Group(
         "",
@@ -183,7 +163,7 @@ def report(outcome: DemoOutcome, width: int) -> RenderableType:
         "",
         *(
             Text.assemble(("✓ ", "green") if met else ("✗ ", "bold red"), says)
-            for says, met in bars(outcome).items()
+            for says, met in demo.bars(outcome).items()
         ),
         *(Text(f"  lost: {fact}", style="red") for fact in outcome.lost),
         "",
@@ -193,11 +173,10 @@ def report(outcome: DemoOutcome, width: int) -> RenderableType:
 
 def _chart(outcome: DemoOutcome, width: int) -> RenderableType:
     """The size of the context over time, with what the layers did below it."""
-    rows = area_chart(outcome.sizes, width, HEIGHT)
-    lines = [
-        Text.assemble((f"{label:>9} ", "dim"), (row, "cyan"))
-        for label, row in zip([count(max(outcome.sizes)), *[""] * (HEIGHT - 1)], rows, strict=True)
-    ]
+    lines = []
+    for number, row in enumerate(area_chart(outcome.sizes, width, HEIGHT)):
+        label = "" if number else count(max(outcome.sizes))
+        lines.append(Text.assemble((f"{label:>9} ", "dim"), (row, "cyan")))
     legend = f"o offloaded   c cleared   C compacted   {KILLED} killed and resumed"
     return Group(*lines, _signs(outcome, width), Padding(Text(legend, style="dim"), (0, 0, 0, _MARGIN)))
 

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole
-from sevenfold.cli.text import print_json
+from sevenfold.cli.text import add_switches, print_json
 from sevenfold.conversation.history import past
 from sevenfold.errors import InputError
 from sevenfold.profiles import Profile, find
@@ -20,18 +20,11 @@ from sevenfold.record.decisions import Epoch, Request
 from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame, Lifetimes, Marker
-from sevenfold.request.watch import Change, Sent, first_change, rewrite_usd
+from sevenfold.request.watch import Sent, first_change, rewrite_usd
 from sevenfold.stores.jsonl.log import JsonlLog
 
 BREAKS = 1
 """The exit code if the second request would not read what the first one left."""
-
-
-class Named(Struct, frozen=True):
-    """A request, and what it is called."""
-
-    name: str
-    sent: Sent
 
 
 class Comparison(Struct, frozen=True):
@@ -52,18 +45,17 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("a", metavar="A")
     command.add_argument("b", metavar="B")
-    command.add_argument("--frame", action="store_true")
-    command.add_argument("--json", action="store_true")
+    add_switches(command, "--frame", "--json")
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    before, now = _request(options.a), _request(options.b)
-    found = compare(before.sent, now.sent, frame_only=options.frame)
+    (a, before), (b, now) = _request(options.a), _request(options.b)
+    found = compare(before, now, frame_only=options.frame)
     if options.json:
-        print_json({"a": before.name, "b": now.name, **msgspec.to_builtins(found)})
+        print_json({"a": a, "b": b, **msgspec.to_builtins(found)})
     else:
-        _print(before.name, now.name, found)
+        _print(a, b, found)
     return BREAKS if found.breaks else 0
 
 
@@ -78,11 +70,8 @@ def compare(before: Sent, now: Sent, *, frame_only: bool = False) -> Comparison:
     lost = round(_tokens(before, profile) * (1 - change.kept))
     usd = rewrite_usd(lost, now.lifetimes, profile)
     others = tuple(part for part in changed_parts(before, now) if part != change.part)
-    return Comparison(True, change.cause, change.part, lost, usd, others, _diff(change))
-
-
-def _diff(change: Change) -> str:
-    return change.diff() if change.was or change.now else ""
+    diff = change.diff() if change.was or change.now else ""
+    return Comparison(True, change.cause, change.part, lost, usd, others, diff)
 
 
 def _tokens(sent: Sent, profile: Profile) -> int:
@@ -90,8 +79,8 @@ def _tokens(sent: Sent, profile: Profile) -> int:
     return round(Estimator.of(profile.tokenizer).tokens(opening(*parts)))
 
 
-def _request(name: str) -> Named:
-    """The request a user named."""
+def _request(name: str) -> tuple[str, Sent]:
+    """The request a user named, and its title."""
     place, _, which = name.rpartition(":")
     if not (place and which.removeprefix("e").removeprefix("-").isdigit()) or Path(name).exists():
         place, which = name, "-1"
@@ -99,23 +88,21 @@ def _request(name: str) -> Named:
     if path.suffix != ".jsonl":
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-        return Named(path.name, _body(path.read_bytes(), path.name))
+        return path.name, _body(path.read_bytes(), path.name)
     log = JsonlLog(path)
     number = _first_of_epoch(log, int(which[1:]), place) if which.startswith("e") else int(which)
     found = past(log, number)
     epoch = next(made for _, made in log.decisions(Epoch) if made.id == found.record.epoch)
     title = f"{path.stem}, request {found.record.number}"
-    return Named(title, _body(found.body, title, epoch.betas, Lifetimes(**epoch.lifetimes)))
+    return title, _body(found.body, title, epoch.betas, Lifetimes(**epoch.lifetimes))
 
 
 def _first_of_epoch(log: JsonlLog, wanted: int, place: str) -> int:
     """The number of the first request of an epoch, epochs without any not counted."""
     made = [one for _, one in log.decisions(Request) if not one.appended][::-1]
     epochs = list(dict.fromkeys(one.epoch for one in made))
-    if wanted >= len(epochs):
-        raise InputError(
-            f"{place} has requests in {len(epochs)} epochs, numbered from 0; there is no e{wanted}"
-        )
+    if (most := len(epochs)) <= wanted:
+        raise InputError(f"{place} has requests in {most} epochs, numbered from 0; there is no e{wanted}")
     return next(one.number for one in made if one.epoch == epochs[wanted])
 
 
@@ -131,9 +118,8 @@ def _body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifetimes
 def changed_parts(before: Sent, now: Sent) -> list[str]:
     """Every part before the messages that is not as it was, gone or added."""
     was, parts = dict(before.frame.parts()), dict(now.frame.parts())
-    found = [
-        name if name in parts else f"{name} is gone" for name, raw in was.items() if parts.get(name) != raw
-    ]
+    changed = (name for name, raw in was.items() if parts.get(name) != raw)
+    found = [name if name in parts else f"{name} is gone" for name in changed]
     return found + [f"{name} was added" for name in parts if name not in was]
 
 
@@ -174,16 +160,12 @@ def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None 
 def _print(before: str, now: str, found: Comparison) -> None:
     console = ReportConsole()
     if not found.breaks:
-        console.print(
-            f"{now} reads all that {before} left in the cache.", style="bold green", soft_wrap=True
-        )
+        console.say(f"{now} reads all that {before} left in the cache.", "bold green")
         return
     price = "" if found.usd is None else f", ${found.usd:.4f}"
-    console.print(f"{found.part} differs: the cache breaks there", style="bold red", soft_wrap=True)
-    console.print(
-        f"about {found.tokens:,} tokens of {before} would be written again{price}", soft_wrap=True
-    )
+    console.say(f"{found.part} differs: the cache breaks there", "bold red")
+    console.say(f"about {found.tokens:,} tokens of {before} would be written again{price}")
     if found.also:
-        console.print(f"also different: {', '.join(found.also)}", soft_wrap=True)
+        console.say(f"also different: {', '.join(found.also)}")
     if found.diff:
-        console.print(found.diff, markup=False, highlight=False, soft_wrap=True)
+        console.say(found.diff)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sevenfold.cli.output import NAME, NUMBER, ReportConsole, grid, spinner
-from sevenfold.cli.text import print_json
+from sevenfold.cli.text import add_switches, print_json
 from sevenfold.lab import locomo
 from sevenfold.recall import meaning
 
@@ -18,9 +18,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--data", type=Path, required=True, metavar="FILE")
     add("--key", type=Path, metavar="FILE")
     add("--by", metavar="WAY")
-    add("--only-hidden", action="store_true")
-    add("--strangers", action="store_true")
-    add("--json", action="store_true")
+    add_switches(command, "--only-hidden", "--strangers", "--json")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,24 +30,13 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(report)
         return 0
-    scores = {
-        "all": locomo.RecallScore(report.questions, report.recall, report.interval),
-        **report.by_category,
-    }
+    whole = locomo.RecallScore(report.questions, report.recall, report.interval)
     console = ReportConsole()
-    head = ["", "questions", *(f"R@{k}" for k in locomo.DEPTHS), "R@10, 95%"]
-    rows = [
-        [
-            name,
-            str(one.questions),
-            *(f"{figure:.1f}" for figure in one.recall.values()),
-            "{:.1f} to {:.1f}".format(*one.interval["10"]),
-        ]
-        for name, one in scores.items()
-    ]
-    console.print(grid(NAME, *[NUMBER] * 5, rows=[head, *rows]))
-    if report.answered_without_evidence is not None:
-        console.print(
-            f"\n{report.answered_without_evidence:.1f}% of questions about other conversations got an answer."
-        )
+    rows = [["", "questions", *(f"R@{k}" for k in locomo.DEPTHS), "R@10, 95%"]]
+    for name, one in {"all": whole, **report.by_category}.items():
+        figures, interval = (f"{figure:.1f}" for figure in one.recall.values()), one.interval["10"]
+        rows.append([name, str(one.questions), *figures, "{:.1f} to {:.1f}".format(*interval)])
+    console.print(grid(NAME, *[NUMBER] * 5, rows=rows))
+    if (wrong := report.answered_without_evidence) is not None:
+        console.print(f"\n{wrong:.1f}% of questions about other conversations got an answer.")
     return 0

@@ -146,10 +146,8 @@ def _results(home: Home, needed: set[Key], busy: list[SessionFiles]) -> Iterator
         for path in session.stored_results():
             if not is_temporary(path):
                 state, key = path.stat(), (session.name, path.name)
-                orphan = not session.transcript.exists()
-                yield _Result(
-                    path, key, state.st_size, state.st_mtime, orphan, key in needed or session in busy
-                )
+                orphan, spared = not session.transcript.exists(), key in needed or session in busy
+                yield _Result(path, key, state.st_size, state.st_mtime, orphan, spared)
 
 
 def _unfinished(home: Home, busy: list[SessionFiles]) -> Iterator[Collected]:
@@ -207,47 +205,38 @@ def _logs(session: SessionFiles) -> Iterator[LineLog]:
         yield from (read_branch(session, path) for path in session.branch_files())
 
 
-class _Reference(Struct, frozen=True):
-    offset: int
-    key: Key
-    call: str
-    record: str
-
-
 def _needed_by(log: LineLog, view: View) -> set[Key]:
     """The stored results that a transcript, or a branch, still needs."""
-    found = [
-        (offset, entries.read(raw)) for offset, raw in log.read() if any(mark in raw for mark in _MARKS)
-    ]
-    references = [reference for offset, entry in found for reference in _references(offset, entry)]
+    marked = ((offset, raw) for offset, raw in log.read() if any(mark in raw for mark in _MARKS))
+    found = [(offset, entries.read(raw)) for offset, raw in marked]
     start = 0 if view.unknown_kinds else _undo_reaches(log, found, view.boundary)
     calls = {call for item in view.items for call in item.said.answers}
     pinned = _pinned(found)
     calls |= {call for uuid in pinned for call in _answers(log, uuid)}
     return {
-        one.key for one in references if one.offset >= start or one.call in calls or one.record in pinned
+        _key(path)
+        for offset, entry in found
+        for path, call, record in _references(entry)
+        if offset >= start or call in calls or record in pinned
     }
 
 
-def _references(offset: int, entry: Entry) -> Iterator[_Reference]:
+def _references(entry: Entry) -> list[tuple[str, str, str]]:
+    """The stored results an entry refers to: the path, the call and the record of each."""
     match entry:
         case Said(uuid=uuid, stored=stored):
-            for call, one in stored.items():
-                yield _Reference(offset, _key(one.path), call, uuid)
+            return [(one.path, call, uuid) for call, one in stored.items()]
         case Decision(made=Offloaded() as made):
-            yield _Reference(offset, _key(made.path), made.tool_use_id, "")
+            return [(made.path, made.tool_use_id, "")]
         case _:
-            pass
+            return []
 
 
 def _undo_reaches(log: LineLog, found: list[tuple[int, Entry]], live: str | None) -> int:
     """From where on records could be seen again if the last compaction in force were taken back."""
     boundaries = {entry.uuid: (offset, entry) for offset, entry in found if isinstance(entry, Boundary)}
-    before = {
-        entry.made.boundary: entry.made.previous_boundary
-        for _, entry in found
-        if isinstance(entry, Decision) and isinstance(entry.made, Carry)
-    }
+    decided = [entry.made for _, entry in found if isinstance(entry, Decision)]
+    before = {made.boundary: made.previous_boundary for made in decided if isinstance(made, Carry)}
     offset, boundary = boundaries.get(before.get(live or "") or "", (0, None))
     if boundary is None or boundary.about.preserved_segment is None:
         return offset

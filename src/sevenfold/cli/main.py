@@ -93,12 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _discard_output()
             complain(f"cannot write the output: {error.strerror}")
         elif error.filename:
-            name = (
-                one_line(os.fsdecode(error.filename), 100)
-                if isinstance(error.filename, str | bytes)
-                else "?"
-            )
-            complain(f"{name}: {error.strerror}; check the name and the permissions")
+            name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "?"
+            complain(f"{one_line(name, 100)}: {error.strerror}; check the name and the permissions")
         else:
             raise
         return FAILED
@@ -118,17 +114,13 @@ def _discard_output() -> None:
 
 def parser(called: str) -> argparse.ArgumentParser:
     """The command that is called, with its arguments; all commands if it is none of them."""
-    top = argparse.ArgumentParser(
-        prog="sevenfold",
-        description=package.__doc__,
-        epilog="'sevenfold COMMAND --help' explains a command.",
-    )
+    epilog = "'sevenfold COMMAND --help' explains a command."
+    top = argparse.ArgumentParser(prog="sevenfold", description=package.__doc__, epilog=epilog)
     top.add_argument("--version", action="version", version=f"sevenfold {package.__version__}")
     commands = top.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     for name in [called] if called in COMMANDS else COMMANDS:
-        command = commands.add_parser(
-            name, help=COMMANDS[name], formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        form = argparse.RawDescriptionHelpFormatter
+        command = commands.add_parser(name, help=COMMANDS[name], formatter_class=form)
         if name == called:
             text = Path(__file__).with_name("help").joinpath(f"{name}.txt").read_text(encoding="utf-8")
             command.description, command.epilog, listed = text.split("\n---\n")

@@ -9,10 +9,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 
 from sevenfold.cli.text import add_folder, clean, money, plural
 from sevenfold.clock import SystemClock
@@ -174,13 +173,12 @@ def _log(memory: Memory, options: argparse.Namespace) -> str:
     changes = list(memory.changes())
     if options.json:
         fields = ("number", "at", "by", "reason", "session")
-        rows = ({name: getattr(one, name) for name in fields} for one in changes)
+        rows = [{name: getattr(one, name) for name in fields} for one in changes]
         return _json([{**row, "files": list(one.entries)} for row, one in zip(rows, changes, strict=True)])
-    when = (datetime.fromtimestamp(one.at).isoformat(sep=" ", timespec="minutes") for one in changes)
-    shown = (
-        f"{one.number:4}  {at}  {one.by:8}  {one.reason}  ({_files(one)})"
-        for at, one in zip(when, changes, strict=True)
-    )
+    shown = []
+    for one in changes:
+        at = datetime.fromtimestamp(one.at).isoformat(sep=" ", timespec="minutes")
+        shown.append(f"{one.number:4}  {at}  {one.by:8}  {one.reason}  ({_files(one)})")
     return "\n".join(shown) or "no changes yet"
 
 
@@ -242,24 +240,22 @@ def _check(memory: Memory, options: argparse.Namespace) -> str:
     return "\n".join([*problems, f"{plural(len(known), 'entry', 'entries')}, {verdict}"])
 
 
-_ACTIONS: MappingProxyType[str, tuple[Callable[[Memory, argparse.Namespace], str], str]] = MappingProxyType(
-    {
-        "list": (_list, "what is remembered (default)"),
-        "show": (_show, "show an entry"),
-        "edit": (_edit, "change an entry in $EDITOR, or make one"),
-        "forget": (_forget, "remove an entry"),
-        "confirm": (_confirm, "let an entry count as your own words"),
-        "pin": (_pin, "keep everything automatic away from an entry"),
-        "unpin": (_pin, "let it be merged and updated again"),
-        "add": (_add, "remember a sentence"),
-        "log": (_log, "every change, the newest first"),
-        "diff": (_diff, "what a change did"),
-        "undo": (_undo, "take a change back"),
-        "import": (_import, "take in another tool's memory"),
-        "export": (_export, "give memory out to another tool"),
-        "check": (_check, "look for damage, files that cannot be used, and what is out of date"),
-    }
-)
+_ACTIONS: Mapping[str, tuple[Callable[[Memory, argparse.Namespace], str], str]] = {
+    "list": (_list, "what is remembered (default)"),
+    "show": (_show, "show an entry"),
+    "edit": (_edit, "change an entry in $EDITOR, or make one"),
+    "forget": (_forget, "remove an entry"),
+    "confirm": (_confirm, "let an entry count as your own words"),
+    "pin": (_pin, "keep everything automatic away from an entry"),
+    "unpin": (_pin, "let it be merged and updated again"),
+    "add": (_add, "remember a sentence"),
+    "log": (_log, "every change, the newest first"),
+    "diff": (_diff, "what a change did"),
+    "undo": (_undo, "take a change back"),
+    "import": (_import, "take in another tool's memory"),
+    "export": (_export, "give memory out to another tool"),
+    "check": (_check, "look for damage, files that cannot be used, and what is out of date"),
+}
 
 
 def _facts(one: KnownEntry) -> dict[str, object]:

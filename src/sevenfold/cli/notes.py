@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from contextlib import closing, nullcontext
 from pathlib import Path
 
 from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole, spinner
-from sevenfold.cli.recorded_session import RecordedSession, is_offline
+from sevenfold.cli.recorded_session import RecordedSession
 from sevenfold.cli.text import print_json
 from sevenfold.conversation.flow import drive
 from sevenfold.errors import Refused
@@ -22,10 +21,7 @@ from sevenfold.layers.compact.summary.draft import Failure
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.layers.notes.policy import read
 from sevenfold.ports import Client
-from sevenfold.providers.registry import quick_client_for
-from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.session.session import Session
-from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.jsonl.store import FileText
 
 NO_NOTES = 1
@@ -63,13 +59,13 @@ def run(options: argparse.Namespace) -> int:
     return 0 if text is not None else NO_NOTES
 
 
-def bring_up_to_date(session: Session, client: Client) -> None:
+def bring_up_to_date(session: Session, client: Client, *, offline: bool) -> None:
     """Update the notes and write them down; raises `Refused`, with nothing written, if that fails."""
     keeper = keeper_of(session.conversation)
     if keeper is None:
         raise Refused("notes are switched off")
     # The offline model cannot tell the user's words in a request from what a program added; the record can.
-    update = keeper.extract() if is_offline(client) else drive(keeper.update(), client)
+    update = keeper.extract() if offline else drive(keeper.update(), client)
     if isinstance(update, Failure):
         raise Refused(f"the notes could not be updated and are unchanged: {update.detail}")
     keeper.store(update)
@@ -77,22 +73,13 @@ def bring_up_to_date(session: Session, client: Client) -> None:
 
 def _update(recorded: RecordedSession) -> str:
     """Bring the notes up to date; returns a sentence about what was done."""
-    client = quick_client_for(recorded.model, OFFLINE_JOBS)
-    try:
-        with (
-            closing(JsonlLog.open(recorded.path)) if recorded.own else nullcontext() as log,
-            recorded_sessions.open_draft(recorded, client, recorded.path) as (session, draft),
-            spinner("taking notes"),
-        ):
-            keeper, newest = keeper_of(session.conversation), session.conversation.transcript.view.tip
-            if keeper is not None and session.notes() is not None and keeper.covered() == newest:
-                return "The notes already cover the whole session, so no model was asked."
-            bring_up_to_date(session, client)
-            if log is not None:
-                recorded_sessions.append_draft(log, draft)
-    finally:
-        client.close()
-    if is_offline(client):
+    target = recorded.path if recorded.own else None
+    with recorded_sessions.edit(recorded, target) as (session, client), spinner("taking notes"):
+        keeper, newest = keeper_of(session.conversation), session.conversation.transcript.view.tip
+        if keeper is not None and session.notes() is not None and keeper.covered() == newest:
+            return "The notes already cover the whole session, so no model was asked."
+        bring_up_to_date(session, client, offline=recorded.offline)
+    if recorded.offline:
         return (
             f"Updated offline: there is no key and no address for {recorded.model} in the environment, so the notes "
             "were extracted by code, without judgement and without cost."
@@ -108,7 +95,7 @@ def _print(path: Path, sections: Mapping[str, str], exists: bool, done: str) -> 
     if done:
         console.print(done, style="yellow")
     if exists:
-        console.print(f"The notes are in {path}", soft_wrap=True)
+        console.say(f"The notes are in {path}")
     else:
         console.print("This session has no notes yet; --update writes them.")
-        console.print(f"They will be in {path}", soft_wrap=True)
+        console.say(f"They will be in {path}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,10 @@ class ReportConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
+    def say(self, text: str | Text, style: str = "") -> None:
+        """Print text whose lines are not broken at the width of the terminal."""
+        self.print(text, style=style, soft_wrap=True)
+
     def on_broken_pipe(self) -> None:
         """Raise the error again: `main` handles it for all commands."""
         raise
@@ -66,11 +70,7 @@ Rows = Iterable[Iterable[RenderableType]]
 def plain_table(*columns: tuple[str, Column], rows: Rows = (), expand: bool = False) -> Table:
     """Rows in columns with headings, without lines; with ``expand`` a column with a ratio gets what others leave."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False, expand=expand)
-    for heading, column in columns:
-        table.add_column(heading, **column)
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return _filled(table, columns, rows)
 
 
 def number_table(*columns: str) -> Table:
@@ -82,9 +82,12 @@ def number_table(*columns: str) -> Table:
 
 def grid(*columns: Column, rows: Rows = (), gap: int = 2) -> Table:
     """Rows in columns without lines or headings."""
-    table = Table.grid(padding=(0, gap))
-    for column in columns:
-        table.add_column(**column)
+    return _filled(Table.grid(padding=(0, gap)), [("", column) for column in columns], rows)
+
+
+def _filled(table: Table, columns: Iterable[tuple[str, Column]], rows: Rows) -> Table:
+    for heading, column in columns:
+        table.add_column(heading, **column)
     for row in rows:
         table.add_row(*row)
     return table
@@ -113,14 +116,9 @@ def progress_bar(
         yield partial(bar.update, bar.add_task("", total=total))
 
 
-@contextmanager
-def spinner(doing: str) -> Iterator[None]:
+def spinner(doing: str) -> AbstractContextManager[object]:
     """Something that moves on the error stream while the user waits; nothing if that is not a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    with Console(stderr=True).status(doing):
-        yield
+    return Console(stderr=True).status(doing) if sys.stderr.isatty() else nullcontext()
 
 
 # -- charts ----------------------------------------------------------------------------------
@@ -147,10 +145,8 @@ def area_chart(values: Sequence[int], width: int, height: int) -> list[str]:
     columns = buckets(values, width)
     top = max(columns, default=0) or 1
     levels = [max(1, round(value / top * height * 8)) if value else 0 for value in columns]
-    return [
-        "".join(_EIGHTHS[min(8, max(0, level - 8 * row))] for level in levels)
-        for row in reversed(range(height))
-    ]
+    rows = reversed(range(height))
+    return ["".join(_EIGHTHS[min(8, max(0, level - 8 * row))] for level in levels) for row in rows]
 
 
 def bar(part: float, whole: float, width: int) -> str:

@@ -12,34 +12,23 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, structs
 
 from sevenfold import __version__
-from sevenfold.cli import transcripts
-from sevenfold.cli.text import (
-    category,
-    cause,
-    complain,
-    count,
-    duration,
-    money,
-    parse_time,
-    plural,
-    positive,
-    print_json,
-    wording,
-)
+from sevenfold.cli import text, transcripts
+from sevenfold.cli.text import category, cause, count, money, plural, wording
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
 from sevenfold.lab.profile import cache, files, sums
 from sevenfold.lab.profile.books import seconds
 from sevenfold.lab.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
-from sevenfold.stores.home import user_home
 
 FAILED = 2
 """The exit code if there is nothing to show."""
+F = TypeVar("F", SessionProfile, ProfileTotal)
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -51,10 +40,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("output").add_argument
     add("--json", action="store_true")
     add("--html", type=Path, metavar="FILE")
-    add("--top", type=positive, default=10, metavar="N")
-    add("--limit", type=positive, default=20, metavar="N")
+    add("--top", type=text.positive, default=10, metavar="N")
+    add("--limit", type=text.positive, default=20, metavar="N")
     add("--each", action="store_true")
-    command.add_argument("--jobs", type=positive, metavar="N")
+    command.add_argument("--jobs", type=text.positive, metavar="N")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,17 +61,21 @@ def run(options: argparse.Namespace) -> int:
         since=options.since and options.since.isoformat(),
     )
     if options.html and profile.sessions:
-        _write_page(profile, options.html)
+        try:
+            options.html.write_text(page(profile), encoding="utf-8")
+        except OSError as error:
+            why = error.strerror or error
+            raise UserError(f"{options.html}: cannot write the page: {why}") from error
     if options.json:
-        print_json(profile)
+        text.print_json(profile)
     elif profile.sessions:
         _print_report(profile, options)
     if profile.sessions:
         return 0
     for failure in profile.errors:
-        complain(f"{failure.error}")
+        text.complain(f"{failure.error}")
     if since and not profile.errors:
-        complain(f"no calls since {options.since:%Y-%m-%d %H:%M}; choose an earlier --since")
+        text.complain(f"no calls since {options.since:%Y-%m-%d %H:%M}; choose an earlier --since")
     return FAILED
 
 
@@ -93,34 +86,29 @@ def _named(options: argparse.Namespace) -> list[Path]:
         named.append(coding_session())
     if named or (there := transcripts.everything()):
         return named or there
-    raise InputError(
-        f"no sessions in {transcripts.claude_folder()}, {transcripts.codex_folder()} or {user_home().root}; "
-        "name a transcript or a folder, or try sevenfold profile --example"
-    )
+    advice = "name a transcript or a folder, or try sevenfold profile --example"
+    raise InputError(f"no sessions in {transcripts.places()}; {advice}")
 
 
-def _since(text: str) -> datetime:
+def _since(given: str) -> datetime:
     """The time an option names: a date, a time, or a number of days before now."""
-    if re.fullmatch(r"\d{1,5}d", text):
-        return datetime.now().astimezone() - timedelta(days=int(text[:-1]))
+    if re.fullmatch(r"\d{1,5}d", given):
+        return datetime.now().astimezone() - timedelta(days=int(given[:-1]))
     try:
-        return datetime.fromisoformat(text).astimezone()
+        return datetime.fromisoformat(given).astimezone()
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a date such as 2026-11-01, or days such as 7d"
+            f"{given!r} is not a date such as 2026-11-01, or days such as 7d"
         ) from None
 
 
 def keep_largest(profile: ProfileReport, top: int) -> ProfileReport:
     """Keep only as many of the largest items as were asked for."""
-    return structs.replace(
-        profile,
-        sessions=[
-            structs.replace(session, largest_items=session.largest_items[:top])
-            for session in profile.sessions
-        ],
-        total=structs.replace(profile.total, largest_items=profile.total.largest_items[:top]),
-    )
+
+    def cut(of: F) -> F:
+        return structs.replace(of, largest_items=of.largest_items[:top])
+
+    return structs.replace(profile, sessions=[*map(cut, profile.sessions)], total=cut(profile.total))
 
 
 def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
@@ -131,14 +119,7 @@ def _print_report(profile: ProfileReport, options: argparse.Namespace) -> None:
     console = ReportConsole()
     show(profile, console, limit=options.limit, each=options.each)
     if options.html:
-        console.print(f" The page is in {options.html}", soft_wrap=True)
-
-
-def _write_page(profile: ProfileReport, target: Path) -> None:
-    try:
-        target.write_text(page(profile), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{target}: cannot write the page: {error.strerror or error}") from error
+        console.say(f" The page is in {options.html}")
 
 
 # -- what the report and the page both show ---------------------------------------------------
@@ -147,10 +128,12 @@ COMPACTION = "compaction"
 CLEARING = "clearing"
 UNRECORDED = "shrank unrecorded"
 LOST = "cache lost"
+SIGNS = {COMPACTION: "C", CLEARING: "c", UNRECORDED: "u", LOST: "!"}
+"""The letters of the marks in a terminal."""
 
 
-class ChartMark(Struct, frozen=True):
-    """A mark in the chart of a session's context."""
+class ChartMark(Struct, frozen=True, array_like=True):
+    """A mark in the chart of a session's context; on the page, a list of these three."""
 
     kind: str
     place: int
@@ -176,22 +159,21 @@ def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
     for one in session.cache_breaks:
         if one.cause not in (cache.COMPACTION, cache.CLEARING):
             cost = "" if one.cost_usd is None else f", {money(one.cost_usd)}"
-            text = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
-            yield ChartMark(LOST, place(one.call - 1), text)
+            words = f"{cause(one.cause)}: {count(one.tokens)} tokens charged again{cost}"
+            yield ChartMark(LOST, place(one.call - 1), words)
+    for kind, words, event in shrunk(session):
+        sizes = ("?" if one is None else count(one) for one in (event.tokens_before, event.tokens_after))
+        yield ChartMark(kind, place(event.call), f"{words}: {' → '.join(sizes)} tokens")
+
+
+def shrunk(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
+    """Each time the context shrank: the kind of it, the same in words, and the event."""
     for event in session.unrecorded_events:
-        yield ChartMark(UNRECORDED, place(event.call), f"shrank without a record: {_change(event)}")
+        yield UNRECORDED, "shrank without a record", event
     for event in session.clearing_events:
-        text = f"{plural(event.results, 'result')} cleared: {_change(event)}"
-        yield ChartMark(CLEARING, place(event.call), text)
+        yield CLEARING, f"{plural(event.results, 'result')} cleared", event
     for event in session.compaction_events:
-        yield ChartMark(COMPACTION, place(event.call), f"compaction ({event.trigger}): {_change(event)}")
-
-
-def _change(event: Shrinking) -> str:
-    before, after = (
-        "?" if size is None else count(size) for size in (event.tokens_before, event.tokens_after)
-    )
-    return f"{before} → {after} tokens"
+        yield COMPACTION, f"compaction ({event.trigger})", event
 
 
 def cache_loss(of: SessionProfile | ProfileTotal) -> float | None:
@@ -202,10 +184,10 @@ def cache_loss(of: SessionProfile | ProfileTotal) -> float | None:
 
 def span(started: str | None, ended: str | None) -> str:
     """When a session ran and how long; empty if that is unknown."""
-    first, begun, over = parse_time(started), seconds(started or ""), seconds(ended or "")
+    first, begun, over = text.parse_time(started), seconds(started or ""), seconds(ended or "")
     if first is None or begun is None or over is None:
         return ""
-    return f"{first:%Y-%m-%d %H:%M}, {duration(max(0.0, over - begun))}"
+    return f"{first:%Y-%m-%d %H:%M}, {text.duration(max(0.0, over - begun))}"
 
 
 def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
@@ -264,10 +246,7 @@ def page(profile: ProfileReport) -> str:
         "calls": [len(main_sizes(session)) for session in profile.sessions],
         "noticed": [list(remarks(session)) for session in profile.sessions],
         "noticed_in_total": list(remarks(profile.total)),
-        "marks": [
-            [(mark.kind, mark.place, mark.text) for mark in chart_marks(session)]
-            for session in profile.sessions
-        ],
+        "marks": [list(chart_marks(session)) for session in profile.sessions],
     }
     # In a script element, only its end tag and the start of a comment could do harm.
     figures = msgspec.json.encode(content).decode().replace("<", "\\u003c")

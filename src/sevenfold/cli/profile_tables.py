@@ -1,4 +1,4 @@
-"""The tables of `sevenfold profile`: the sessions, and sums by day, week, month, model or project."""
+"""The tables of `sevenfold profile`: of what filled the context and what shrank it, of sessions, of days or models."""
 
 from __future__ import annotations
 
@@ -9,13 +9,95 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from sevenfold.cli.output import CUT, NAME, NUMBER, area_chart, bar, heading, number_table, plain_table
-from sevenfold.cli.profile import main_sizes
-from sevenfold.cli.text import count, money, parse_time, share, shorten
+from sevenfold.cli.profile import SIGNS, UNRECORDED, main_sizes, shrunk
+from sevenfold.cli.text import category, cause, count, fit, money, parse_time, share, shorten, tool_name
 from sevenfold.cli.transcripts import project_name
-from sevenfold.lab.profile.figures import ProfileReport, SessionProfile
+from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile
+from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
+
+MOST_CATEGORIES = 14
+MOST_EVENTS = 8
 
 
-def group_table(profile: ProfileReport, width: int, limit: int) -> RenderableType:
+def categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType | None:
+    """Tokens by category, and their share of all prompts."""
+    carried = {name: tokens for name, tokens in of.carried_by_category.items() if tokens > 0}
+    whole = sum(carried.values())
+    if not whole:
+        return None
+    names = [name for name, tokens in of.tokens_by_category.items() if tokens or carried.get(name)]
+    names.sort(key=lambda name: -carried.get(name, 0))
+    shown = MOST_CATEGORIES if len(names) > MOST_CATEGORIES + 1 else len(names)
+    table = number_table("", "tokens, once", "of all prompts")
+    room = max(0, min(40, width - 64))
+    if room >= 6:
+        table.add_column("", no_wrap=True, width=room, style="cyan")
+    most = max(carried.values())
+    for name in names[:shown]:
+        tokens = carried.get(name, 0)
+        drawn = (bar(tokens, most, room),) if room >= 6 else ()
+        shown_name = fit(category(name), width - 36 - (room + 2 if drawn else 0))
+        table.add_row(shown_name, count(of.tokens_by_category[name]), share(tokens, whole), *drawn)
+    if rest := names[shown:]:
+        once = sum(of.tokens_by_category[name] for name in rest)
+        again = sum(carried.get(name, 0) for name in rest)
+        table.add_row(f"{len(rest)} others", count(once), share(again, whole))
+    return Group(heading("Where the context went"), table)
+
+
+def breaks(of: SessionProfile | ProfileTotal) -> RenderableType | None:
+    """Cache breaks by cause."""
+    if not of.cache_breaks:
+        return None
+    sums: dict[str, tuple[int, int, float]] = {}
+    for one in of.cache_breaks:
+        number, tokens, cost = sums.get(one.cause, (0, 0, 0.0))
+        found = getattr(one, "count", 1)
+        sums[one.cause] = (number + found, tokens + one.tokens, cost + (one.cost_usd or 0.0))
+    table = number_table("", "times", "tokens", "extra cost")
+    for name, (number, tokens, cost) in sorted(sums.items(), key=lambda item: -item[1][1]):
+        known = of.cost_usd is not None
+        table.add_row(cause(name), count(number), count(tokens), money(cost if known else None))
+    return Group(heading("Cache lost", "tokens that were charged again"), table)
+
+
+def shrinkings(session: SessionProfile) -> RenderableType | None:
+    """Compactions, clearings, and unrecorded shrinking."""
+    order = list(SIGNS)
+    events = sorted(shrunk(session), key=lambda found: (found[2].call, order.index(found[0])))
+    if not events:
+        return None
+    table = plain_table(("after call", NUMBER), ("", CUT), ("tokens before", NUMBER), ("after", NUMBER))
+    for kind, words, event in events[:MOST_EVENTS]:
+        detail = "unrecorded" if kind == UNRECORDED else words
+        sizes = (event.tokens_before, event.tokens_after)
+        table.add_row(count(event.call), detail, *("–" if one is None else count(one) for one in sizes))
+    more = len(events) - MOST_EVENTS
+    return Group(heading("Compactions and clearings", f"{more} more not shown" if more > 0 else ""), table)
+
+
+def largest(items: Sequence[LargeItem], width: int) -> RenderableType | None:
+    """The largest items in the context."""
+    if not items:
+        return None
+    names = [_kind(item) for item in items]
+    most = min(max(map(len, names)), max(10, width // 4))
+    # Two numbers, the space between columns, and the margin.
+    room = max(10, width - most - 24)
+    kinds, texts = {**CUT, "max_width": most}, {**CUT, **NAME}
+    table = plain_table(("tokens", NUMBER), ("in calls", NUMBER), ("", kinds), ("", texts))
+    for item, name in zip(items, names, strict=True):
+        table.add_row(count(item.tokens), count(item.calls), name, Text(shorten(item.what, room)))
+    return Group(heading("Largest items in context"), table)
+
+
+def _kind(item: LargeItem) -> str:
+    if item.category.startswith(RESULT):
+        return tool_name(item.tool)
+    return f"{tool_name(item.tool)} input" if item.category == TOOL_INPUTS else category(item.category)
+
+
+def groups(profile: ProfileReport, width: int, limit: int) -> RenderableType:
     """One row for each day, week, month, model or project."""
     groups, note = profile.groups, ""
     if len(groups) > limit:
@@ -32,23 +114,20 @@ def group_table(profile: ProfileReport, width: int, limit: int) -> RenderableTyp
         table.add_column("", no_wrap=True, width=room, style="cyan")
     for name, one in zip(names, groups, strict=True):
         usage = one.usage
-        wide = (
-            count(one.sessions),
-            count(one.api_calls),
-            count(usage.prompt),
-            share(usage.cache_read_input_tokens, usage.prompt),
-            count(usage.output_tokens),
-        )
-        figures = wide if width >= 90 else (count(one.api_calls),)
+        figures = [count(one.api_calls)]
+        if width >= 90:
+            cached = share(usage.cache_read_input_tokens, usage.prompt)
+            output = count(usage.output_tokens)
+            figures = [count(one.sessions), *figures, count(usage.prompt), cached, output]
         drawn = (bar(one.cost_usd or 0.0, most or 1.0, room),) if room else ()
         table.add_row(Text(name), *figures, money(one.cost_usd), *drawn)
     return Group(heading(f"By {profile.by}", note), table)
 
 
-def session_table(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
+def sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
     """One row for each session, the most expensive first; the files of its sub-agents are part of it."""
-    rows = [_Row(family) for family in families(sessions)]
-    rows.sort(key=lambda row: (-(row.cost or 0.0), -row.prompt))
+    rows = families(sessions)
+    rows.sort(key=lambda family: (-(_cost(family) or 0.0), -sum(one.usage.prompt for one in family)))
     figures = (*(("calls", "peak") if width >= 76 else ()), "cost", *(("shrunk",) if width >= 110 else ()))
     table = plain_table(
         ("session", {**CUT, "ratio": 1}),
@@ -56,9 +135,9 @@ def session_table(sessions: Sequence[SessionProfile], width: int, limit: int) ->
         ("date", {**NAME, "min_width": 10}),
         *((name, {**NUMBER, "min_width": len(name)}) for name in figures),
         *([("context", {"no_wrap": True, "style": "cyan", "width": 20})] if width >= 96 else []),
-        rows=(row.cells(width) for row in rows[:limit]),
+        rows=(_cells(family, width) for family in rows[:limit]),
+        expand=True,
     )
-    table.expand = True
     note = "most expensive first"
     if len(rows) > limit:
         note = f"the {limit} most expensive of {len(rows)}; --limit N shows more"
@@ -67,36 +146,32 @@ def session_table(sessions: Sequence[SessionProfile], width: int, limit: int) ->
 
 def families(sessions: Sequence[SessionProfile]) -> list[list[SessionProfile]]:
     """The sessions, each followed by the files of the sub-agents that it started."""
-    families = [[one] for one in sessions if one.agent_id is None]
-    of = {family[0].session_id: family for family in reversed(families)}
+    found = [[one] for one in sessions if one.agent_id is None]
+    of = {family[0].session_id: family for family in reversed(found)}
     for one in sessions:
         if one.agent_id is not None:
             if one.session_id not in of:
-                families.append(of.setdefault(one.session_id, []))
+                found.append(of.setdefault(one.session_id, []))
             of[one.session_id].append(one)
-    return families
+    return found
 
 
-class _Row:
+def _cost(family: Sequence[SessionProfile]) -> float | None:
+    costs = [one.cost_usd for one in family if one.cost_usd is not None]
+    return sum(costs) if costs else None
+
+
+def _cells(family: Sequence[SessionProfile], width: int) -> Iterator[RenderableType]:
     """A session in the table, with the files of its sub-agents."""
-
-    def __init__(self, family: Sequence[SessionProfile]) -> None:
-        self._main = family[0]
-        self._family = family
-        costs = [one.cost_usd for one in family if one.cost_usd is not None]
-        self.cost = sum(costs) if costs else None
-        self.prompt = sum(one.usage.prompt for one in family)
-
-    def cells(self, width: int) -> Iterator[RenderableType]:
-        main, started = self._main, parse_time(self._main.started)
-        yield Text(main.title or PurePath(main.file).stem)
-        yield Text(project_name(main.project))
-        yield f"{started.astimezone():%Y-%m-%d}" if started else ""
-        if width >= 76:
-            yield count(sum(one.api_calls for one in self._family))
-            yield count(main.peak_context_tokens)
-        yield money(self.cost)
-        if width >= 110:
-            yield str(sum(one.compactions + one.clearings for one in self._family) or "")
-        if width >= 96:
-            yield area_chart(main_sizes(main), 20, 1)[0]
+    main, started = family[0], parse_time(family[0].started)
+    yield Text(main.title or PurePath(main.file).stem)
+    yield Text(project_name(main.project))
+    yield f"{started.astimezone():%Y-%m-%d}" if started else ""
+    if width >= 76:
+        yield count(sum(one.api_calls for one in family))
+        yield count(main.peak_context_tokens)
+    yield money(_cost(family))
+    if width >= 110:
+        yield str(sum(one.compactions + one.clearings for one in family) or "")
+    if width >= 96:
+        yield area_chart(main_sizes(main), 20, 1)[0]

@@ -1,28 +1,45 @@
-"""`sevenfold purge`: removes a session, or masks a leaked secret everywhere it was stored."""
+"""`sevenfold purge`: the one permitted rewrite. It removes a session, or masks a leaked secret wherever it was stored.
+
+To mask a secret everything is looked through first, then every session concerned is locked, and only then is anything
+changed; while one of them is in use, nothing is. All new files of a session are written before the first takes its
+name. Branches come first, then the transcript, which says what happened, then the others. A purge that was cut off is
+finished by doing it again. A journal says what was purged, and when, but never what it was.
+"""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from getpass import getpass
 from pathlib import Path
 
-from rich.progress import MofNCompleteColumn, TextColumn
+import msgspec
+from msgspec import Struct
 
 from sevenfold.cli.output import progress_bar
-from sevenfold.cli.storage import purge
-from sevenfold.cli.storage.rewrite import World
-from sevenfold.cli.storage.secrets import Leak
-from sevenfold.cli.text import confirm, plural, write
-from sevenfold.clock import RandomIds, SystemClock
+from sevenfold.cli.storage.rewrite import Rewrite, World
+from sevenfold.cli.storage.secrets import Leak, is_transcript, mask_record, mask_text
+from sevenfold.cli.storage.secrets import scan as find_secrets
+from sevenfold.cli.text import add_switches, confirm, plural, write
 from sevenfold.errors import InputError, UserError
 from sevenfold.record.redact import DIGITS_IN_MASK
-from sevenfold.stores.home import Home, user_home
+from sevenfold.stores.files import Staged, explain, opened, private_folder, safe_name
+from sevenfold.stores.home import MAILBOX, Home, Project, SessionFiles, is_index, user_home
+from sevenfold.stores.jsonl.lock import FileLock
+from sevenfold.stores.jsonl.log import JsonlLog, scan
+from sevenfold.stores.jsonl.mailbox import SqliteMailbox
+from sevenfold.stores.jsonl.store import BranchPoint
 
 DECLINED = 1
 """The exit code if the user says no."""
+_WAIT_SECONDS = 5.0
+
+Progress = Callable[[Path], None]
+"""Called with each file that is looked at."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -31,70 +48,62 @@ def arguments(command: argparse.ArgumentParser) -> None:
     what.add_argument("--session", metavar="SESSION")
     what.add_argument("--secret-digest", metavar="DIGEST")
     what.add_argument("--secret-stdin", action="store_true")
-    add = command.add_argument
-    add("--project", type=Path, metavar="FOLDER")
-    add("--yes", action="store_true")
-    add("--dry-run", action="store_true")
+    command.add_argument("--project", type=Path, metavar="FOLDER")
+    add_switches(command, "--yes", "--dry-run")
 
 
 @contextmanager
-def progress(what: str, total: int | None = None) -> Iterator[Callable[[Path], None]]:
+def _progress() -> Iterator[Progress]:
     """A bar on the error stream, if that is a terminal; yields the function to call with each file."""
-    if not sys.stderr.isatty() or total == 1:
+    if not sys.stderr.isatty():
         yield lambda path: None
         return
+    from rich.progress import MofNCompleteColumn, TextColumn
+
     columns = MofNCompleteColumn(), TextColumn("{task.description}", markup=False)
-    with progress_bar(what, total, *columns) as update:
+    with progress_bar("searching", None, *columns) as update:
         yield lambda path: update(advance=1, description=path.name[:40])
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    home, world = user_home(), World(SystemClock(), RandomIds())
+    home = user_home()
     if options.session is not None:
-        return _purge_session(home, world, options)
-    return _purge_secrets(home, world, _leaks(home, options), options)
+        return _purge_session(home, options)
+    return _purge_secrets(home, _leaks(home, options), options)
 
 
-def _purge_session(home: Home, world: World, options: argparse.Namespace) -> int:
-    found = purge.find(home, options.session, options.project)
+def _purge_session(home: Home, options: argparse.Namespace) -> int:
+    found = find(home, options.session, options.project)
+    name = options.session
     if not found:
-        raise UserError(
-            f"{options.session}: no such session under {home.root}; 'sevenfold sessions --all' lists them"
-        )
+        raise UserError(f"{name}: no such session under {home.root}; 'sevenfold sessions --all' lists them")
     if len(found) > 1:
         places = "".join(f"\n  {one.transcript}" for one in found)
         raise UserError(
-            f"{options.session}: several sessions have this name; choose one with --project FOLDER{places}"
+            f"{name}: several sessions have this name; choose one with --project FOLDER{places}"
         )
     (session,) = found
-    there = purge.extent(session)
-    write(
-        f"{session.transcript}\n  {plural(there.files, 'file')}, {there.results:,} of them stored results; "
-        f"{there.bytes:,} bytes\n"
-    )
-    if options.dry_run:
-        return 0
-    if not confirm("Remove all of it permanently?", options):
-        return DECLINED
-    purge.remove(home, session, world)
-    write("Removed.\n")
-    return 0
+    there = extent(session)
+    results = f"{there.results:,} of them stored results"
+    about = f"{session.transcript}\n  {plural(there.files, 'file')}, {results}; {there.bytes:,} bytes\n"
+    return remove_if_confirmed(home, session, options, about, "Remove")
 
 
-def _purge_secrets(home: Home, world: World, leaks: list[Leak], options: argparse.Namespace) -> int:
-    with progress("searching") as step:
-        affected = purge.survey(home, leaks, step) if leaks else []
+def _purge_secrets(home: Home, leaks: list[Leak], options: argparse.Namespace) -> int:
+    with _progress() as step:
+        affected = survey(home, leaks, step) if leaks else []
     if not affected:
         write(f"The secret is nowhere under {home.root}.\n")
         return 0
-    for path, times in ((path, times) for one in affected for path, times in one.places.items()):
-        write(f"{path}\n  {plural(times, 'place')}\n")
+    for one in affected:
+        for path, times in one.places.items():
+            write(f"{path}\n  {plural(times, 'place')}\n")
     if options.dry_run:
         return 0
     if not confirm(f"Replace it with {' and '.join(leak.mask for leak in leaks)} permanently?", options):
         return DECLINED
-    places = purge.mask(home, leaks, affected, world)
+    places = mask(home, leaks, affected, World())
     write(f"Masked in {plural(places, 'place')}.\n")
     return 0
 
@@ -106,5 +115,233 @@ def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
     digest = options.secret_digest.lower()
     if len(digest) < DIGITS_IN_MASK or not set(digest) <= set("0123456789abcdef"):
         raise InputError(f"{options.secret_digest}: this is not a digest; sevenfold scan prints them")
-    with progress("searching") as step:
-        return purge.leaks_with(home, digest, step)
+    with _progress() as step:
+        return leaks_with(home, digest, step)
+
+
+class PurgeNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the journal."""
+
+    at: str
+    what: str
+    """session or secret"""
+    project: str = ""
+    session: str = ""
+    masks: list[str] = []
+    """What replaced the secrets."""
+    places: int = 0
+    """How many there were."""
+    files: int = 0
+    bytes: int = 0
+
+    def write(self, home: Home) -> None:
+        """Append it to the journal; this comes before the purge itself."""
+        private_folder(home.root)
+        with closing(JsonlLog.open(home.journal, wait=_WAIT_SECONDS)) as log:
+            log.append([msgspec.json.encode(self) + b"\n"], durable=True)
+
+
+# -- removing a session ------------------------------------------------------------------------------
+
+
+class Extent(Struct, frozen=True):
+    """How much there is of a session."""
+
+    results: int
+    files: int
+    bytes: int
+
+
+def find(home: Home, session: str, folder: Path | None = None) -> list[SessionFiles]:
+    """Sessions of this id, or whose files have this name; in one project's folder, or in all."""
+    projects = home.projects() if folder is None else [home.project(folder)]
+    names = {session, safe_name(session)}
+    return [one for project in projects for one in project.all_sessions() if one.name in names]
+
+
+def extent(session: SessionFiles) -> Extent:
+    """What removing it would remove."""
+    files = _files(session)
+    return Extent(len(session.stored_results()), len(files), sum(path.stat().st_size for path in files))
+
+
+def remove_if_confirmed(
+    home: Home, session: SessionFiles, options: argparse.Namespace, about: str, verb: str
+) -> int:
+    """Say what there is of a session, and remove it if the user agrees; returns the exit code."""
+    write(about)
+    if options.dry_run:
+        return 0
+    if not confirm(f"{verb} all of it permanently?", options):
+        return DECLINED
+    remove(home, session, World())
+    write(f"{verb}d.\n")
+    return 0
+
+
+def remove(home: Home, session: SessionFiles, world: World) -> None:
+    """Remove all of it; raises `sevenfold.errors.TranscriptLocked` while it is being written."""
+    try:
+        with FileLock(session.transcript) as lock, ExitStack() as locks:
+            _lock_branches(session, locks)
+            gone = extent(session)
+            PurgeNote(
+                at=world.stamp(),
+                what="session",
+                project=session.folder.name,
+                session=session.name,
+                files=gone.files,
+                bytes=gone.bytes,
+            ).write(home)
+            for path in _files(session):
+                path.unlink(missing_ok=True)
+            for folder in (session.results, session.agent, session.branches):
+                _remove_folder(folder)
+            lock.remove()
+    except OSError as error:
+        raise explain(error, session.transcript) from error
+
+
+def _files(session: SessionFiles) -> list[Path]:
+    """The transcript first: without it the rest is an orphan, which `gc` finds."""
+    there = [session.transcript, session.notes, *session.indexes(), *session.branch_files()]
+    there += [*session.stored_results(), *session.agent_files()]
+    return [path for path in there if path.is_file() or path.is_symlink()]
+
+
+def _remove_folder(folder: Path) -> None:
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.is_dir():
+        shutil.rmtree(folder)
+
+
+def _lock_branches(session: SessionFiles, locks: ExitStack) -> None:
+    for path in session.branch_files():
+        locks.enter_context(FileLock(path))
+
+
+# -- masking a secret --------------------------------------------------------------------------------
+
+
+class Affected(Struct, frozen=True):
+    """Files that hold secrets: of a session, of a project as a whole, or of all."""
+
+    project: Project | None
+    session: SessionFiles | None
+    places: dict[Path, int]
+    """How often, by file."""
+
+
+def leaks_with(home: Home, digest: str, progress: Progress) -> list[Leak]:
+    """The secrets whose digest begins like this, as `sevenfold scan` names them."""
+    found: dict[str, str] = {}
+    for path in home.texts():
+        progress(path)
+        for hit in find_secrets(path):
+            if hit.digest.startswith(digest):
+                found[hit.secret] = hit.kind
+    return [Leak(secret, kind) for secret, kind in found.items()]
+
+
+def survey(home: Home, leaks: Sequence[Leak], progress: Progress = lambda path: None) -> list[Affected]:
+    """Where these secrets are stored."""
+    found = []
+    for project, session, files in _groups(home):
+        places: dict[Path, int] = {}
+        for path in files:
+            progress(path)
+            if times := sum(times for _, times in _without(path, leaks)):
+                places[path] = times
+        if places:
+            found.append(Affected(project, session, places))
+    return found
+
+
+def _groups(home: Home) -> Iterator[tuple[Project | None, SessionFiles | None, list[Path]]]:
+    """Everything that may hold text, by its owner."""
+    for project in home.projects():
+        for session in project.all_sessions():
+            yield project, session, session.texts()
+        yield project, None, [*project.other_texts(), *project.lost_indexes()]
+    yield None, None, home.common_texts()
+
+
+def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world: World) -> int:
+    """Mask these secrets in all these files; returns in how many places."""
+    with ExitStack() as locks:
+        for one in affected:
+            if one.session and one.session.transcript.exists():
+                locks.enter_context(FileLock(one.session.transcript))
+                _lock_branches(one.session, locks)
+            if home.telemetry in one.places:
+                # So that the file is not rotated just now.
+                locks.enter_context(FileLock(home.telemetry, wait=_WAIT_SECONDS))
+        return sum(_purge(home, leaks, one, world) for one in affected)
+
+
+def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) -> int:
+    session = affected.session
+    indexes = session.indexes() if session else [path for path in affected.places if is_index(path)]
+    rewrites = _rewrites(session, leaks, affected, world) if session else []
+    mailboxes = {path for path in affected.places if path.name.startswith(MAILBOX)}
+    apart = {*indexes, *mailboxes, *(path for path, _ in rewrites)}
+    masked = {path: _masked(path, leaks) for path in affected.places if path not in apart}
+    with ExitStack() as staged:
+        others = [staged.enter_context(Staged(path, [text])) for path, (text, _) in masked.items()]
+        stored = session.results if session else None
+        texts = {str(path): text for path, (text, _) in masked.items() if path.parent == stored}
+        results = {path: hashlib.sha256(text).hexdigest() for path, text in texts.items()}
+        logs = [staged.enter_context(Staged(path, rewrite.lines(results))) for path, rewrite in rewrites]
+        places = sum(times for _, times in masked.values()) + sum(rewrite.masked for _, rewrite in rewrites)
+        places += sum(affected.places[path] for path in mailboxes)
+        PurgeNote(
+            at=world.stamp(),
+            what="secret",
+            project=affected.project.folder.name if affected.project else "",
+            session=session.name if session else "",
+            masks=[leak.mask for leak in leaks],
+            places=places,
+            files=len(affected.places),
+        ).write(home)
+        for one in (*logs, *others):
+            one.commit()
+    for path in indexes:
+        path.unlink(missing_ok=True)
+    for path in {path.with_name(MAILBOX) for path in mailboxes}:
+        with closing(SqliteMailbox(path)) as mailbox:
+            mailbox.rewrite(lambda body: mask_record(leaks, body)[0])
+    return places
+
+
+def _rewrites(
+    session: SessionFiles, leaks: Sequence[Leak], affected: Affected, world: World
+) -> list[tuple[Path, Rewrite]]:
+    """The transcript and its branches, these first, and before each those that begin with it."""
+    transcript = session.transcript
+    if not transcript.exists():
+        return []
+    points = {path: BranchPoint.read(path)[0] for path in session.branch_files()}
+    branches = [
+        (path, Rewrite(path, leaks, world, session))
+        for path in sorted(points, key=lambda path: points[path].depth(session), reverse=True)
+        # One that does not fit was rewritten by a purge that was cut off.
+        if path in affected.places or points[path].fits(session)
+    ]
+    return [*branches, (transcript, Rewrite(transcript, leaks, world))]
+
+
+def _masked(path: Path, leaks: Sequence[Leak]) -> tuple[bytes, int]:
+    """A file's content without the secrets, and how often they were in it."""
+    parts = list(_without(path, leaks))
+    return b"".join(content for content, _ in parts), sum(times for _, times in parts)
+
+
+def _without(path: Path, leaks: Sequence[Leak]) -> Iterator[tuple[bytes, int]]:
+    """The file's content without the secrets, in pieces, and how often they were in each."""
+    if is_transcript(path):
+        yield from (mask_record(leaks, line.raw) for line in scan(path, limit=sys.maxsize))
+    else:
+        # As a whole: a secret may span any number of lines.
+        with opened(path) as file:
+            yield mask_text(leaks, file.read())

@@ -11,20 +11,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole, mark_matches
-from sevenfold.cli.text import plural, print_json
+from sevenfold.cli.text import add_switches, plural, print_json
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError
 from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.recall import meaning
 from sevenfold.recall.index import IndexStatus, RecallIndex
 from sevenfold.recall.meaning import ByMeaning
-from sevenfold.recall.search import Hit, Near, Scorer
+from sevenfold.recall.search import Hit, Scorer
 from sevenfold.stores.home import SessionFiles, side_file
 from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.log import LineLog
@@ -43,9 +42,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--by", metavar="WAY")
     add("-k", type=int, default=10, metavar="N")
     add("--around", type=int, default=1, metavar="N")
-    add("--all", action="store_true")
-    add("--status", action="store_true")
-    add("--json", action="store_true")
+    add_switches(command, "--all", "--status", "--json")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,11 +54,15 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not options.query:
         raise InputError("there is nothing to look for; name it, or ask for --status")
-    query = _query(options)
+    by = meaning.way(options.by)
+    switched_on = by is not None or FileSource(Path.cwd()).current().recall_meaning
+    scorers = ByMeaning().scorers(by, switched_on=switched_on)
+    wanted = {"kind": options.kind, "k": options.k, "around": options.around, "words": by != "meaning"}
     with indexed(path) as (log, index):
-        for scorer in query["scorers"]:
+        for scorer in scorers:
             _prepare(path, index, scorer)
-        hits, in_context = _search(partial(index.search, **query), log, everything=options.all)
+        search = partial(index.search, " ".join(options.query), scorers=scorers, **wanted)
+        hits, in_context = _search(search, log, everything=options.all)
     if options.json:
         print_json({"file": str(path), "hits": hits, "in_context": in_context})
     else:
@@ -74,12 +75,18 @@ def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
     """The transcript and an up-to-date index of it; raises if there is no conversation in it."""
     log = open_log(path)
     stored = FileResults(SessionFiles(path.parent, path.stem).results)
-    with closing(RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)) as index:
-        with transcripts.progress(path, "indexing") as step:
-            index.catch_up(step)
+    with closing(open_index(path, log, stored)) as index:
         if index.size == 0:
             raise not_a_conversation(path)
         yield log, index
+
+
+def open_index(path: Path, log: LineLog, results: FileResults, since: int = 0) -> RecallIndex:
+    """An index of a transcript, from ``since`` on and up to date; nothing is written."""
+    index = RecallIndex.for_reading(log, side_file(path), fetch=results.fetch, since=since)
+    with transcripts.progress(path, "indexing") as step:
+        index.catch_up(step)
+    return index
 
 
 def _prepare(path: Path, index: RecallIndex, scorer: Scorer) -> None:
@@ -101,19 +108,6 @@ def _print_status(path: Path, status: IndexStatus, *, as_json: bool) -> None:
     console.print(f"{made} can be compared by meaning; {status.vectors:,} have their vectors in the index.")
 
 
-def _query(options: argparse.Namespace) -> dict[str, Any]:
-    by = meaning.way(options.by)
-    switched_on = by is not None or FileSource(Path.cwd()).current().recall_meaning
-    return {
-        "query": " ".join(options.query),
-        "kind": options.kind,
-        "k": options.k,
-        "around": options.around,
-        "scorers": ByMeaning().scorers(by, switched_on=switched_on),
-        "words": by != "meaning",
-    }
-
-
 def _search(search: Callable[..., list[Hit]], log: LineLog, *, everything: bool) -> tuple[list[Hit], int]:
     """The matches, and how many more there are in what the model still sees."""
     found = search()
@@ -131,20 +125,16 @@ def _print(hits: list[Hit], in_context: int) -> None:
         what = f"{hit.kind} ({hit.tool})" if hit.tool else hit.kind
         when = hit.timestamp[:19].replace("T", " ") or "no time"
         by = ", ".join(hit.matched)
-        console.print(f"{number}. {when}  {what}  {hit.uuid}  {by}", style="bold", soft_wrap=True)
+        console.say(f"{number}. {when}  {what}  {hit.uuid}  {by}", "bold")
         for near in hit.before:
-            console.print(_neighbour(near), style="dim", soft_wrap=True)
+            console.say(f"     {near.kind}: {near.text}", "dim")
         marked = Text("   | ").append_text(mark_matches(hit, quoted=quoted))
-        console.print(Text("\n   | ").join(marked.split("\n", allow_blank=True)), soft_wrap=True)
+        console.say(Text("\n   | ").join(marked.split("\n", allow_blank=True)))
         for near in hit.after:
-            console.print(_neighbour(near), style="dim", soft_wrap=True)
+            console.say(f"     {near.kind}: {near.text}", "dim")
         console.print()
     if not hits:
         console.print("No matches.")
     if in_context:
         more = plural(in_context, "match is", "matches are")
-        console.print(f"{more} still in the context; --all shows them.", soft_wrap=True)
-
-
-def _neighbour(near: Near) -> str:
-    return f"     {near.kind}: {near.text}"
+        console.say(f"{more} still in the context; --all shows them.")

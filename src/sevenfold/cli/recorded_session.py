@@ -8,30 +8,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.cli import transcripts
+from sevenfold.cli.recall import open_index
 from sevenfold.conversation.epoch import frame_of, in_force
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.files import not_a_conversation, open_log
+from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.ports import Client
-from sevenfold.providers.offline import OfflineClient
+from sevenfold.providers.registry import is_offline, quick_client_for
 from sevenfold.recall.index import RecallIndex, SessionRecall
 from sevenfold.record.blocks import read_field
 from sevenfold.record.decisions import Segment
 from sevenfold.record.view import View
 from sevenfold.session import factory
-from sevenfold.session.factory import Lifetime, Options, SessionParts, Tool
+from sevenfold.session.factory import OFFLINE_JOBS, Lifetime, Options, SessionParts, Tool
 from sevenfold.session.session import Session
 from sevenfold.stores.files import Staged, opened
-from sevenfold.stores.home import side_file, user_home
+from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog, end_of
 from sevenfold.stores.jsonl.store import FileResults, FileText
 from sevenfold.stores.log import BranchLog
@@ -105,6 +107,11 @@ class RecordedSession(Struct, frozen=True):
         """The file of its notes."""
         return user_home().project(self.folder).session(self.session).notes
 
+    @property
+    def offline(self) -> bool:
+        """Whether the offline model answers because no key and no address is configured."""
+        return is_offline(self.model)
+
 
 def inspect(path: Path, model: str = "") -> RecordedSession:
     """Read what is known about a transcript; raises if it is not one, or if its model is unknown and not given."""
@@ -134,48 +141,43 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
 
 
 @contextmanager
-def open_draft(
-    recorded: RecordedSession, client: Client, shown: Path, *, recall: bool = False
-) -> Iterator[tuple[Session, DraftLog]]:
-    """Open the session on a draft; ``shown`` is the path under which the model may read all of it later.
+def edit(
+    recorded: RecordedSession, target: Path | None, *, recall: bool = False
+) -> Iterator[tuple[Session, Client]]:
+    """Open the session on a draft, with the client of its model; at the end, keep the draft in a file.
 
-    With ``recall``, index it first.
+    ``target`` is the session's own file or a new one, under which the model may read all of it later; None: the draft
+    is thrown away, as it is after any error. With ``recall``, index the session first.
     """
-    log = DraftLog(recorded.path, recorded.converted)
-    results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
-    recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
-    if recall:
-        recalled.catch_up()
-    store = SessionParts(
-        name=recorded.session,
-        log=log,
-        results=results,
-        settings=FileSource(recorded.folder),
-        notes=FileText(recorded.notes),
-        recall=recalled,
-        cwd=str(recorded.folder),
-        path=str(shown.absolute()),
-    )
-    session = Session(factory.conversation(store, recorded.model, recorded.options), store, client)
-    try:
-        yield session, log
-    finally:
-        session.close()
+    with ExitStack() as held:
+        client = held.enter_context(closing(quick_client_for(recorded.model, OFFLINE_JOBS)))
+        file = held.enter_context(closing(JsonlLog.open(target))) if target == recorded.path else None
+        log = DraftLog(recorded.path, recorded.converted)
+        results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
+        recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
+        if recall:
+            recalled.catch_up()
+        store = SessionParts(
+            name=recorded.session,
+            log=log,
+            results=results,
+            settings=FileSource(recorded.folder),
+            notes=FileText(recorded.notes),
+            recall=recalled,
+            cwd=str(recorded.folder),
+            path=str((target or recorded.path).absolute()),
+        )
+        conversation = factory.conversation(store, recorded.model, recorded.options)
+        yield held.enter_context(Session(conversation, store, client)), client
+        if file is not None:
+            append_draft(file, log)
+        elif target is not None:
+            write_new(target, log)
 
 
 def _index(recorded: RecordedSession, log: DraftLog, results: FileResults) -> RecallIndex:
     """The index for recall. A compaction can only hide what is in view, so what came before is not read."""
-    index = RecallIndex.for_reading(
-        log, side_file(recorded.path), fetch=results.fetch, since=recorded.start
-    )
-    with transcripts.progress(recorded.path, "indexing") as progress:
-        index.catch_up(progress)
-    return index
-
-
-def is_offline(client: Client) -> bool:
-    """Whether the offline model answers because no key and no address is configured."""
-    return isinstance(client, OfflineClient)
+    return open_index(recorded.path, log, results, since=recorded.start)
 
 
 def write_new(target: Path, draft: DraftLog) -> None:
@@ -221,3 +223,44 @@ def _options(view: View) -> Options:
         betas=frame.betas,
         lifetime=cast(Lifetime, view.epoch.lifetimes.get("tail", "5m")),
     )
+
+
+# -- the records in view ---------------------------------------------------------------------
+
+MOST_CUT_POINTS = 8
+SHOWN_OF_ID = 8
+"""Characters of an id; more if others begin the same way."""
+LONGEST_SAID = 200
+
+
+def record_named(session: Session, given: str) -> str:
+    """The one record in view whose id begins with the given text; raises `InputError` if there are none or several."""
+    ids = [item.said.uuid for item in session.conversation.transcript.view.items]
+    found = [given] if given in ids else [uuid for uuid in ids if uuid.startswith(given)]
+    if not found:
+        raise InputError(
+            f"{given}: no record in view has an id that begins like this; --dry-run lists some, sevenfold recall "
+            "finds others"
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"{given}: {len(found)} records have an id that begins like this, among them {found[0]} and {found[1]}; "
+            "give more of it"
+        )
+    return found[0]
+
+
+def cut_points(session: Session) -> list[dict[str, str]]:
+    """The newest messages of the user; the conversation can be cut at each."""
+    view = session.conversation.transcript.view
+    ids = [item.said.uuid for item in view.items]
+
+    def shortest(uuid: str) -> str:
+        """The shortest prefix that no other id has."""
+        sizes = range(SHOWN_OF_ID, len(uuid))
+        return next((uuid[:n] for n in sizes if sum(one.startswith(uuid[:n]) for one in ids) == 1), uuid)
+
+    said = ((item.said.uuid, " ".join(users_words(item).split())) for item in reversed(view.items[1:]))
+    points = ((uuid, words) for uuid, words in said if words and view.begins_round(uuid))
+    newest = [*islice(points, MOST_CUT_POINTS)][::-1]
+    return [{"id": shortest(uuid), "says": words[:LONGEST_SAID]} for uuid, words in newest]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,13 @@ def run(options: argparse.Namespace) -> int:
     total, done = sum(sizes.values()), 0
     what = f"{plural(len(files), 'file')}, {total / 1e6:,.0f} MB"
     with transcripts.watch("scanning", total, what) as step:
+
+        def here(reached: int) -> None:
+            step(done + reached)
+
         for path, size in sizes.items():
             try:
-                found[path] = _grouped(scan(path, partial(_step_on, step, done)))
+                found[path] = _grouped(scan(path, here))
             except UserError as error:
                 errors[path] = str(error)
             done += size
@@ -63,10 +66,6 @@ def run(options: argparse.Namespace) -> int:
     if any(found.values()):
         return FOUND
     return FAILED if errors and not found else 0
-
-
-def _step_on(step: Callable[[int], None], before: int, reached: int) -> None:
-    step(before + reached)
 
 
 def _files(paths: list[Path]) -> list[Path]:

@@ -8,22 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from rich.text import Text
 
+from sevenfold.cli import purge, transcripts
 from sevenfold.cli import recorded_session as recorded_sessions
-from sevenfold.cli import transcripts
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
-from sevenfold.cli.storage import purge
-from sevenfold.cli.storage.rewrite import World
-from sevenfold.cli.text import add_folder, confirm, duration, one_line, plural, print_json, size, write
+from sevenfold.cli.text import add_folder, add_switches, duration, one_line, plural, print_json, size, write
 from sevenfold.cli.transcripts import StoredSession, project_name
-from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
-
-DECLINED = 1
-"""The exit code if the user says no."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -33,9 +28,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("name", nargs="?", metavar="NAME")
     add("--all", action="store_true")
     add_folder(command)
-    add("--yes", action="store_true")
-    add("--dry-run", action="store_true")
-    add("--json", action="store_true")
+    add_switches(command, "--yes", "--dry-run", "--json")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,13 +62,9 @@ def _delete(options: argparse.Namespace) -> int:
         found = purge.find(home, transcripts.named(options.name, kept).name, folder)
     for one in found:
         there = purge.extent(one)
-        write(f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n")
-        if options.dry_run:
-            continue
-        if not confirm("Delete all of it permanently?", options):
-            return DECLINED
-        purge.remove(home, one, World(SystemClock(), RandomIds()))
-        write("Deleted.\n")
+        about = f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n"
+        if code := purge.remove_if_confirmed(home, one, options, about, "Delete"):
+            return code
     return 0
 
 
@@ -97,7 +86,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _here(folder: Path) -> Iterator[dict[str, Any]]:
-    for one in sessions(user_home().project(folder)):
+    for one in sessions(folder):
         yield {"name": one.name, "title": one.title, **_file(one)}
 
 
@@ -105,14 +94,7 @@ def _everywhere() -> Iterator[dict[str, Any]]:
     found = transcripts.stored()
     with transcripts.watch("reading titles", len(found)) as step:
         for number, one in enumerate(found):
-            about = one.about()
-            yield {
-                "name": one.name,
-                "tool": one.tool,
-                "title": about.title,
-                "project": about.project,
-                **_file(one),
-            }
+            yield {"name": one.name, "tool": one.tool, **structs.asdict(one.about()), **_file(one)}
             step(number)
 
 

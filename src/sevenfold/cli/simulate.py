@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sevenfold.cli.text import number, write
+from sevenfold.cli.text import not_installed, number, write
 from sevenfold.errors import UserError
 from sevenfold.lab.simulator.brains import Brain, EchoBrain
 from sevenfold.lab.simulator.script import FileBrain, load_script
@@ -36,9 +36,7 @@ def run(options: argparse.Namespace) -> int:
         from sevenfold.lab.simulator.provider import Setup, Simulator
         from sevenfold.lab.simulator.server import run as serve
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"the simulator needs {error.name}, which is not installed; run: pip install 'sevenfold[simulator]'"
-        ) from error
+        raise not_installed("simulator", "simulator", error) from error
     brain: Brain = EchoBrain()
     does = "it repeats what you send"
     if options.use_tools:

@@ -33,9 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns 1 if a session did not answer."""
     project = user_home().project(options.folder)
     with closing(SqliteMailbox(project.mailbox)) as mailbox:
-        found = [
-            (session, file, task) for session, file in _live(project, mailbox) for task in _tasks(file)
-        ]
+        found = list(_tasks(project, mailbox))
         if options.action == "kill":
             return _kill(options.task, found)
     lines = [f"{session.name}:{task_line(task, time.time())}" for session, _, task in found]
@@ -43,12 +41,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _live(project: Project, mailbox: SqliteMailbox) -> Iterator[tuple[SessionFiles, TaskFile]]:
-    """The sessions that a process has open and that have tasks."""
+FoundTask = tuple[SessionFiles, TaskFile, Task]
+"""A task, its session, and the file that session keeps its tasks in."""
+
+
+def _tasks(project: Project, mailbox: SqliteMailbox) -> Iterator[FoundTask]:
+    """The tasks of the sessions that a process has open."""
     for session in project.all_sessions():
         file = TaskFile(session.agent, mailbox)
-        if file.path.exists() and _is_open(session.transcript):
-            yield session, file
+        kept = file.read() if file.path.exists() and _is_open(session.transcript) else None
+        for task in kept.tasks if kept is not None else ():
+            yield session, file, task
 
 
 def _is_open(transcript: Path) -> bool:
@@ -57,11 +60,6 @@ def _is_open(transcript: Path) -> bool:
     except TranscriptLocked:
         return True
     return False
-
-
-def _tasks(file: TaskFile) -> tuple[Task, ...]:
-    found = file.read()
-    return found.tasks if found is not None else ()
 
 
 def task_line(task: Task, now: float) -> str:
@@ -76,27 +74,24 @@ def task_line(task: Task, now: float) -> str:
     return f"{task.id}  {', '.join(parts)}  {what}{f' ({task.progress})' if task.progress else ''}"
 
 
-def _kill(wanted: str | None, found: list[tuple[SessionFiles, TaskFile, Task]]) -> int:
+def _kill(wanted: str | None, found: list[FoundTask]) -> int:
     if not wanted:
         raise Refused("say which task to stop: sevenfold tasks kill ID")
-    fitting = [
-        one for one in found if wanted in (one[2].id, f"{one[0].name}:{one[2].id}") and not one[2].over
-    ]
+    running = {f"{session.name}:{task.id}": (file, task) for session, file, task in found if not task.over}
+    fitting = {name: one for name, one in running.items() if wanted in (name, one[1].id)}
     if len(fitting) != 1:
-        running = fitting or [one for one in found if not one[2].over]
-        names = ", ".join(f"{session.name}:{task.id}" for session, _, task in running)
+        names = ", ".join(fitting or running)
         how = "several tasks are" if fitting else "no running task is"
         others = f"; there are: {names}" if names else "; nothing runs in the background"
         raise Refused(f"{how} called {wanted!r}{others}")
-    _, file, task = fitting[0]
+    ((file, task),) = fitting.values()
     order = file.order_kill(task.id, uuid4().hex)
     until = time.monotonic() + PATIENCE
     while not file.carried_out(order):
         if time.monotonic() > until:
             file.withdraw(order)
-            sys.stderr.write(
-                f"The session did not answer within {PATIENCE:.0f} s; {task.id} was not stopped.\n"
-            )
+            wait = f"within {PATIENCE:.0f} s"
+            sys.stderr.write(f"The session did not answer {wait}; {task.id} was not stopped.\n")
             return 1
         time.sleep(0.05)
     sys.stdout.write(f"{task.id} is stopped.\n")

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import get_args
@@ -20,7 +20,7 @@ from rich.text import Text
 
 from sevenfold.agent.agent import Agent
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.team.team import MAPPED, Team
+from sevenfold.agent.team.team import MAPPED
 from sevenfold.cli.chat.start import DEFAULT_MODEL, ChatOptions, agent_options
 from sevenfold.cli.output import plain_table
 from sevenfold.cli.text import add_folder, clean, complain, money, one_line, plural
@@ -74,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
     )
     chosen.require_key()
     made = agent_options(chosen)
-    made["agents"] = True
     with closing(made["client"]), Agent(model, **made) as agent:
         return _work(agent, team)
 
@@ -97,18 +96,19 @@ def _work(agent: Agent, team: TeamFile) -> int:
             ended = agent.map(team.tasks, team.agent, view.progress)
             view.ended(ended)
         complain("the agent joins the reports")
-        agent.session.conversation.note(_reports(workers, ended), key=REPORTS)
+        entries = [entry for one in ended if (entry := workers.roster.get(one.agent)) is not None]
+        # As text of the agents' and not of the user's.
+        reports = (f"Task: {one.started.prompt}\n\n{workers.report(one)}" for one in entries)
+        agent.session.conversation.note("\n\n".join(reports), key=REPORTS)
     newest = agent.session.conversation.transcript.view.newest
     joined = newest is None or newest.said.key != REPORTS
     text = _go_on(agent) if joined else agent.run(team.join).text
     sys.stdout.write(f"{clean(text)}\n")
     failed = sum(one.status != "completed" for one in workers.roster if one.started.call.startswith(MAPPED))
     usd = agent.session.gauge.usd
+    done = f"{plural(len(team.tasks) - failed, 'task')} done{f', {failed} not' if failed else ''}"
     cost = f", {money(usd)} in all" if usd is not None else ""
-    done = plural(len(team.tasks) - failed, "task")
-    complain(
-        f"{done} done{f', {failed} not' if failed else ''}{cost}; to go on: sevenfold chat --resume {team.name}"
-    )
+    complain(f"{done}{cost}; to go on: sevenfold chat --resume {team.name}")
     return 1 if failed else 0
 
 
@@ -119,12 +119,6 @@ def _go_on(agent: Agent) -> str:
         return agent.run().text
     said = newest.said.blocks if newest is not None else ()
     return text_of(said)
-
-
-def _reports(workers: Team, ended: Sequence[AgentEnd]) -> str:
-    """What the agents say, as text of theirs and not of the user's."""
-    entries = [entry for one in ended if (entry := workers.roster.get(one.agent)) is not None]
-    return "\n\n".join(f"Task: {one.started.prompt}\n\n{workers.report(one)}" for one in entries)
 
 
 def read_team(path: Path) -> TeamFile:
@@ -146,26 +140,22 @@ def read_team(path: Path) -> TeamFile:
         raise InputError(
             f"{path}: it needs a list of 1 to {MOST_TASKS} tasks under the heading '## Tasks', each beginning with '- '"
         )
-    return _with_head(path, page.values, opening.strip(), tasks, sections.get("join", "").strip() or JOIN)
-
-
-def _with_head(path: Path, head: Mapping[str, str], opening: str, tasks: list[str], join: str) -> TeamFile:
-    mode = head.get("mode")
-    if mode is not None and mode not in get_args(Mode):
-        raise InputError(f"{path}: mode is {mode!r}; it must be one of {', '.join(get_args(Mode))}")
+    head = page.values
+    mode: Mode | None = next((one for one in get_args(Mode) if one == head.get("mode")), None)
+    if mode is None and "mode" in head:
+        raise InputError(f"{path}: mode is {head['mode']!r}; it must be one of {', '.join(get_args(Mode))}")
+    limit = head.get("max_usd")
     try:
-        most = float(head["max_usd"]) if "max_usd" in head else None
+        most = None if limit is None else float(limit)
     except ValueError:
-        raise InputError(
-            f"{path}: max_usd is {head['max_usd']!r}; it must be a number of dollars"
-        ) from None
+        raise InputError(f"{path}: max_usd is {limit!r}; it must be a number of dollars") from None
     return TeamFile(
-        opening=opening,
+        opening=opening.strip(),
         tasks=tuple(tasks),
-        join=join,
+        join=sections.get("join", "").strip() or JOIN,
         name=head.get("name") or f"team-{path.stem}",
         model=head.get("model") or DEFAULT_MODEL,
-        mode=next((one for one in get_args(Mode) if one == mode), None),
+        mode=mode,
         agent=head.get("agent") or "fork",
         max_usd=most,
     )
@@ -204,9 +194,7 @@ class TaskView:
         with self._lock:
             self._doing[number] = one_line(clean(line), 60)
         if self._live is None:
-            self._console.print(
-                f"task {number + 1}: {one_line(clean(line), 100)}", markup=False, highlight=False
-            )
+            self._console.print(Text(f"task {number + 1}: {one_line(clean(line), 100)}"))
 
     def ended(self, ended: Sequence[AgentEnd]) -> None:
         """All have ended."""

@@ -248,15 +248,18 @@ def add_folder(command: argparse.ArgumentParser, *, exists: bool = False) -> Non
             if path.is_dir() or not exists:
                 return path
             why = "there is no such folder"
-        except (
-            OSError,
-            RuntimeError,
-            ValueError,
-        ) as error:  # such as links in a circle, or the home of no user
+        except (OSError, RuntimeError, ValueError) as error:
+            # Such as links in a circle, or the home of no user.
             why = getattr(error, "strerror", None) or str(error)
         raise argparse.ArgumentTypeError(f"{one_line(text, 100)}: {why}; check the path")
 
     command.add_argument("--folder", type=read, default=".", metavar="FOLDER")
+
+
+def add_switches(command: argparse.ArgumentParser, *names: str) -> None:
+    """Let a command take options that have no value."""
+    for name in names:
+        command.add_argument(name, action="store_true")
 
 
 def confirm(question: str, options: argparse.Namespace) -> bool:
@@ -268,6 +271,12 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
             "there is no terminal to ask for confirmation; add --yes to go ahead, or --dry-run to see what would happen"
         )
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def not_installed(what: str, extras: str, error: ModuleNotFoundError) -> UserError:
+    """The error for something that comes with extras of the package."""
+    how = f"run: pip install 'sevenfold[{extras}]'"
+    return UserError(f"the {what} needs {error.name}, which is not installed; {how}")
 
 
 # -- output ----------------------------------------------------------------------------------

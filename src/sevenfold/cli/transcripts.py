@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -78,6 +78,11 @@ def codex_folder() -> Path:
     return Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser() / "sessions"
 
 
+def places() -> str:
+    """Where sessions are looked for."""
+    return f"{claude_folder()}, {codex_folder()} or {user_home().root}"
+
+
 def stored() -> list[StoredSession]:
     """Every session on this machine, the newest first; files of sub-agents are not sessions of their own."""
     own = (("Sevenfold", one.path) for project in user_home().projects() for one in project.sessions())
@@ -95,24 +100,18 @@ def stored() -> list[StoredSession]:
 
 def everything() -> list[Path]:
     """Every file of every session on this machine, with those of sub-agents and branches."""
-    own = [
-        path
-        for project in user_home().projects()
-        for session in project.all_sessions()
-        for path in (session.transcript, *session.branch_files())
-        if path.is_file()
-    ]
-    theirs = [
-        path for folder in (claude_folder(), codex_folder()) for path in sorted(folder.rglob("*.jsonl"))
-    ]
-    return [*own, *filter(Path.is_file, theirs)]
+    kept = (session for project in user_home().projects() for session in project.all_sessions())
+    own = (path for session in kept for path in (session.transcript, *session.branch_files()))
+    folders = (claude_folder(), codex_folder())
+    theirs = (path for folder in folders for path in sorted(folder.rglob("*.jsonl")))
+    return [*filter(Path.is_file, (*own, *theirs))]
 
 
 def read_label(path: Path) -> SessionLabel:
     """The title and the project of a session, as its two ends tell; empty where they do not."""
     labels: dict[str, str] = {}
     words = project = ""
-    try:
+    with suppress(UserError, OSError):
         for raw in first_records(path, HEAD_RECORDS):
             entry = entries.read(raw)
             project = project or _folder(raw)
@@ -124,8 +123,6 @@ def read_label(path: Path) -> SessionLabel:
         for line in scan(path, max(0, path.stat().st_size - TAIL_BYTES)):
             if b'title"' in line.raw and isinstance(entry := entries.read(line.raw), Label):
                 labels[entry.kind] = entry.text
-    except (UserError, OSError):
-        pass
     return SessionLabel(one_line(title_of(labels) or words, LONGEST_TITLE), project)
 
 
@@ -166,25 +163,20 @@ def named(name: str, sessions: list[StoredSession]) -> StoredSession:
     if name == LAST and sessions:
         here = Path.cwd()
         return next((one for one in sessions if _is_here(one, here)), sessions[0])
-    by_name = [one for one in sessions if one.name == name] or [
-        one for one in sessions if one.name.startswith(name)
-    ]
+    by_name = [one for one in sessions if one.name.startswith(name)]
     if by_name:
-        return _only(name, by_name)
+        return _only(name, [one for one in by_name if one.name == name] or by_name)
     titles = {}
     with watch("looking for titles", len(sessions)) as step:
         for number, one in enumerate(sessions):
             titles[one.path] = one.about().title.casefold()
             step(number)
     wanted = " ".join(name.split()).casefold()
-    by_title = [one for one in sessions if titles[one.path] == wanted] or [
-        one for one in sessions if wanted in titles[one.path]
-    ]
+    by_title = [one for one in sessions if wanted in titles[one.path]]
     if by_title:
-        return _only(name, by_title)
-    raise TranscriptMissing(
-        f"{one_line(name, 60)}: no such file or session; {_nearest(wanted, sessions, titles)}"
-    )
+        return _only(name, [one for one in by_title if titles[one.path] == wanted] or by_title)
+    near = _nearest(wanted, sessions, titles)
+    raise TranscriptMissing(f"{one_line(name, 60)}: no such file or session; {near}")
 
 
 def _is_here(one: StoredSession, here: Path) -> bool:
@@ -200,18 +192,13 @@ def _only(name: str, found: list[StoredSession]) -> StoredSession:
     if len(found) == 1:
         return found[0]
     listed = "; ".join(map(describe, found[:MOST_LISTED]))
-    more = f"; and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
-    raise InputError(
-        f"{one_line(name, 60)}: {len(found)} sessions match: {listed}{more}; give more of the name"
-    )
+    listed += f"; and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    raise InputError(f"{one_line(name, 60)}: {len(found)} sessions match: {listed}; give more of the name")
 
 
 def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]) -> str:
     if not sessions:
-        return (
-            f"there are no sessions in {claude_folder()}, {codex_folder()} or {user_home().root}: "
-            "give a transcript's path"
-        )
+        return f"there are no sessions in {places()}: give a transcript's path"
     known = {title: one for one in reversed(sessions) for title in (titles[one.path], one.name) if title}
     # Something like a title is one that has most of its words, in any order and spelling.
     close = get_close_matches(wanted, known, n=3, cutoff=0.5) or list(known)[-1:]
@@ -248,30 +235,28 @@ def watch(doing: str, total: int, what: str = "") -> Iterator[Callable[[int], No
     """
     patient_until = time.monotonic() + PATIENCE
     with ExitStack() as shown:
-        show: Callable[[int], None] | None = None
+        show: Callable[..., None] | None = None
 
         def step(reached: int) -> None:
             nonlocal show
             if show is None and time.monotonic() >= patient_until:
-                show = (
-                    _bar(shown, doing, total) if sys.stderr.isatty() else _line(f"{doing} {what}".strip())
-                )
+                show = shown.enter_context(_bar(doing, total, what))
             if show is not None:
-                show(reached)
+                show(completed=reached)
 
         yield step
 
 
-def _bar(shown: ExitStack, doing: str, total: int) -> Callable[[int], None]:
+@contextmanager
+def _bar(doing: str, total: int, what: str) -> Iterator[Callable[..., None]]:
+    if not sys.stderr.isatty():
+        complain(f"{doing} {what}".strip())
+        sys.stderr.flush()
+        yield lambda completed: None
+        return
     from rich.progress import TimeRemainingColumn
 
     from sevenfold.cli.output import progress_bar  # loads rich, for which pipes should not wait
 
-    update = shown.enter_context(progress_bar(doing, total, TimeRemainingColumn()))
-    return lambda reached: update(completed=reached)
-
-
-def _line(words: str) -> Callable[[int], None]:
-    complain(words)
-    sys.stderr.flush()
-    return lambda reached: None
+    with progress_bar(doing, total, TimeRemainingColumn()) as update:
+        yield update

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,25 +17,20 @@ from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.text import Text
 
-from sevenfold.agent.events import (
-    AgentEvent,
-    Ended,
-    Finished,
-    Happened,
-    Mentioned,
-    Notice,
-    ToolBegan,
-    ToolEnded,
-    ToolProgress,
-)
-from sevenfold.agent.executor import Consented
+from sevenfold.agent import events
+from sevenfold.agent.events import AgentEvent
+from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.suggestion import Suggestion
+from sevenfold.agent.tools.context import Abort, Question
+from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.kept_rules import keep_rules
-from sevenfold.cli.chat.lines import Activity
+from sevenfold.cli.chat.lines import Activity, Paper
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
+from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.pages import pairs
 from sevenfold.cli.chat.reports import STYLES, Level, Spending, event_line
+from sevenfold.cli.chat.screen import Screen
 from sevenfold.cli.chat.status import StatusLine
 from sevenfold.cli.text import clean, one_line, plural, wording
 from sevenfold.conversation.edits import compaction_undone, is_compaction
@@ -47,12 +43,6 @@ from sevenfold.ports import Piece
 
 if TYPE_CHECKING:
     from sevenfold.agent.agent import Agent
-    from sevenfold.agent.executor import Asked
-    from sevenfold.agent.tools import context
-    from sevenfold.agent.tools.context import Abort
-    from sevenfold.agent.tools.output import ToolOutput
-    from sevenfold.cli.chat.menu import Menu, MenuAnswer
-    from sevenfold.cli.chat.screen import Screen
     from sevenfold.cli.chat.start import ChatOptions
 
 MOST_FOLDED = 500
@@ -80,9 +70,8 @@ class FoldedLines:
         for one, whole in reversed(self._kept):
             if number in (None, one):
                 return whole()
-        raise Refused(
-            f"There is no [{number}]; lines [{self._kept[0][0]}] to [{self._number}] can be opened."
-        )
+        first = self._kept[0][0]
+        raise Refused(f"There is no [{number}]; lines [{first}] to [{self._number}] can be opened.")
 
 
 class Chat:
@@ -110,40 +99,38 @@ class Chat:
         self._paused = 0.0
         self._asked_at: float | None = None
         self.agent = open_agent(options, self)
-        self.status = self._read_status()
+        self.update()
 
     # -- the conversation ------------------------------------------------------------------------
 
-    def turn(self, prompt: str) -> Finished | None:
-        """Send a message and show the answer; returns how it ended, or None after an error."""
+    def turn(self, prompt: str) -> None:
+        """Send a message and show the answer."""
         self._acted_at = time.monotonic()
-        finished = self._run(prompt)
-        while finished is not None and finished.end == "interrupted" and self.agent.waiting:
+        end = self._run(prompt)
+        while end == "interrupted" and self.agent.waiting:
             # A user who interrupts with a message queued wants that message to be read now.
-            finished = self._run("")
-        if finished is None or finished.end != "interrupted":
+            end = self._run("")
+        if end != "interrupted":
             self._notify("done")
-        if finished is not None and finished.end == "done":
+        if end == "done":
             self.suggestion.begin()
         if left := len(self.agent.waiting):
             self.say("warning", f"{plural(left, 'queued message')} will be sent with your next one")
-        return finished
 
-    def _run(self, prompt: str) -> Finished | None:
-        self._begin("working")
-        self.suggestion.forget()
-        finished = None
-        try:
-            for event in self.agent.stream(prompt):
-                self._handle(event)
-                if isinstance(event, Ended):
-                    finished = event.finished
-        except SevenfoldError as error:
-            self._flush()
-            self.say("error", str(error))
-        finally:
-            self._finish()
-        return finished
+    def _run(self, prompt: str) -> str:
+        """How a turn ended; empty after an error."""
+        end = ""
+        with self._activity("working", turn=True):
+            self.suggestion.forget()
+            try:
+                for event in self.agent.stream(prompt):
+                    self._handle(event)
+                    if isinstance(event, events.Ended):
+                        end = event.finished.end
+            except SevenfoldError as error:
+                self._flush()
+                self.say("error", str(error))
+        return end
 
     @property
     def suggestion(self) -> Suggestion:
@@ -152,15 +139,13 @@ class Chat:
 
     def working(self, doing: str, work: Callable[[], None]) -> None:
         """Do something long that is not a turn and can be interrupted; errors are shown."""
-        self._begin(doing, turn=False)
-        try:
-            work()
-        except Aborted:
-            self.say("warning", f"{doing} was interrupted; nothing has changed")
-        except SevenfoldError as error:
-            self.say("error", str(error))
-        finally:
-            self._finish()
+        with self._activity(doing, turn=False):
+            try:
+                work()
+            except Aborted:
+                self.say("warning", f"{doing} was interrupted; nothing has changed")
+            except SevenfoldError as error:
+                self.say("error", str(error))
 
     def run_for_user(self, command: str) -> None:
         """Run a command line of the user's, show what it prints, and have the model see both."""
@@ -221,21 +206,21 @@ class Chat:
             case Piece(kind="tool", words=name):
                 self._flush()
                 self.live = replace(self.live, preparing=name)
-            case ToolBegan(call=call):
+            case events.ToolBegan(call=call):
                 self._flush()
                 self.live = self.live.began(call, self.clock())
-            case ToolProgress(call=call, text=text):
+            case events.ToolProgress(call=call, text=text):
                 self.live = self.live.progress(call, text)
-            case ToolEnded():
+            case events.ToolEnded():
                 self._tool_ended(event)
-            case Happened(event=happened):
+            case events.Happened(event=happened):
                 self._show_event(happened)
-            case Mentioned():
+            case events.Mentioned():
                 self._mentioned(event)
-            case Notice(text=text):
+            case events.Notice(text=text):
                 self._flush()
                 self.say("note", text)
-            case Ended(finished=finished):
+            case events.Ended(finished=finished):
                 self._flush()
                 if why := wording("ends").get(finished.end):
                     self.say("warning", f"{why}: {finished.detail}" if finished.detail else why)
@@ -275,13 +260,8 @@ class Chat:
 
     def deed(self, decision: str) -> str:
         """What a decision did, in words."""
-        if decision in self._deeds:
-            return self._deeds[decision]
-        return (
-            "a compaction"
-            if is_compaction(self.agent.session.conversation, decision)
-            else f"decision {decision}"
-        )
+        compacted = is_compaction(self.agent.session.conversation, decision)
+        return self._deeds.get(decision) or ("a compaction" if compacted else f"decision {decision}")
 
     def say(self, level: Level, words: str, number: int = 0) -> None:
         """Show a line of the app's own; its sign says what its colour says."""
@@ -298,7 +278,16 @@ class Chat:
 
     def update(self) -> None:
         """Read the gauge again."""
-        self.status = self._read_status()
+        session = self.agent.session
+        self.status = StatusLine(
+            model=session.conversation.profile.model,
+            mode=self.agent.grants.mode,
+            offline=self.options.offline,
+            gauge=session.gauge,
+            compacts=session.conversation.settings.auto_compact,
+            taken_back=compaction_undone(session.conversation),
+            cached=self.spent.cached,
+        )
         self.screen.changed()
 
     # -- questions, asked from the agent's threads ----------------------------------------------
@@ -328,7 +317,7 @@ class Chat:
         remark = answer.words if answer else ""
         return Consented(grant is not None, always=grant in ("always", "for good"), remark=remark)
 
-    def answer(self, questions: Sequence[context.Question], abort: Abort) -> Sequence[str] | None:
+    def answer(self, questions: Sequence[Question], abort: Abort) -> Sequence[str] | None:
         """The user's answers to the model's questions; None if the user gives up."""
         self.agent.assembly.reporter.wait_until_handled()
         answers = []
@@ -337,9 +326,8 @@ class Chat:
             if answer is None or abort.is_set():
                 return None
             answers.append(consent.read_model_answer(one, answer))
-            self.screen.show(
-                Text(f"  {one_line(one.question)} {self.screen.signs.arrow} {clean(answers[-1])}")
-            )
+            arrow = self.screen.signs.arrow
+            self.screen.show(Text(f"  {one_line(one.question)} {arrow} {clean(answers[-1])}"))
         return answers
 
     def _ask(self, menu: Menu) -> MenuAnswer | None:
@@ -370,17 +358,19 @@ class Chat:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _begin(self, doing: str, *, turn: bool = True) -> None:
+    @contextmanager
+    def _activity(self, doing: str, *, turn: bool) -> Iterator[None]:
         self._in_turn = turn
         self._stream, self._thought = MarkdownStream(), ""
         self.live = Activity(doing=doing, since=self.clock(), queued=self.agent.waiting)
         self.screen.changed()
-
-    def _finish(self) -> None:
-        self._in_turn = False
-        self._show_queued()
-        self.live = Activity()
-        self.update()
+        try:
+            yield
+        finally:
+            self._in_turn = False
+            self._show_queued()
+            self.live = Activity()
+            self.update()
 
     def _show_queued(self) -> None:
         """Print the queued messages that have been sent."""
@@ -400,10 +390,9 @@ class Chat:
             number = self.folded.add(lambda: Text(clean(thought), style="dim italic"))
             first = one_line(thought, max(20, self.screen.width - 20), self.screen.signs.cut)
             self.screen.show(Text(f"{self.screen.signs.note} thought: {first} [{number}]", style="dim"))
-        if self.live.thinking:
-            self.live = replace(self.live, thinking="")
+        self.live = replace(self.live, thinking="")
 
-    def _tool_ended(self, event: ToolEnded) -> None:
+    def _tool_ended(self, event: events.ToolEnded) -> None:
         call, output = event.call, event.output
         # The time the user took to decide is not the tool's.
         waited = self._waited.pop(call.id, None)
@@ -412,43 +401,27 @@ class Chat:
         self.screen.show(self.drawn_call(call, output, seconds, seen=waited is not None))
         self.update()
 
+    @property
+    def paper(self) -> Paper:
+        """What lines are drawn on."""
+        return Paper(self.screen.signs, self.screen.width, str(self.options.folder))
+
     def drawn_call(
         self, call: ToolCall, output: ToolOutput, seconds: float = 0.0, *, seen: bool = False
     ) -> RenderableType:
         """A call with the first lines of its result; `/show` opens the rest. ``seen``: the user has seen its diff."""
-        return lines.result_lines(
-            call,
-            output,
-            seconds,
-            number=self.folded.add(partial(lines.full_call, call, output, seconds)),
-            signs=self.screen.signs,
-            width=self.screen.width,
-            folder=str(self.options.folder),
-            seen=seen,
-        )
+        number = self.folded.add(partial(lines.full_call, call, output, seconds))
+        return lines.result_lines(call, output, seconds, self.paper, number=number, seen=seen)
 
-    def _mentioned(self, event: Mentioned) -> None:
+    def _mentioned(self, event: events.Mentioned) -> None:
         path, output = one_line(event.path, 200), event.output
         if output.is_error:
             why = one_line(output.text, 400).replace(f"{self.options.folder}/", "")
             self.say("warning", f"@{path} was not read: {why}")
             return
         number = self.folded.add(lambda: Text(clean(output.text), overflow="fold"))
-        self.say(
-            "note", f"{'listed' if event.folder else 'read'} {path} ({lines.mention_size(event)})", number
-        )
-
-    def _read_status(self) -> StatusLine:
-        session = self.agent.session
-        return StatusLine(
-            model=session.conversation.profile.model,
-            mode=self.agent.grants.mode,
-            offline=self.options.offline,
-            gauge=session.gauge,
-            compacts=session.conversation.settings.auto_compact,
-            taken_back=compaction_undone(session.conversation),
-            cached=self.spent.cached,
-        )
+        did = "listed" if event.folder else "read"
+        self.say("note", f"{did} {path} ({lines.mention_size(event)})", number)
 
     def idle_in(self) -> float | None:
         """Seconds until `idle` should be called; None: not in this pause."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sevenfold import __version__
-from sevenfold.cli.text import add_folder, clean, complain, number, plural, positive
-from sevenfold.errors import Refused, UserError
+from sevenfold.cli.text import add_folder, clean, complain, not_installed, number, plural, positive
+from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
     from sevenfold.cli.chat.chat import Chat
@@ -47,14 +47,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    folder: Path = options.folder
     if options.printed is not None:
-        return _run_once(options, folder)
+        return _run_once(options)
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise Refused("a chat needs a terminal; for scripts and pipes use -p PROMPT, or -p - to read it")
     screen = _screen()
-    _greet(screen, folder)
-    chat = screen.run(lambda: _open(options, folder, screen), options.prompt)
+    from rich.text import Text
+
+    words = f"sevenfold {__version__} in {clean(str(options.folder))}; /help lists commands, Ctrl-D leaves"
+    screen.show(Text(f"{screen.signs.note} {words}", style="dim"))
+    chat = screen.run(lambda: _open(options, screen), options.prompt)
     if chat is not None:
         from sevenfold.cli.chat.start import forget_if_empty  # loads the agent
 
@@ -63,11 +65,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run_once(options: argparse.Namespace, folder: Path) -> int:
+def _run_once(options: argparse.Namespace) -> int:
     # These load the agent.
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import print_mode, start
-    from sevenfold.cli.chat.stream_lines import read_prompts
 
     prompts: Iterable[str]  # read while they are answered: a script may wait for an answer first
     if options.input_format == "stream-json":
@@ -75,10 +76,10 @@ def _run_once(options: argparse.Namespace, folder: Path) -> int:
             raise Refused(
                 "with --input-format stream-json the prompts come from standard input: leave -p without one"
             )
-        prompts = read_prompts(sys.stdin)
+        prompts = print_mode.read_prompts(sys.stdin)
     else:
         prompts = [print_mode.read_prompt(options.printed, sys.stdin)]
-    chosen = start.choose(options, folder, None)
+    chosen = start.choose(options, options.folder, None)
     chosen.require_key()
     made = start.agent_options(chosen)
     with ExitStack() as opened:
@@ -108,36 +109,26 @@ def _screen() -> InlineScreen | PlainScreen:
         # It needs an extra, and takes longer to load than everything above.
         from sevenfold.cli.chat.inline import InlineScreen, terminal
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"the chat needs {error.name}, which is not installed; run: pip install 'sevenfold[chat]'"
-        ) from error
+        raise not_installed("chat", "chat", error) from error
     return InlineScreen(Renderer(colours), signs, history=user_home().typed, output=terminal())
 
 
-def _greet(screen: InlineScreen | PlainScreen, folder: Path) -> None:
-    from rich.text import Text
-
-    words = f"{screen.signs.note} sevenfold {__version__} in {clean(str(folder))}; /help lists commands, Ctrl-D leaves"
-    screen.show(Text(words, style="dim"))
-
-
-def _open(options: argparse.Namespace, folder: Path, screen: InlineScreen | PlainScreen) -> Chat:
+def _open(options: argparse.Namespace, screen: InlineScreen | PlainScreen) -> Chat:
     """Ask what has to be asked first, open the chat, and say what the user should know."""
     # These load the agent, after the first line is on the screen.
     from sevenfold.cli.chat import start
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.resumed import show_resumed
 
+    folder: Path = options.folder
     start.ask_for_trust(screen, folder)
     chat = Chat(screen, start.open_agent, start.choose(options, folder, screen))
-    if chat.options.no_key():
-        chat.say("warning", chat.options.no_key())
-    if warning := start.assumed_window(chat.agent):
-        chat.say("warning", warning)
+    for warning in (chat.options.no_key(), start.assumed_window(chat.agent)):
+        if warning:
+            chat.say("warning", warning)
     if not start.trust().covers(folder):
-        chat.say(
-            "note", "this folder is not trusted, so its own settings, hooks and instructions are not used"
-        )
+        not_used = "its own settings, hooks and instructions are not used"
+        chat.say("note", f"this folder is not trusted, so {not_used}")
     if skipped := len(start.hooks_of(folder).skipped):
         chat.say("warning", f"{plural(skipped, 'hook')} will not run; /hooks says why")
     if chat.options.resumed:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.agent.executor import Asked
+from sevenfold.agent.permissions.engine import Mode
+from sevenfold.agent.tools import context
 from sevenfold.agent.tools.edit import diff, replaced
 from sevenfold.cli.chat.kept_rules import rules_file
 from sevenfold.cli.chat.lines import diff_lines, heading
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuItem
+from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import clean
 from sevenfold.errors import Refused
-
-if TYPE_CHECKING:
-    from sevenfold.agent.permissions.engine import Mode
-    from sevenfold.agent.tools import context
-    from sevenfold.cli.chat.screen import Signs
 
 LARGEST_READ = 2_000_000
 """Bytes of a file that is read to show what a write would change."""
@@ -34,20 +31,10 @@ def permission_menu(asked: Asked, folder: str = "") -> Menu:
     what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
     items = [MenuItem("Yes, this once", "y", value="once")]
     if rules:
-        items += [
-            MenuItem(
-                "Yes, and don't ask again in this session",
-                "a",
-                f"{rules}; also after a resume, but in no other session",
-                value="always",
-            ),
-            MenuItem(
-                "Yes, and never ask again in this folder",
-                "f",
-                f"{rules}; kept in {rules_file()} until /permissions revoke",
-                value="for good",
-            ),
-        ]
+        always = f"{rules}; also after a resume, but in no other session"
+        for_good = f"{rules}; kept in {rules_file()} until /permissions revoke"
+        items.append(MenuItem("Yes, and don't ask again in this session", "a", always, value="always"))
+        items.append(MenuItem("Yes, and never ask again in this folder", "f", for_good, value="for good"))
     items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
     asker = f"Agent {asked.agent}: " if asked.agent else ""
     title = f"{asker}{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"

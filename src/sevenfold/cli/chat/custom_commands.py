@@ -49,13 +49,8 @@ class CustomCommand(Struct, frozen=True):
         except ValueError:
             words = arguments.split()
 
-        def put(found: re.Match[str]) -> str:
-            if found[1] == "ARGUMENTS":
-                return arguments
-            place = int(found[1]) - 1
-            return words[place] if place < len(words) else ""
-
-        return _PLACES.sub(put, text).strip()
+        values = {"ARGUMENTS": arguments} | {str(place): word for place, word in enumerate(words, 1)}
+        return _PLACES.sub(lambda found: values.get(found[1], ""), text).strip()
 
 
 def custom_commands(folder: Path) -> dict[str, CustomCommand]:
@@ -78,16 +73,10 @@ def _read_all(folder: Path, pattern: str) -> Iterator[CustomCommand]:
     for path in paths:
         name = ":".join(path.relative_to(below).with_suffix("").parts)
         try:
-            if _NAME.fullmatch(name) and path.stat().st_size <= LARGEST:
-                yield _read(path, name)
+            usable = _NAME.fullmatch(name) and path.stat().st_size <= LARGEST
+            page = split(path.read_text(encoding="utf-8-sig") if usable else "")
         except (OSError, InputError, UnicodeDecodeError):
             continue
-
-
-def _read(path: Path, name: str) -> CustomCommand:
-    page = split(path.read_text(encoding="utf-8-sig"))
-    if not page.body.strip():
-        raise InputError("it has no text")
-    first = next(line.strip("# ").strip() for line in page.body.splitlines() if line.strip())
-    said = page.values.get("description") or first
-    return CustomCommand(name, page.body.strip(), said, page.values.get("argument-hint", ""), str(path))
+        if body := page.body.strip():
+            says = page.values.get("description") or body.splitlines()[0].strip("# ").strip()
+            yield CustomCommand(name, body, says, page.values.get("argument-hint", ""), str(path))

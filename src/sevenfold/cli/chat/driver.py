@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -18,19 +17,17 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sevenfold.cli.chat import slash_commands
-from sevenfold.cli.chat.history import talks
+from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.history import sessions, talks
 from sevenfold.cli.chat.lines import draw_activity
 from sevenfold.cli.chat.markdown import render_markdown
-from sevenfold.cli.chat.model_list import ALIASES
 from sevenfold.cli.chat.screen import Worker
 from sevenfold.cli.chat.slash_commands import MODES
+from sevenfold.cli.chat.start import ALIASES
 from sevenfold.cli.chat.status import draw_status
 from sevenfold.cli.text import clean, fit, plural
 from sevenfold.errors import InputError
 from sevenfold.profiles import names
-
-if TYPE_CHECKING:
-    from sevenfold.cli.chat.chat import Chat
 
 MOST_ECHOED = 20
 """Lines shown of what was typed or pasted."""
@@ -56,11 +53,6 @@ class Driver:
     def busy(self) -> bool:
         """Whether a turn or a command is running."""
         return self._busy and self._worker.busy
-
-    @property
-    def moves(self) -> bool:
-        """Whether what is drawn changes by itself."""
-        return self.busy or bool(self.chat.background())
 
     def submit(self, text: str) -> None:
         """Send what was typed: words, or a command."""
@@ -93,9 +85,8 @@ class Driver:
         if anytime:
             Worker(self._over).begin(lambda: slash_commands.run(self.chat, text))
         else:
-            self.chat.say(
-                "warning", f"{text.split()[0]} cannot run while the agent works; Esc interrupts it"
-            )
+            name = text.split()[0]
+            self.chat.say("warning", f"{name} cannot run while the agent works; Esc interrupts it")
 
     def interrupt(self) -> None:
         """Stop what is running."""
@@ -104,26 +95,25 @@ class Driver:
 
     def next_mode(self) -> None:
         """Switch to the next mode; autonomy has to be chosen by name."""
-        modes = tuple(one for one in MODES if one != "autonomous")
+        modes = [one for one in MODES if one != "autonomous"]
         grants = self.chat.agent.grants
-        grants.mode = (
-            modes[(modes.index(grants.mode) + 1) % len(modes)] if grants.mode in modes else modes[0]
-        )
+        place = modes.index(grants.mode) + 1 if grants.mode in modes else 0
+        grants.mode = modes[place % len(modes)]
         self.chat.update()
 
-    def live(self, width: int) -> RenderableType | None:
+    def live(self) -> RenderableType | None:
         """What is going on."""
         chat = self.chat
         shown = replace(chat.live, queued=(*chat.live.queued, *self._later))
         drawn = [render_markdown(shown.pending)] if shown.pending.strip() else []
-        return draw_activity(shown, drawn, chat.screen.signs, width, chat.clock(), str(chat.options.folder))
+        return draw_activity(shown, drawn, chat.paper, chat.clock())
 
-    def status(self, width: int) -> RenderableType:
+    def status(self) -> RenderableType:
         """The status line."""
         chat = self.chat
         waiting = len(chat.live.queued) + len(self._later)
         now = replace(chat.status, background=chat.background(), queued=waiting)
-        return draw_status(now, chat.screen.signs, width)
+        return draw_status(now, chat.screen.signs, chat.screen.width)
 
     def close(self) -> None:
         """Stop, and release the session."""
@@ -156,8 +146,8 @@ class Driver:
     def _set_alarm(self, seconds: float | None) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = None if seconds is None else threading.Timer(seconds, self._idle)
-        if self._alarm is not None:
+        if seconds is not None:
+            self._alarm = threading.Timer(seconds, self._idle)
             self._alarm.daemon = True
             self._alarm.start()
 
@@ -214,9 +204,8 @@ class ChatCompleter(Completer):
         if not space:
             for command in slash_commands.commands(self._folder):
                 if command.name.startswith(name.lower()):
-                    yield Completion(
-                        f"/{command.name}", -len(text), display=command.usage, display_meta=command.says
-                    )
+                    usage, says = command.usage, command.says
+                    yield Completion(f"/{command.name}", -len(text), display=usage, display_meta=says)
             return
         for one in self._values(name):
             if one.startswith(rest):
@@ -229,7 +218,7 @@ class ChatCompleter(Completer):
             case "mode":
                 return MODES
             case "resume":
-                return tuple(one.title for one in talks(slash_commands.sessions_of(self._folder)))
+                return tuple(one.title for one in talks(sessions(self._folder)))
             case _:
                 return ()
 

@@ -6,27 +6,23 @@ import secrets
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.cli.text import clean, duration, one_line
+from sevenfold.cli.text import clean, duration, one_line, size
 from sevenfold.conversation import history
 from sevenfold.errors import InputError, TranscriptError, UserError
+from sevenfold.ports import Log
 from sevenfold.record import blocks, entries
 from sevenfold.record.authorship import is_users, users_words
 from sevenfold.record.blocks import Block, ToolResult, ToolUse
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.log import title_of
 from sevenfold.record.redact import mask_json, mask_text
+from sevenfold.record.view import View
+from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
-
-if TYPE_CHECKING:
-    from sevenfold.ports import Log
-    from sevenfold.record.layout import Item
-    from sevenfold.record.view import View
-    from sevenfold.stores.home import Project
 
 LOOKED_AT = 200
 """Records at the beginning that are searched for the user's first words."""
@@ -49,18 +45,18 @@ class KeptSession(Struct, frozen=True):
     size: int
     path: Path
 
-    def age(self, now: float) -> str:
-        """How long ago it was written to."""
-        return f"{duration(max(0.0, now - self.modified))} ago"
+    def about(self, now: float) -> str:
+        """How long ago it was written to, and its size."""
+        return f"{duration(max(0.0, now - self.modified))} ago, {size(self.size)}"
 
 
-def sessions(project: Project) -> list[KeptSession]:
-    """The sessions of a project that have any messages, the newest first."""
-    found = (
-        KeptSession(file.path.stem, title(file.path), file.modified, file.size, file.path)
-        for file in project.sessions()
-    )
-    return [one for one in found if one.title]
+def sessions(folder: Path) -> list[KeptSession]:
+    """The sessions of a folder that have any messages, the newest first."""
+    return [
+        KeptSession(file.path.stem, named, file.modified, file.size, file.path)
+        for file in user_home().project(folder).sessions()
+        if (named := title(file.path))
+    ]
 
 
 def talks(kept: list[KeptSession]) -> list[KeptSession]:
@@ -132,17 +128,14 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
     items = whole.items
     found = []
     for place, item in enumerate(items):
-        if words := _own_words(item):
-            said, previous = item.said, items[place - 1].said.uuid if place else None
+        said = item.said
+        elsewhere = item.hidden_by or said.attachment or said.answers
+        if not elsewhere and (words := users_words(said)):
+            previous = items[place - 1].said.uuid if place else None
             before = _hidden_parent(log, whole, said) or previous
             gone = view.item(said.uuid) is None
             found.append(RewindPoint(said.uuid, before, words, said.timestamp, len(items) - place, gone))
     return found[::-1]
-
-
-def _own_words(item: Item) -> str:
-    elsewhere = item.hidden_by or item.said.attachment or item.said.answers
-    return "" if elsewhere else users_words(item.said)
 
 
 def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:

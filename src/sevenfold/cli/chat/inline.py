@@ -23,21 +23,12 @@ from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, DummyCompleter, DynamicCompleter, ThreadedCompleter
-from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition, has_completions, is_done
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import Input
-from prompt_toolkit.layout import (
-    AnyContainer,
-    BufferControl,
-    ConditionalContainer,
-    Dimension,
-    FormattedTextControl,
-    HSplit,
-    Layout,
-    Window,
-)
+from prompt_toolkit.layout import AnyContainer, ConditionalContainer, Dimension, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, BeforeInput
 from prompt_toolkit.output import ColorDepth, Output, create_output
@@ -46,18 +37,10 @@ from prompt_toolkit.widgets import SearchToolbar
 from rich.console import RenderableType
 from rich.text import Text
 
+from sevenfold.cli.chat import screen
 from sevenfold.cli.chat.keyboard import InputHistory, Pastes, TypingGuard, bindings
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
-from sevenfold.cli.chat.screen import (
-    Renderer,
-    Signs,
-    Worker,
-    draw_menu,
-    ignore_interrupts,
-    notification,
-    pager_command,
-    run_pager,
-)
+from sevenfold.cli.chat.screen import Renderer, Signs, Worker
 from sevenfold.cli.text import clean
 
 if TYPE_CHECKING:
@@ -161,14 +144,10 @@ class InlineScreen:
         return HSplit(rows)
 
     def _input(self, buffer: Buffer, search: SearchToolbar | None) -> ConditionalContainer:
-        control = BufferControl(
-            buffer,
-            input_processors=[
-                BeforeInput(f"{self.signs.prompt} ", style="class:prompt"),
-                AfterInput(lambda: self.suggested if buffer is self.typed else "", style="class:suggested"),
-            ],
-            search_buffer_control=search.control if search else None,
-        )
+        before = BeforeInput(f"{self.signs.prompt} ", style="class:prompt")
+        after = AfterInput(lambda: self.suggested if buffer is self.typed else "", style="class:suggested")
+        found = search.control if search else None
+        control = BufferControl(buffer, input_processors=[before, after], search_buffer_control=found)
         height = Dimension(min=1, max=MOST_ROWS)
         window = Window(control, height=height, dont_extend_height=True, wrap_lines=True)
         return ConditionalContainer(window, ~is_done)
@@ -187,7 +166,7 @@ class InlineScreen:
 
     def page(self, *shown: RenderableType) -> None:
         """Show something long in the user's pager; print what fits on the screen, or if there is no pager."""
-        text, command = self._renderer.ansi(*shown, width=self.width), pager_command(os.environ)
+        text, command = self._renderer.ansi(*shown, width=self.width), screen.pager_command(os.environ)
         if not command or text.count("\n") <= self._output.get_size().rows - _ROOM_BELOW:
             self._shown.append(text)
             self._call(self._print)
@@ -199,7 +178,7 @@ class InlineScreen:
             return
 
         async def run() -> None:
-            await run_in_terminal(partial(run_pager, command, text), in_executor=True)
+            await run_in_terminal(partial(screen.run_pager, command, text), in_executor=True)
             self._paging = None
             self._print()
 
@@ -208,7 +187,7 @@ class InlineScreen:
 
     def notify(self, words: str, how: str) -> None:
         """Call the user back to the terminal."""
-        self._call(lambda: (self._output.write_raw(notification(words, how)), self._output.flush()))
+        self._call(lambda: (self._output.write_raw(screen.notification(words, how)), self._output.flush()))
 
     def ask(self, menu: Menu) -> MenuAnswer | None:
         """Wait for the user's answer; None if there is none."""
@@ -243,7 +222,7 @@ class InlineScreen:
             # Ctrl-C once more, while the app was ending.
             pass
         finally:
-            ignore_interrupts()
+            screen.ignore_interrupts()
             self._loop = None
             self._dismiss()
             self._opening.wait()
@@ -283,7 +262,7 @@ class InlineScreen:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            if self._hint or (self._driver is not None and self._driver.moves):
+            if self._hint or self.busy or (self._driver is not None and self._driver.chat.background()):
                 if time.monotonic() - self._pressed > AGAIN:
                     self._hint = ""
                 self._app.invalidate()
@@ -425,20 +404,20 @@ class InlineScreen:
         moment = (driver.chat.live, int(time.monotonic() / TICK), size)
         if moment != self._drawn[0]:
             # It is drawn more often than it changes, and Markdown is expensive.
-            shown = driver.live(size.columns)
+            shown = driver.live()
             lines = [] if shown is None else self._ansi(shown).split("\n")
             self._drawn = moment, "\n".join(lines[-max(3, size.rows - _ROOM_BELOW) :])
         return self._drawn[1]
 
     def _question(self) -> str:
-        return self._ansi(draw_menu(self.asking, self.signs, self.width)) if self.asking else ""
+        return self._ansi(screen.draw_menu(self.asking, self.signs, self.width)) if self.asking else ""
 
     def _status(self) -> str:
         if self._hint:
             return self._ansi(Text(self._hint, style="yellow"))
         if self._driver is None:
             return self._ansi(Text("opening", style="dim"))
-        return self._ansi(self._driver.status(self.width))
+        return self._ansi(self._driver.status())
 
     def _ansi(self, shown: RenderableType) -> str:
         return self._renderer.ansi(shown, width=self.width).rstrip("\n")
@@ -461,14 +440,6 @@ def terminal() -> Output:
     from prompt_toolkit.output.vt100 import Vt100_Output
 
     depth = ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None
-    return Vt100_Output(
-        sys.stdout, _size, term=os.environ.get("TERM"), default_color_depth=depth, enable_cpr=False
-    )
-
-
-def _size() -> Size:
-    try:
-        columns, rows = os.get_terminal_size(sys.stdout.fileno())
-    except OSError:
-        columns, rows = 80, 24
-    return Size(rows=rows or 24, columns=columns or 80)
+    output = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"), default_color_depth=depth)
+    output.enable_cpr = False
+    return output

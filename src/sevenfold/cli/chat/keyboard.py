@@ -6,9 +6,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -16,10 +15,9 @@ from urllib.parse import unquote
 import msgspec
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
-from prompt_toolkit.key_binding.key_bindings import KeyBindingsBase
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from sevenfold.cli.chat.menu import PAGE
+from sevenfold.cli.chat.menu import PAGE, MenuAnswer, MenuState
 from sevenfold.cli.text import plural
 from sevenfold.record.redact import mask
 
@@ -27,13 +25,19 @@ if TYPE_CHECKING:
     from sevenfold.cli.chat.inline import InlineScreen
 
 
-def bindings(app: InlineScreen) -> KeyBindingsBase:
+Step = Callable[[MenuState], MenuState | MenuAnswer]
+"""What a key does to a menu."""
+
+
+def bindings(app: InlineScreen) -> KeyBindings:
     """All keys of the app."""
-    return merge_key_bindings([_always(app), _typing(app), _choosing(app)])
-
-
-def _always(app: InlineScreen) -> KeyBindings:
     keys = KeyBindings()
+    for bind in (_bind_always, _bind_typing, _bind_choosing):
+        bind(app, keys)
+    return keys
+
+
+def _bind_always(app: InlineScreen, keys: KeyBindings) -> None:
 
     @keys.add("c-c")
     @keys.add("<sigint>")
@@ -50,11 +54,9 @@ def _always(app: InlineScreen) -> KeyBindings:
     keys.add("c-t")(lambda event: app.command("/transcript"))
     keys.add("c-l")(lambda event: event.app.renderer.clear())
     keys.add("c-z")(lambda event: event.app.suspend_to_background())
-    return keys
 
 
-def _typing(app: InlineScreen) -> KeyBindings:
-    keys = KeyBindings()
+def _bind_typing(app: InlineScreen, keys: KeyBindings) -> None:
     free = Condition(lambda: app.asking is None)
     typed = free & Condition(lambda: app.layout.has_focus(app.typed))
     empty = Condition(lambda: not app.typed.text)
@@ -91,48 +93,38 @@ def _typing(app: InlineScreen) -> KeyBindings:
         elif not app.typed.text:
             app.command("/rewind")
 
-    keys.add("<bracketed-paste>", filter=typed)(
-        lambda event: app.typed.insert_text(picture_mention(event.data) or app.pastes.fold(event.data))
-    )
+    @keys.add("<bracketed-paste>", filter=typed)
+    def paste(event: KeyPressEvent) -> None:
+        app.typed.insert_text(picture_mention(event.data) or app.pastes.fold(event.data))
+
     suggested = typed & empty & Condition(lambda: bool(app.suggested))
     for key in ("tab", "right"):
         keys.add(key, filter=suggested)(lambda event: app.typed.insert_text(app.suggested))
     keys.add("c-d", filter=typed & empty)(lambda event: app.leave())
     keys.add("s-tab", filter=free)(lambda event: app.next_mode())
-    return keys
 
 
-def _choosing(app: InlineScreen) -> KeyBindings:
-    keys = KeyBindings()
+def _bind_choosing(app: InlineScreen, keys: KeyBindings) -> None:
     choosing = Condition(lambda: app.asking is not None and not app.asking.writing)
     writing = Condition(lambda: app.asking is not None and app.asking.writing)
 
-    for key, by in (("pageup", -PAGE), ("pagedown", PAGE), ("home", -sys.maxsize), ("end", sys.maxsize)):
-        keys.add(key, filter=choosing)(partial(_jump, app, by))
+    def bind(key: str, step: Step, *, typed: bool = False) -> None:
+        """Let a key take a step; one that may be ``typed`` belongs to the message the user is writing, if to any."""
 
-    @keys.add("up", filter=choosing)
-    @keys.add("down", filter=choosing)
-    @keys.add("space", filter=choosing)
-    @keys.add("enter", filter=choosing)
-    def move(event: KeyPressEvent) -> None:
-        """Move the pointer, tick, or choose."""
-        state = app.asking
-        if state is None or app.belongs_to_draft(event.data):
-            return
-        match event.key_sequence[0].key:
-            case "up":
-                app.advance(state.move(-1))
-            case "down":
-                app.advance(state.move(1))
-            case " ":
-                app.advance(state.press(" ") if state.menu.filtered else state.toggle())
-            case _:
-                app.advance(state.enter())
+        @keys.add(key, filter=choosing)
+        def take(event: KeyPressEvent) -> None:
+            if app.asking is not None and not (typed and app.belongs_to_draft(event.data)):
+                app.advance(step(app.asking))
 
-    @keys.add("backspace", filter=choosing)
-    def shorten(event: KeyPressEvent) -> None:
-        if app.asking is not None:
-            app.advance(app.asking.narrow(app.asking.needle[:-1]))
+    bind("up", lambda state: state.move(-1), typed=True)
+    bind("down", lambda state: state.move(1), typed=True)
+    bind("space", lambda state: state.press(" ") if state.menu.filtered else state.toggle(), typed=True)
+    bind("enter", lambda state: state.enter(), typed=True)
+    bind("pageup", lambda state: state.jump(-PAGE))
+    bind("pagedown", lambda state: state.jump(PAGE))
+    bind("home", lambda state: state.jump(-sys.maxsize))
+    bind("end", lambda state: state.jump(sys.maxsize))
+    bind("backspace", lambda state: state.narrow(state.needle[:-1]))
 
     @keys.add("<any>", filter=choosing)
     def letter(event: KeyPressEvent) -> None:
@@ -160,13 +152,6 @@ def _choosing(app: InlineScreen) -> KeyBindings:
             app.advance(state.narrow(""))
         else:
             app.answer(None)
-
-    return keys
-
-
-def _jump(app: InlineScreen, by: int, event: KeyPressEvent) -> None:
-    if app.asking is not None:
-        app.advance(app.asking.jump(by))
 
 
 class TypingGuard:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,22 +17,13 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from sevenfold.agent.tools.output import (
-    CommandRan,
-    Denied,
-    FileChanged,
-    FileRead,
-    TaskChanged,
-    TodosChanged,
-    ToolOutput,
-)
+from sevenfold.agent.events import Mentioned
+from sevenfold.agent.tools import output as facts
+from sevenfold.agent.tools.output import FileChanged, ToolOutput
 from sevenfold.cli.chat.screen import Signs, wrap
 from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch
 from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
-
-if TYPE_CHECKING:
-    from sevenfold.agent.events import Mentioned
 
 FEW_LINES = 14
 """Lines of a diff shown with its call."""
@@ -44,6 +35,16 @@ MANY_LINES = 20_000
 """Lines shown when a call is opened."""
 _LEAST_SECONDS = 0.5
 """Shorter times are not shown."""
+
+
+class Paper(Struct, frozen=True):
+    """What lines are drawn on."""
+
+    signs: Signs
+    width: int
+    folder: str = ""
+    """Paths are shown relative to it."""
+
 
 # -- tool calls ------------------------------------------------------------------------------
 
@@ -57,47 +58,41 @@ def heading(call: ToolCall, folder: str) -> str:
     return f"{call.name} {one_line(what)}".rstrip()
 
 
-def running_line(
-    call: ToolCall, seconds: float, last: str, *, signs: Signs, width: int, folder: str = ""
-) -> Text:
+def running_line(call: ToolCall, seconds: float, last: str, paper: Paper) -> Text:
     """A call in progress, with the last line it printed."""
-    time = f"{signs.dot}{stopwatch(seconds)}" if seconds >= _LEAST_SECONDS else ""
-    head = Text(fit(heading(call, folder), max(8, width - 3 - len(time))))
-    return _moving(head, time, last, seconds, signs, width)
+    time = f"{paper.signs.dot}{stopwatch(seconds)}" if seconds >= _LEAST_SECONDS else ""
+    head = Text(fit(heading(call, paper.folder), max(8, paper.width - 3 - len(time))))
+    return _moving(head, time, last, seconds, paper)
 
 
-def _moving(head: Text, tail: str, last: str, seconds: float, signs: Signs, width: int) -> Text:
+def _moving(head: Text, tail: str, last: str, seconds: float, paper: Paper) -> Text:
     """A line with a sign that moves, and below it the last line of a text."""
+    signs = paper.signs
     sign = signs.working[int(seconds * 4) % len(signs.working)]
     line = Text.assemble((f"{sign} ", "cyan"), head, (tail, "dim"))
-    said = one_line(last.rstrip().rpartition("\n")[2], max(8, width - 5))
+    said = one_line(last.rstrip().rpartition("\n")[2], max(8, paper.width - 5))
     return line.append(f"\n  {signs.bar} {said}", style="dim") if said else line
 
 
 def result_lines(
-    call: ToolCall,
-    output: ToolOutput,
-    seconds: float,
-    *,
-    number: int,
-    signs: Signs,
-    width: int,
-    folder: str = "",
-    seen: bool = False,
+    call: ToolCall, output: ToolOutput, seconds: float, paper: Paper, *, number: int, seen: bool = False
 ) -> RenderableType:
     """A call with its result; ``seen`` says that the user has seen the diff already."""
-    failed, denied = output.is_error, any(isinstance(fact, Denied) for fact in output.facts)
+    signs = paper.signs
+    failed, denied = output.is_error, any(isinstance(fact, facts.Denied) for fact in output.facts)
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
     if denied:
         sign, style = signs.denied, "yellow"
-    parts = ["denied" if denied else "failed"] if failed else list(_figures(output))
+    parts = ["denied" if denied else "failed"]
+    if not failed:
+        parts = [*filter(None, (_figure(fact, output) for fact in output.facts))] or [_lines(output)]
     if seconds >= _LEAST_SECONDS:
         parts.append(stopwatch(seconds))
     tail = signs.dot + signs.dot.join([*parts, f"[{number}]"])
-    head = fit(heading(call, folder), max(8, width - 3 - len(tail)), signs.cut)
+    head = fit(heading(call, paper.folder), max(8, paper.width - 3 - len(tail)), signs.cut)
     line = Text.assemble((f"{sign} ", f"bold {style}"), head, (tail, style if failed else "dim"))
     line.no_wrap = True
-    return Group(line, *_below(output, signs, width, style, seen=seen))
+    return Group(line, *_below(output, paper, style, seen=seen))
 
 
 def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableType:
@@ -106,9 +101,8 @@ def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableT
         Text.assemble((call.name, "bold"), (f"  {stopwatch(seconds)}", "dim")),
         Padding(Text(_input(call.input), style="dim"), (0, 0, 0, 2)),
     ]
-    shown += [
-        Group(*diff_lines(fact.diff, MANY_LINES)) for fact in output.facts if isinstance(fact, FileChanged)
-    ]
+    changes = (fact for fact in output.facts if isinstance(fact, FileChanged))
+    shown += [Group(*diff_lines(fact.diff, MANY_LINES)) for fact in changes]
     lines = clean(output.text).split("\n")
     if len(lines) > MANY_LINES:
         lines = [*lines[:MANY_LINES], f"… {plural(len(lines) - MANY_LINES, 'more line')}"]
@@ -119,11 +113,11 @@ def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableT
 def _input(given: Any) -> str:
     if not isinstance(given, dict):
         return one_line(str(given), 2_000)
-    values = {
-        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        for name, value in given.items()
-    }
-    return "\n".join(f"{name}: {clean(value)}" for name, value in values.items()) or "(no input)"
+    lines = []
+    for name, value in given.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        lines.append(f"{name}: {clean(text)}")
+    return "\n".join(lines) or "(no input)"
 
 
 def mention_size(event: Mentioned) -> str:
@@ -166,26 +160,21 @@ def _hunk_start(header: str) -> tuple[int, int]:
         return 1, 1
 
 
-def _figures(output: ToolOutput) -> Iterator[str]:
-    """What a call came to, in figures."""
-    known = False
-    for fact in output.facts:
-        match fact:
-            case FileRead(again=again):
-                yield "unchanged" if again else _lines(output)
-            case FileChanged(added=added, removed=removed, created=created):
-                yield f"new, +{added}" if created else f"+{added} -{removed}"
-            case CommandRan(code=code, problem=problem):
-                yield problem or (f"exit {code}" if code else _lines(output))
-            case TaskChanged(task=task, state=state):
-                yield f"{task} {state}"
-            case TodosChanged(open=left, done=done):
-                yield f"{left} to do, {done} done"
-            case _:
-                continue
-        known = True
-    if not known:
-        yield _lines(output)
+def _figure(fact: facts.Fact, output: ToolOutput) -> str:
+    """What a call came to, in figures; empty if this fact does not tell."""
+    match fact:
+        case facts.FileRead(again=again):
+            return "unchanged" if again else _lines(output)
+        case FileChanged(added=added, removed=removed, created=created):
+            return f"new, +{added}" if created else f"+{added} -{removed}"
+        case facts.CommandRan(code=code, problem=problem):
+            return problem or (f"exit {code}" if code else _lines(output))
+        case facts.TaskChanged(task=task, state=state):
+            return f"{task} {state}"
+        case facts.TodosChanged(open=left, done=done):
+            return f"{left} to do, {done} done"
+        case _:
+            return ""
 
 
 def _lines(output: ToolOutput) -> str:
@@ -193,26 +182,24 @@ def _lines(output: ToolOutput) -> str:
     return plural(len(text.splitlines()), "line") if text.strip() else "no output"
 
 
-def _below(
-    output: ToolOutput, signs: Signs, width: int, style: str, *, seen: bool
-) -> Iterator[RenderableType]:
+def _below(output: ToolOutput, paper: Paper, style: str, *, seen: bool) -> Iterator[RenderableType]:
     lines = [line.rstrip() for line in clean(output.text).splitlines() if line.strip()]
     if output.is_error:
-        yield from _barred(lines, ERROR_LINES, signs, width, style)
+        yield from _barred(lines, ERROR_LINES, paper, style)
         return
-    if any(isinstance(fact, TodosChanged) for fact in output.facts):
+    if any(isinstance(fact, facts.TodosChanged) for fact in output.facts):
         yield Text("\n".join(f"  {line}" for line in lines), overflow="fold")
         return
     changes = [fact for fact in output.facts if isinstance(fact, FileChanged)]
     for fact in changes if not seen else ():
         yield from diff_lines(fact.diff, FEW_LINES)
     if not changes:
-        yield from _barred(lines, FIRST_LINES, signs, width, "dim")
+        yield from _barred(lines, FIRST_LINES, paper, "dim")
 
 
-def _barred(lines: Sequence[str], most: int, signs: Signs, width: int, style: str) -> Iterator[Text]:
+def _barred(lines: Sequence[str], most: int, paper: Paper, style: str) -> Iterator[Text]:
     """The first lines, cut to the width; of an error also the last ones, and folded. What is left out is counted."""
-    room, last = max(8, width - 5), 0
+    signs, room, last = paper.signs, max(8, paper.width - 5), 0
     if style == "dim":
         lines = [fit(line, room, signs.cut) for line in lines]
     else:
@@ -279,23 +266,18 @@ class Activity(Struct, frozen=True):
 
 
 def draw_activity(
-    live: Activity, drawn: Sequence[RenderableType], signs: Signs, width: int, now: float, folder: str = ""
+    live: Activity, drawn: Sequence[RenderableType], paper: Paper, now: float
 ) -> RenderableType | None:
     """What is going on, for the place above the input, below what is drawn of the answer; None if nothing is."""
-    parts = [*drawn]
-    parts += [
-        running_line(one.call, now - one.began, one.last, signs=signs, width=width, folder=folder)
-        for one in live.running.values()
-    ]
+    signs, parts = paper.signs, [*drawn]
+    parts += [running_line(one.call, now - one.began, one.last, paper) for one in live.running.values()]
     if live.doing:
         elapsed = now - live.since
         tail = f"{signs.dot}{stopwatch(elapsed)}" + ("" if live.stopping else f"{signs.dot}Esc interrupts")
         doing = Text(_doing(live), style="cyan")
-        parts.append(_moving(doing, tail, live.thinking, elapsed, signs, width))
-    parts += [
-        Text(f"{signs.queued} queued: {one_line(text, max(8, width - 12), signs.cut)}", style="cyan")
-        for text in live.queued
-    ]
+        parts.append(_moving(doing, tail, live.thinking, elapsed, paper))
+    queued = (one_line(text, max(8, paper.width - 12), signs.cut) for text in live.queued)
+    parts += [Text(f"{signs.queued} queued: {text}", style="cyan") for text in queued]
     return Group(*parts) if parts else None
 
 

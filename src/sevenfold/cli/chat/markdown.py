@@ -29,27 +29,23 @@ class MarkdownStream:
     """A text that grows."""
 
     def __init__(self) -> None:
-        self._pending = ""
-
-    @property
-    def pending(self) -> str:
+        self.pending = ""
         """The part that may still change."""
-        return self._pending
 
     def feed(self, words: str) -> str:
         """Add words; returns what is now complete, possibly nothing."""
-        self._pending += words
+        self.pending += words
         if "\n" not in words:
             return ""
-        cut = _complete(self._pending)
-        done, self._pending = self._pending[:cut], self._pending[cut:]
-        if not done and (parts := _part_of_code(self._pending)):
-            done, self._pending = parts
+        cut = _complete(self.pending)
+        done, self.pending = self.pending[:cut], self.pending[cut:]
+        if not done and (parts := _part_of_code(self.pending)):
+            done, self.pending = parts
         return done
 
     def end(self) -> str:
         """End the text; returns the rest."""
-        rest, self._pending = self._pending, ""
+        rest, self.pending = self.pending, ""
         return rest
 
 

@@ -48,7 +48,7 @@ class Menu(Struct, frozen=True):
 
     def chosen(self, answer: MenuAnswer | None) -> Any:
         """The value of the first item that an answer chooses; None if it chooses none."""
-        return self.items[answer.place].value if answer is not None and answer.places else None
+        return self.items[answer.places[0]].value if answer is not None and answer.places else None
 
 
 class MenuAnswer(Struct, frozen=True):
@@ -56,11 +56,6 @@ class MenuAnswer(Struct, frozen=True):
 
     places: tuple[int, ...] = ()
     words: str = ""
-
-    @property
-    def place(self) -> int:
-        """The first item chosen; -1 if there is none."""
-        return self.places[0] if self.places else -1
 
 
 class MenuState(Struct, frozen=True):

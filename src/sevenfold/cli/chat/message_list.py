@@ -1,16 +1,24 @@
-"""The list of the user's messages: go back to before one, or summarise from it or up to it."""
+"""The list of the user's messages: summarise from one or up to it, or go back to before it.
+
+Going back can take the conversation, the files the agent changed since, or both.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from rich.console import Group
+from rich.text import Text
+
+from sevenfold.agent.checkpoints import RestorePlan
 from sevenfold.cli.chat import history
 from sevenfold.cli.chat.chat import Chat
+from sevenfold.cli.chat.lines import diff_lines
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.chat.rewind import rewind_to
-from sevenfold.cli.text import money, one_line, parse_time, plural, short_count
+from sevenfold.cli.text import clean, money, one_line, parse_time, plural, short_count
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.layers.compact.request import Preview
 from sevenfold.layers.compact.scope import Span
@@ -33,7 +41,9 @@ def compact(chat: Chat, rest: str) -> None:
         if point is None:
             return
         wish = Wishes(span="from" if span == "from" else "up_to", record=point.record)
-        if not _agrees(chat, chat.agent.session.compact_preview(instructions, **wish)):
+        preview = chat.agent.session.compact_preview(instructions, **wish)
+        title = f"Summarise {plural(preview.summarised, 'record')}? {_price(preview)}."
+        if not chat.ask(Menu(title, (MenuItem("Yes", "y", value=True), MenuItem("No", "n")))):
             return
     _summarise(chat, instructions, wish)
 
@@ -51,24 +61,16 @@ def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPo
     points = [one for one in _points(chat) if not one.compacted]
     if not points:
         raise Refused("there is nothing to compact: no message was sent yet")
-    if number and not 1 <= int(number) <= len(points):
-        raise InputError(
-            f"there is no message {number}: 1 is your last message, {len(points)} the first in view"
-        )
+    most = len(points)
+    if number and not 1 <= int(number) <= most:
+        raise InputError(f"there is no message {number}: 1 is your last message, {most} the first in view")
     return points[int(number) - 1] if number else _choose(chat, f"Summarise {span} which message?", points)
-
-
-def _agrees(chat: Chat, preview: Preview) -> bool:
-    """Ask whether to summarise a part, with what that would cost."""
-    title = f"Summarise {plural(preview.summarised, 'record')}? {_price(preview)}."
-    return chat.ask(Menu(title, (MenuItem("Yes", "y", value=True), MenuItem("No", "n")))) is True
 
 
 def _price(preview: Preview) -> str:
     """What summarising a part would free and cost; what is kept may have to be written to the cache again."""
-    freed = (
-        f"{short_count(preview.tokens_hidden)} tokens become at most {short_count(preview.tokens_summary)}"
-    )
+    hidden, summary = short_count(preview.tokens_hidden), short_count(preview.tokens_summary)
+    freed = f"{hidden} tokens become at most {summary}"
     costs = "cost unknown" if preview.usd is None else f"about {money(preview.usd)} with the next request"
     return f"{freed}; {costs}, which writes {short_count(preview.written)} tokens to the cache again"
 
@@ -81,12 +83,12 @@ def rewind(chat: Chat, rest: str) -> None:
     point = _choose(chat, "Go back to before which message?", points)
     if point is None:
         return
-    back, parts = MenuItem("Go back to before it", "b", value="back"), _parts(chat, point)
-    chosen: Any = (
-        chat.ask(Menu(f"{one_line(point.words, 60)}: do what?", (back, *parts))) if parts else "back"
-    )
+    chosen: Any = "back"
+    if parts := _parts(chat, point):
+        back = MenuItem("Go back to before it", "b", value="back")
+        chosen = chat.ask(Menu(f"{one_line(point.words, 60)}: do what?", (back, *parts)))
     if chosen == "back":
-        rewind_to(chat, point)
+        _go_back(chat, point)
     elif chosen is not None:
         _summarise(chat, "", chosen)
 
@@ -131,3 +133,85 @@ def _when(point: history.RewindPoint, now: datetime) -> str:
     said = said.astimezone().replace(tzinfo=None)
     shown = f"{said:%H:%M}" if said.date() == now.date() else f"{said:%Y-%m-%d %H:%M}"
     return f"{shown}, compacted" if point.compacted else shown
+
+
+# -- going back ------------------------------------------------------------------------------
+
+MOST_LINES = 200
+"""Lines of the difference that are shown."""
+MOST_NAMES = 5
+CHOICES = (
+    MenuItem("Both: conversation and files", "b", value=("conversation", "files")),
+    MenuItem("Conversation only", "c", value=("conversation",)),
+    MenuItem("Files only", "f", value=("files",)),
+)
+RESTORED = (
+    "[The user restored these files to what they were before an earlier message: {names}. Read them again.]"
+)
+
+
+def _go_back(chat: Chat, point: history.RewindPoint) -> None:
+    """Show what the agent changed since a message, ask what to take back, and do it."""
+    try:
+        plan = chat.agent.restore_plan(point.record)
+    except Refused:
+        plan = RestorePlan()  # the user has switched checkpoints off
+    parts: tuple[str, ...] = ("conversation",)
+    if plan.files or plan.lost:
+        _show(chat, plan)
+        title = "Rewind the conversation? The files that changed since cannot be restored."
+        if plan.files:
+            title = f"Rewind what? The agent has changed {plural(len(plan.files), 'file')} since."
+        parts = chat.ask(Menu(title, CHOICES if plan.files else CHOICES[1:2])) or ()
+    if "files" in parts:
+        _restore(chat, plan, told="conversation" in parts)
+    if "conversation" in parts:
+        chat.agent.session.rewind(point.before)
+        chat.update()
+        whole = ", to before the compaction" if point.compacted else ""
+        chat.say("layer", f"rewound {plural(point.after, 'record')}{whole}; the transcript keeps them")
+        chat.screen.suggest(point.words)
+
+
+def _show(chat: Chat, plan: RestorePlan) -> None:
+    checkpoints = chat.agent.assembly.checkpoints
+    assert checkpoints is not None
+    parts: list[Text] = []
+    for file in plan.files:
+        deed = "remove" if file.after is None else "bring back" if file.before is None else "restore"
+        parts.append(Text(f"{deed} {clean(file.path)}", style="bold"))
+        lines = "".join(checkpoints.difference(RestorePlan((file,))))
+        parts += diff_lines(lines, max(3, MOST_LINES // len(plan.files)))
+    notes = [f"cannot be restored: {clean(path)} ({why})" for path, why in plan.lost.items()]
+    notes += [clean(checkpoints.problem)] if checkpoints.problem else []
+    chat.screen.show(Group(*parts, *(Text(note, style="yellow") for note in notes)))
+
+
+def _kept_back(chat: Chat, plan: RestorePlan) -> Sequence[str]:
+    """Files that stay as they are because the user says so."""
+    if not plan.ask:
+        return ()
+    for path, why in plan.ask.items():
+        chat.say("warning", f"{path}: {why}")
+    title = f"Restore {_names(list(plan.ask))} too?"
+    no, yes = MenuItem("No, leave as they are", "n"), MenuItem("Yes, restore", "y", value=True)
+    return () if chat.ask(Menu(title, (no, yes))) else tuple(plan.ask)
+
+
+def _restore(chat: Chat, plan: RestorePlan, *, told: bool) -> None:
+    but = _kept_back(chat, plan)
+    failed = chat.agent.restore(plan, but=but)
+    done = [file for file in plan.files if file.path not in failed and file.path not in but]
+    for deed, gone in (("restored", False), ("removed", True)):
+        if paths := [file.path for file in done if (file.after is None) is gone]:
+            chat.say("layer", f"{deed} {_names(paths)}")
+    if done and not told:
+        # Otherwise the model goes on as if its changes were still there.
+        chat.agent.session.conversation.note(RESTORED.format(names=", ".join(file.path for file in done)))
+    for path, why in failed.items():
+        chat.say("warning", f"{path} was not restored: {why}")
+
+
+def _names(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - MOST_NAMES} more" if len(paths) > MOST_NAMES else ""
+    return f"{', '.join(paths[:MOST_NAMES])}{more}"

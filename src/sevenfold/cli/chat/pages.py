@@ -12,44 +12,30 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sevenfold.agent.hooks.settings import Hook, SkippedHook
+from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.cli import text
+from sevenfold.cli.chat.reports import Spending
+from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.output import CUT, FOLDED, NAME, NUMBER, REMARK, grid, mark_matches
-from sevenfold.cli.text import (
-    category,
-    cause,
-    clean,
-    count,
-    duration,
-    money,
-    one_line,
-    plural,
-    share,
-    short_count,
-    source,
-    times,
-    wording,
-)
+from sevenfold.cli.text import category, cause, clean, count, money, one_line, plural, share, wording
+from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.status import Reading
+from sevenfold.lab.profile.figures import CacheBreak
 from sevenfold.lab.profile.labels import pieces_in
+from sevenfold.recall.search import Hit
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name
+from sevenfold.session.results import Explanation
 
 if TYPE_CHECKING:
-    from sevenfold.agent.hooks.settings import Hook, SkippedHook
     from sevenfold.agent.mcp.connection import ServerState
-    from sevenfold.agent.permissions.engine import Permissions
-    from sevenfold.cli.chat.reports import Spending
-    from sevenfold.cli.chat.screen import Signs
-    from sevenfold.conversation.conversation import Conversation
-    from sevenfold.lab.profile.figures import CacheBreak
-    from sevenfold.recall.search import Hit
-    from sevenfold.session.session import Explanation
 
 
 def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Names, values and remarks."""
-    return grid(
-        NAME, FOLDED, REMARK, rows=((name, Text(value), Text(remark)) for name, value, remark in rows)
-    )
+    shown = ((name, Text(value), Text(remark)) for name, value, remark in rows)
+    return grid(NAME, FOLDED, REMARK, rows=shown)
 
 
 def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str]]) -> RenderableType:
@@ -68,19 +54,26 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
     table = grid(NAME, NUMBER, NUMBER, REMARK, rows=[("", "session", "this run")] if apart else ())
     sources = [name for name in sorted(whole.by_source) if name != "main"]
     unpriced = "" if gauge.usd is not None else "the price of a model that answered is unknown"
-    more = f"{times(whole.uncached_usd, whole.usd)} as much" if whole.usd and whole.uncached_usd else ""
+    more = (
+        f"{text.times(whole.uncached_usd, whole.usd)} as much" if whole.usd and whole.uncached_usd else ""
+    )
     rows = [
         ("cost", money(gauge.usd), money(run.usd), unpriced),
         *(
-            (f"of it {source(name)}", money(whole.by_source[name]), money(run.by_source.get(name, 0.0)), "")
+            (
+                f"of it {text.source(name)}",
+                money(whole.by_source[name]),
+                money(run.by_source.get(name, 0.0)),
+                "",
+            )
             for name in sources
         ),
         ("without cache", money(whole.uncached_usd), money(run.uncached_usd), more),
-        ("perfect cache", "", money(run.ideal_usd), times(run.ideal_usd, run.usd)),
+        ("perfect cache", "", money(run.ideal_usd), text.times(run.ideal_usd, run.usd)),
         ("answers", count(whole.answers), count(run.answers), ""),
         ("prompt tokens", count(whole.prompt), count(run.prompt), ""),
-        ("from the cache", share(whole.read, whole.prompt), share(run.read, run.prompt), ""),
-        ("output tokens", count(whole.output), count(run.output), ""),
+        ("from the cache", _cached(whole), _cached(run), ""),
+        ("output tokens", count(whole.output_tokens), count(run.output_tokens), ""),
     ]
     # A run that finds an earlier run's cache can be cheaper than a perfect run of its own.
     ideal = run.usd and run.ideal_usd is not None and run.ideal_usd <= run.usd
@@ -94,32 +87,34 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
     """How much came from the cache, and each time it was lost; for this run in detail."""
     if not whole.answers:
         return Text("No answers yet, so nothing is cached.", style="dim")
-    rows = [("read from cache", share(whole.read, whole.prompt), _mix(whole))]
+    rows = [("read from cache", _cached(whole), _mix(whole))]
     if whole.answers != run.answers:
-        rows.append(("in this run", share(run.read, run.prompt), _mix(run)))
+        rows.append(("in this run", _cached(run), _mix(run)))
     lost = f"lost {plural(len(breaks), 'time')}" if breaks else "The cache was never lost."
     parts: list[RenderableType] = [pairs(rows), Text(lost, style="dim")]
     for one in breaks:
-        idle = (
-            f" after {duration(one.idle_seconds)}" if one.idle_seconds and one.cause == "idle_gap" else ""
-        )
+        waited = one.idle_seconds if one.cause == "idle_gap" else None
+        idle = f" after {text.duration(waited)}" if waited else ""
         words = f"{cause(one.cause)}{idle}, {one.tokens:,} tokens charged again, {money(one.cost_usd)}"
         parts.append(Text(f"  answer {one.call}: {words}", overflow="fold"))
     if run.breaks:
         parts.append(Text("in this run, in detail", style="dim"))
     for broke in run.breaks:
-        words = (
-            f"{cause(broke.cause)}: {broke.part}, {broke.tokens:,} tokens charged again, {money(broke.usd)}"
-        )
-        kind = "expected" if broke.expected else "UNEXPECTED"
-        parts.append(Text(f"  {words} ({kind})", style="" if broke.expected else "yellow"))
+        kind, style = ("expected", "") if broke.expected else ("UNEXPECTED", "yellow")
+        words = f"{broke.part}, {broke.tokens:,} tokens charged again, {money(broke.usd)}"
+        parts.append(Text(f"  {cause(broke.cause)}: {words} ({kind})", style=style))
         if broke.diff:
             parts.append(Padding(Text(clean(broke.diff), style="dim"), (0, 0, 0, 4)))
     return Group(*parts)
 
 
+def _cached(spent: Spending) -> str:
+    return share(spent.cache_read_tokens, spent.prompt)
+
+
 def _mix(spent: Spending) -> str:
-    return f"{share(spent.written, spent.prompt)} written, {share(spent.uncached, spent.prompt)} uncached"
+    written = share(spent.cache_write_tokens, spent.prompt)
+    return f"{written} written, {share(spent.input_tokens, spent.prompt)} uncached"
 
 
 def why_page(explained: Explanation) -> RenderableType:
@@ -135,11 +130,8 @@ def why_page(explained: Explanation) -> RenderableType:
         ("cost", money(explained.usd), f"prompt {money(explained.actual_usd)}, expected {money(why.usd)}"),
         ("decided", why.chosen, why.rule),
     ]
-    rows += [
-        (f"  or {option.name}", f"{option.tokens:,} tokens", option.because)
-        for option in why.options
-        if option.name != why.chosen
-    ]
+    others = (option for option in why.options if option.name != why.chosen)
+    rows += [(f"  or {one.name}", f"{one.tokens:,} tokens", one.because) for one in others]
     return pairs(rows)
 
 
@@ -162,9 +154,8 @@ def recall_page(hits: Sequence[Hit]) -> RenderableType:
 
 def modes_page(now: str, signs: Signs) -> RenderableType:
     """All modes with what each permits, the present one marked."""
-    return pairs(
-        (signs.pointer if name == now else "", name, says) for name, says in wording("modes").items()
-    )
+    modes = wording("modes").items()
+    return pairs((signs.pointer if name == now else "", name, says) for name, says in modes)
 
 
 def permissions_page(
@@ -175,9 +166,8 @@ def permissions_page(
     rows.append(("workspace", permissions.workspace, ""))
     lasts = dict.fromkeys(granted, "in this session") | dict.fromkeys(kept, f"for good, in {file}")
     for name, lines in permissions.rules.as_data().items():
-        rows += [
-            (name, line, lasts.get(line, "") if name == "allow" else "") for line in dict.fromkeys(lines)
-        ]
+        remarks = lasts if name == "allow" else {}
+        rows += [(name, line, remarks.get(line, "")) for line in dict.fromkeys(lines)]
     return pairs(rows)
 
 
@@ -249,10 +239,8 @@ class WindowBreakdown(Struct, frozen=True):
             estimate = conversation.gauge.estimator.tokens
             found = [(SYSTEM, "", estimate(weight.opening(part))) for part in frame.system]
             found += [(TOOLS, tool_name(part), estimate(weight.opening(part))) for part in frame.tools]
-            found += [
-                (piece.category, piece.what or piece.tool, estimate(piece.weight))
-                for piece in pieces_in(conversation.transcript.view)
-            ]
+            pieces = pieces_in(conversation.transcript.view)
+            found += [(one.category, one.what or one.tool, estimate(one.weight)) for one in pieces]
         whole = sum(size for _, _, size in found)
         scale = gauge.seen / whole if whole > 0 else 1.0
         items = tuple(WindowItem(kind, round(max(0.0, size) * scale), what) for kind, what, size in found)
@@ -286,9 +274,9 @@ def window_page(held: WindowBreakdown, signs: Signs, width: int) -> RenderableTy
 
 
 def _headline(gauge: Reading) -> Text:
-    band = f" (at most {short_count(gauge.high)})" if gauge.high > gauge.seen else ""
+    band = f" (at most {text.short_count(gauge.high)})" if gauge.high > gauge.seen else ""
     left = gauge.threshold - gauge.high
-    far = f"compaction in {short_count(left)}" if left > 0 else "compaction is due"
+    far = f"compaction in {text.short_count(left)}" if left > 0 else "compaction is due"
     return Text.assemble(
         (f"{gauge.seen:,} of {gauge.effective:,} tokens", "bold"),
         (f"{band}, {share(gauge.seen, gauge.effective)} full; {far}, at {gauge.threshold:,}", ""),
@@ -320,10 +308,8 @@ def _draw_window(parts: list[tuple[str, str, int]], gauge: Reading, signs: Signs
 
 
 def _largest(items: list[WindowItem], width: int) -> Table:
-    rows = (
-        (f"{item.tokens:,}", Text(_name(item.category)), Text(one_line(item.what, max(12, width // 2))))
-        for item in items
-    )
+    room = max(12, width // 2)
+    rows = ((f"{one.tokens:,}", Text(_name(one.category)), Text(one_line(one.what, room))) for one in items)
     return grid(NUMBER, {**CUT, "max_width": max(12, width // 3)}, {**CUT, "style": "dim"}, rows=rows)
 
 

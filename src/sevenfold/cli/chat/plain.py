@@ -6,17 +6,15 @@ import queue
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
 from sevenfold.cli.chat import slash_commands
+from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.menu import PAGE, Menu, MenuAnswer, MenuState, list_menu, read_answer
 from sevenfold.cli.chat.screen import Renderer, Signs, Worker, ignore_interrupts
-
-if TYPE_CHECKING:
-    from sevenfold.cli.chat.chat import Chat
 
 _TICK = 0.2
 Asked = tuple[Menu, Future[MenuAnswer | None]]
@@ -84,10 +82,8 @@ class PlainScreen:
                 return
             if not text.strip():
                 continue
-            if slash_commands.is_command(text):
-                self._worker.begin(lambda line=text: slash_commands.run(chat, line.strip()))  # type: ignore[misc]
-            else:
-                self._worker.begin(lambda words=text: chat.turn(words))  # type: ignore[misc]
+            command = partial(slash_commands.run, chat, text.strip())
+            self._worker.begin(command if slash_commands.is_command(text) else partial(chat.turn, text))
             self._wait(chat)
 
     def _typed(self) -> str | None:

@@ -10,32 +10,23 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TextIO
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.agent.events import (
-    AgentEvent,
-    Ended,
-    Finished,
-    Happened,
-    Mentioned,
-    ToolBegan,
-    ToolEnded,
-    ToolProgress,
-)
+from sevenfold.agent import events
+from sevenfold.agent.agent import Agent
+from sevenfold.agent.events import AgentEvent
 from sevenfold.agent.tools.output import Denied
 from sevenfold.cli.chat.reports import Spending, event_line
-from sevenfold.cli.chat.stream_lines import SUBTYPES, MessageLines, init_line, usage_fields
 from sevenfold.cli.text import clean, complain, one_line
+from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import ModelError, Refused, UserError
-from sevenfold.events import Answered
+from sevenfold.events import Answered, Failed
 from sevenfold.ports import Piece
-
-if TYPE_CHECKING:
-    from sevenfold.agent.agent import Agent
 
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130
@@ -44,49 +35,6 @@ MOST_PIPED = 10_000_000
 PATIENCE = 3.0
 """Seconds of waiting for standard input after which it says so."""
 WAITING = "waiting for standard input to end (if there is none: < /dev/null)"
-
-
-class PermissionDenial(Struct, frozen=True):
-    """A tool call that was not permitted."""
-
-    tool: str
-    id: str
-    input: Any
-    reason: str
-    # The same under the names that scripts for Claude Code read.
-    tool_name: str = ""
-    tool_use_id: str = ""
-    tool_input: Any = None
-
-
-class PrintResult(Struct, frozen=True, kw_only=True):
-    """The result of a run: the object that ``json`` prints, and the last line of ``stream-json``."""
-
-    type: Literal["result"] = "result"
-    end: str
-    """done, or why it stopped early: interrupted, max_turns, budget, refused, blocked, cut or error."""
-    text: str = ""
-    """The last answer."""
-    error: str = ""
-    session: str
-    model: str
-    offline: bool
-    turns: int = 0
-    prompt_tokens: int = 0
-    cache_read_tokens: int = 0
-    output_tokens: int = 0
-    usd: float | None = None
-    """The cost of the run; null if a price is unknown."""
-    permission_denials: list[PermissionDenial] = []
-    # The same under the names that scripts for Claude Code read.
-    subtype: str = "success"
-    is_error: bool = False
-    result: str = ""
-    session_id: str = ""
-    num_turns: int = 0
-    duration_ms: int = 0
-    total_cost_usd: float | None = None
-    usage: dict[str, int] = {}
 
 
 def read_prompt(given: str, stdin: TextIO | None) -> str:
@@ -125,69 +73,81 @@ def _piped(stdin: TextIO | None) -> str:
 
 def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, out: TextIO) -> int:
     """Run once and print; returns the exit code."""
-    spent, finished, error = Spending(), Finished("interrupted"), ""
-    denials: list[PermissionDenial] = []
-    show = _printer(how, out, agent, session)
+    spent, finished, error = Spending(), events.Finished("interrupted"), ""
+    denials: list[dict[str, Any]] = []
+    messages = MessageLines(session) if how == "stream-json" else None
+    if messages is not None:
+        _write_json(init_line(agent, session), out)
     began = time.monotonic()
     try:
         for event in agent.stream(prompt):
-            if isinstance(event, Happened):
+            if isinstance(event, events.Happened):
                 spent = spent.add(event.event)
-            if isinstance(event, ToolEnded):
-                reasons = [fact.reason for fact in event.output.facts if isinstance(fact, Denied)]
-                call = event.call
-                named = (call.name, call.id, call.input)
-                denials += [PermissionDenial(*named, one, *named) for one in reasons]
-            if isinstance(event, Ended):
+            if isinstance(event, events.ToolEnded):
+                facts = event.output.facts
+                denials += [_denial(event.call, one.reason) for one in facts if isinstance(one, Denied)]
+            if isinstance(event, events.Ended):
                 finished = event.finished
-            show(event)
+            _show(event, messages, out)
     except ModelError as wrong:
         error = str(wrong)
     except KeyboardInterrupt:
         error = "interrupted"
     end = "error" if error and error != "interrupted" else finished.end
     usd = 0.0 if offline else spent.usd
-    result = PrintResult(
-        end=end,
-        text=finished.text,
-        error=error or finished.detail,
-        session=session,
-        model=agent.model,
-        offline=offline,
-        turns=finished.turns,
-        prompt_tokens=spent.prompt,
-        cache_read_tokens=spent.read,
-        output_tokens=spent.output,
-        usd=usd,
-        permission_denials=denials,
-        subtype=SUBTYPES.get(end, "error_during_execution"),
-        is_error=end != "done",
-        result=finished.text or error or finished.detail,
-        session_id=session,
-        num_turns=finished.turns,
-        duration_ms=round(1000 * (time.monotonic() - began)),
-        total_cost_usd=usd,
-        usage=usage_fields(spent.uncached, spent.written, spent.read, spent.output),
-    )
-    _print(result, how, out)
+    result = {
+        "type": "result",
+        "end": end,  # done, or why it stopped early: interrupted, max_turns, budget, refused, blocked, cut or error
+        "text": finished.text,  # the last answer
+        "error": error or finished.detail,
+        "session": session,
+        "model": agent.model,
+        "offline": offline,
+        "turns": finished.turns,
+        "prompt_tokens": spent.prompt,
+        "cache_read_tokens": spent.cache_read_tokens,
+        "output_tokens": spent.output_tokens,
+        "usd": usd,  # the cost of the run; null if a price is unknown
+        "permission_denials": denials,
+        # The same under the names that scripts for Claude Code read.
+        "subtype": SUBTYPES.get(end, "error_during_execution"),
+        "is_error": end != "done",
+        "result": finished.text or error or finished.detail,
+        "session_id": session,
+        "num_turns": finished.turns,
+        "duration_ms": round(1000 * (time.monotonic() - began)),
+        "total_cost_usd": usd,
+        "usage": usage_fields(spent),
+    }
+    if how == "text":
+        _print(result, out)
+    else:
+        _write_json(result, out)
     if error == "interrupted":
         return INTERRUPTED
-    if result.end != "done":
+    if end != "done":
         return NOT_DONE
     return NOT_PERMITTED if denials else DONE
 
 
-def _print(result: PrintResult, how: Format, out: TextIO) -> None:
-    if how == "text":
-        if result.text:
-            _write(clean(result.text), out)
-        if result.end != "done":
-            complain(f"not done ({result.end}): {result.error or 'see above'}")
-        for one in result.permission_denials:
-            what = one_line(f"{one.tool} {msgspec.json.encode(one.input).decode()}", 200)
-            complain(f"not permitted: {what}: {one_line(one.reason, 400)}")
-    else:
-        _write(msgspec.json.encode(result).decode(), out)
+def _denial(call: ToolCall, reason: str) -> dict[str, Any]:
+    """A tool call that was not permitted; its names twice, because scripts for Claude Code read others."""
+    ours = {"tool": call.name, "id": call.id, "input": call.input, "reason": reason}
+    return {**ours, "tool_name": call.name, "tool_use_id": call.id, "tool_input": call.input}
+
+
+def _print(result: Mapping[str, Any], out: TextIO) -> None:
+    if result["text"]:
+        _write(clean(result["text"]), out)
+    if result["end"] != "done":
+        complain(f"not done ({result['end']}): {result['error'] or 'see above'}")
+    for one in result["permission_denials"]:
+        what = one_line(f"{one['tool']} {msgspec.json.encode(one['input']).decode()}", 200)
+        complain(f"not permitted: {what}: {one_line(one['reason'], 400)}")
+
+
+def _write_json(line: Mapping[str, Any], out: TextIO) -> None:
+    _write(msgspec.json.encode(line).decode(), out)
 
 
 def _write(line: str, out: TextIO) -> None:
@@ -201,27 +161,17 @@ def _write(line: str, out: TextIO) -> None:
         raise UserError(f"cannot write the answer to standard output: {error.strerror}") from error
 
 
-def _printer(how: Format, out: TextIO, agent: Agent, session: str) -> Callable[[AgentEvent], None]:
-    """The function that prints each event as it happens."""
-
-    messages = MessageLines(session)
-
-    def stream(event: AgentEvent) -> None:
-        for shown in (as_json(event), *messages.lines(event)):
-            if shown is not None:
-                _write(msgspec.json.encode(shown).decode(), out)
-
-    def warn(event: AgentEvent) -> None:
-        if isinstance(event, Mentioned) and event.output.is_error:
-            complain(f"@{clean(event.path)} was not read: {clean(event.output.text)}")
-        line = event_line(event.event) if isinstance(event, Happened) else None
-        if line is not None and line.level in ("warning", "error"):
-            complain(f"{line.level}: {clean(line.line)}")
-
-    if how == "stream-json":
-        _write(msgspec.json.encode(init_line(agent, session)).decode(), out)
-        return stream
-    return warn
+def _show(event: AgentEvent, messages: MessageLines | None, out: TextIO) -> None:
+    """Print an event as lines for scripts; without ``messages``, only what the user should know of it."""
+    if messages is not None:
+        for each in filter(None, (as_json(event), *messages.lines(event))):
+            _write_json(each, out)
+        return
+    if isinstance(event, events.Mentioned) and event.output.is_error:
+        complain(f"@{clean(event.path)} was not read: {clean(event.output.text)}")
+    line = event_line(event.event) if isinstance(event, events.Happened) else None
+    if line is not None and line.level in ("warning", "error"):
+        complain(f"{line.level}: {clean(line.line)}")
 
 
 def as_json(event: AgentEvent) -> dict[str, Any] | None:
@@ -229,21 +179,127 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
     match event:
         case Piece(kind="text" | "thinking" as kind, words=words):
             return {"type": kind, "text": words}
-        case ToolBegan(call=call):
+        case events.ToolBegan(call=call):
             return {"type": "tool_began", "id": call.id, "tool": call.name, "input": call.input}
-        case ToolProgress(call=call, text=text):
+        case events.ToolProgress(call=call, text=text):
             return {"type": "tool_progress", "id": call.id, "text": text}
-        case ToolEnded(call=call, output=output, seconds=seconds):
+        case events.ToolEnded(call=call, output=output, seconds=seconds):
             ended = {"type": "tool_ended", "id": call.id, "tool": call.name, "is_error": output.is_error}
             return {**ended, "text": output.text, "seconds": round(seconds, 3)}
-        case Mentioned(path=path, output=output):
+        case events.Mentioned(path=path, output=output):
             return {"type": "mentioned", "path": path, "is_error": output.is_error, "text": output.text}
-        case Happened(event=Answered() as answered):
+        case events.Happened(event=Answered() as answered):
             return {"type": "answered", **msgspec.to_builtins(answered)}
-        case Happened(event=happened):
+        case events.Happened(event=happened):
             line = event_line(happened)
             if line is None:
                 return None
             return {"type": "told", "level": line.level, "text": line.line, **msgspec.to_builtins(happened)}
         case _:
             return None
+
+
+# -- what scripts for Claude Code read and write ------------------------------------------------
+
+SUBTYPES = {"done": "success", "max_turns": "error_max_turns", "budget": "error_max_budget_usd"}
+"""What Claude Code calls the ends of a run; every other is an error during execution."""
+
+
+def init_line(agent: Agent, session: str) -> dict[str, Any]:
+    """The first line: what the run begins with."""
+    return {
+        "type": "system",
+        "subtype": "init",
+        "session_id": session,
+        "uuid": str(uuid4()),
+        "cwd": str(agent.assembly.store.cwd),
+        "model": agent.model,
+        "tools": [tool.name for tool in agent.assembly.box],
+        "mcp_servers": [],
+        "permissionMode": agent.grants.mode,
+    }
+
+
+class MessageLines:
+    """The lines of a run's messages: a block of an answer or a result each, as Claude Code writes them."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._blocks: list[tuple[str, str]] = []
+        """The text and thinking of the answer that is coming: their kinds and words."""
+        self._answered: Answered | None = None
+
+    def lines(self, event: AgentEvent) -> Iterator[dict[str, Any]]:
+        """The lines an event completes."""
+        match event:
+            case Piece(kind=("text" | "thinking") as kind, words=words):
+                if self._blocks and self._blocks[-1][0] == kind:
+                    words = self._blocks.pop()[1] + words
+                self._blocks.append((kind, words))
+            case events.Happened(event=Failed(source="main")):
+                self._blocks = []  # it is asked for again from its beginning
+            case events.Happened(event=Answered(source="main") as answered):
+                self._answered = answered
+                for name, whole in self._blocks:
+                    yield self._answer({"type": name, name: whole})
+                self._blocks = []
+            case events.ToolBegan(call=call):
+                use = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
+                yield self._answer(use)
+            case events.ToolEnded(call=call, output=output):
+                result = {"type": "tool_result", "tool_use_id": call.id, "content": output.text}
+                content = [{**result, "is_error": output.is_error}]
+                yield {"type": "user", "message": {"role": "user", "content": content}, **self._frame()}
+
+    def _answer(self, block: dict[str, Any]) -> dict[str, Any]:
+        message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [block]}
+        if said := self._answered:
+            message |= {"id": said.response, "model": said.model, "stop_reason": said.stop_reason or None}
+            message["usage"] = usage_fields(said)
+        return {"type": "assistant", "message": message, **self._frame()}
+
+    def _frame(self) -> dict[str, Any]:
+        return {"session_id": self._session, "parent_tool_use_id": None, "uuid": str(uuid4())}
+
+
+def usage_fields(counted: Answered | Spending) -> dict[str, int]:
+    """Counts of tokens under the names of the Messages API."""
+    return {
+        "input_tokens": counted.input_tokens,
+        "cache_creation_input_tokens": counted.cache_write_tokens,
+        "cache_read_input_tokens": counted.cache_read_tokens,
+        "output_tokens": counted.output_tokens,
+    }
+
+
+class _Text(Struct):
+    text: str
+    type: Literal["text"] = "text"
+
+
+class _Message(Struct):
+    content: str | list[_Text]
+    role: Literal["user"] = "user"
+
+
+class _Input(Struct):
+    message: _Message
+    type: Literal["user"] = "user"
+
+
+def read_prompts(lines: TextIO) -> Iterator[str]:
+    """The prompts of ``--input-format stream-json``, one a line; raises `Refused` for a line that is none."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            content = msgspec.json.decode(line, type=_Input).message.content
+        except msgspec.DecodeError as error:
+            raise Refused(
+                f"line {number} of the input is no message of a user: {error}; write a line such as "
+                '{"type": "user", "message": {"role": "user", "content": "…"}}'
+            ) from error
+        words = content if isinstance(content, str) else "\n".join(part.text for part in content)
+        if not words.strip():
+            raise Refused(f"line {number} of the input: the prompt is empty")
+        yield words

@@ -5,23 +5,21 @@ The chat draws it and `-p` prints it, which must not wait for rich.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sevenfold import events
 from sevenfold.cli.text import cause, money, one_line, plural, short_count
 from sevenfold.conversation.resume import read
 from sevenfold.events import AgentChanged, Answered, CacheBroke, Event, Failed
+from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.decisions import AgentEnd, AgentStart, Billed, Request
 from sevenfold.record.entries import Decision, Said
 from sevenfold.record.usage import Usage
-
-if TYPE_CHECKING:
-    from sevenfold.ports import Log
 
 # -- lines -----------------------------------------------------------------------------------
 
@@ -61,25 +59,20 @@ def event_line(event: Event) -> EventLine | None:
             level: Level = "warning" if event.error else "note"
             return EventLine(level, f"{event.layer} could not help: {event.reason}")
         case events.Failed() if event.again:
-            return EventLine(
-                "warning", f"{event.reason} Trying again, with a change.", (("error", event.error),)
-            )
+            again = f"{event.reason} Trying again, with a change."
+            return EventLine("warning", again, (("error", event.error),))
         case events.CacheBroke() if not event.expected:
             return _cache_lost(event)
         case events.EpochOpened() if event.drops_thinking and event.reason != COMPACTED:
-            return EventLine(
-                "note",
-                f"the model's earlier reasoning is no longer sent ({event.reason}); its words are",
-                _pairs(epoch=event.epoch, cost=money(event.usd)),
-            )
+            line = f"the model's earlier reasoning is no longer sent ({event.reason}); its words are"
+            return EventLine("note", line, _pairs(epoch=event.epoch, cost=money(event.usd)))
         case events.Repaired():
             return EventLine("note", f"repaired before sending: {event.what}", (("where", event.where),))
         case events.AgentChanged():
             return _agent_changed(event)
         case events.Masked():
-            return EventLine(
-                "warning", f"{plural(event.count, 'secret')} masked ({', '.join(event.kinds)})"
-            )
+            kinds = ", ".join(event.kinds)
+            return EventLine("warning", f"{plural(event.count, 'secret')} masked ({kinds})")
         case events.Compacting(stage="compact_start"):
             return EventLine("note", "compacting…")
         case _:
@@ -102,25 +95,22 @@ def _acted(event: events.Acted) -> EventLine:
     undo = ["/undo reverts it"] if event.undoable and event.reference else []
     if event.mechanism == "extract":
         undo = ["/memory undo reverts it"]
-    line = (
-        event.what if event.what.startswith((event.layer, "recalled")) else f"{event.layer}: {event.what}"
-    )
+    line = event.what
+    if not line.startswith((event.layer, "recalled")):
+        line = f"{event.layer}: {line}"
     if tail := ", ".join(figures + undo):
         line += f" ({tail})"
-    return EventLine(
-        "layer",
-        one_line(line),
-        _pairs(
-            layer=f"{event.layer} ({event.mechanism})",
-            what=event.what,
-            why=event.why,
-            items=str(event.items or ""),
-            tokens=f"{event.tokens_before:,} → {event.tokens_after:,}" if event.tokens_before else "",
-            cost=money(event.usd),
-            decision=event.reference,
-            undo=f"/undo {event.reference}" if undo else "cannot be undone",
-        ),
+    detail = _pairs(
+        layer=f"{event.layer} ({event.mechanism})",
+        what=event.what,
+        why=event.why,
+        items=str(event.items or ""),
+        tokens=f"{event.tokens_before:,} → {event.tokens_after:,}" if event.tokens_before else "",
+        cost=money(event.usd),
+        decision=event.reference,
+        undo=f"/undo {event.reference}" if undo else "cannot be undone",
     )
+    return EventLine("layer", one_line(line), detail)
 
 
 def _went_wrong(event: events.Compacted) -> EventLine:
@@ -132,27 +122,22 @@ def _went_wrong(event: events.Compacted) -> EventLine:
         wrong.append(f"{plural(event.invented, 'claim')} in the summary marked as not in the record")
     if event.fires_again:
         wrong.append("the window is full again at once")
-    return EventLine(
-        "warning",
-        f"compact: {', '.join(wrong)}",
-        _pairs(
-            engine=event.engine,
-            not_used="; ".join(event.left),
-            facts=f"{event.in_context} in context, {event.reachable} reachable, {event.lost} lost",
-            restored=", ".join(event.restored),
-            missed=", ".join(event.missed),
-        ),
+    detail = _pairs(
+        engine=event.engine,
+        not_used="; ".join(event.left),
+        facts=f"{event.in_context} in context, {event.reachable} reachable, {event.lost} lost",
+        restored=", ".join(event.restored),
+        missed=", ".join(event.missed),
     )
+    return EventLine("warning", f"compact: {', '.join(wrong)}", detail)
 
 
 def _cache_lost(event: events.CacheBroke) -> EventLine:
     cost = "" if event.usd is None else f", {money(event.usd)}"
     part = f" ({event.part})" if event.part else ""
-    return EventLine(
-        "warning",
-        f"cache lost: {cause(event.cause)}{part}, {short_count(event.tokens)} tokens charged again{cost}",
-        _pairs(cause=event.cause, part=event.part, diff=event.diff),
-    )
+    words = f"{cause(event.cause)}{part}, {short_count(event.tokens)} tokens charged again{cost}"
+    detail = _pairs(cause=event.cause, part=event.part, diff=event.diff)
+    return EventLine("warning", f"cache lost: {words}", detail)
 
 
 def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
@@ -162,20 +147,25 @@ def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
 # -- sums ------------------------------------------------------------------------------------
 
 
+TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
+Usd = float | None
+"""Dollars; None if a price is unknown."""
+
+
 class Spending(Struct, frozen=True):
     """Sums over answers: of one run, added up from events, or of a whole session, read from its log."""
 
     answers: int = 0
     """Those that were cut off too, if the provider had reported what they used."""
-    uncached: int = 0
+    input_tokens: int = 0
     """Prompt tokens neither read from the cache nor written to it."""
-    read: int = 0
-    written: int = 0
-    output: int = 0
-    usd: float | None = 0.0
-    uncached_usd: float | None = 0.0
-    ideal_usd: float | None = 0.0
-    by_source: dict[str, float | None] = {}
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    usd: Usd = 0.0
+    uncached_usd: Usd = 0.0
+    ideal_usd: Usd = 0.0
+    by_source: dict[str, Usd] = {}
     """Dollars by source: the conversation, a compaction, notes…"""
     breaks: Sequence[CacheBroke] = ()
 
@@ -191,14 +181,13 @@ class Spending(Struct, frozen=True):
                     sources[name] = source
                 case Decision(made=Billed(request=name, usage=raw, model=model, source=source)):
                     asker = source or sources.get(name, "fork")
-                    spent = spent.add(_answered(Usage.read(raw), model, asker))
+                    spent = spent._add_usage(Usage.read(raw), model, asker)
                 case Decision(made=AgentStart(agent=name, agent_type=kind)):
                     sources[name] = kind
-                case Decision(made=AgentEnd(agent=name, state=state, usd=usd)):
-                    kind = sources.get(name, "")
-                    spent = spent.add(AgentChanged(agent=name, name="", type=kind, state=state, usd=usd))
+                case Decision(made=AgentEnd(agent=name, usd=usd)):
+                    spent = spent._charged(f"agent:{sources.get(name, '')}", usd)
                 case Said(role="assistant", sidechain=False, usage=Usage() as usage, model=model):
-                    spent = spent.add(_answered(usage, model, main))
+                    spent = spent._add_usage(usage, model, main)
                 case _:
                     continue
         return spent
@@ -206,63 +195,48 @@ class Spending(Struct, frozen=True):
     @property
     def prompt(self) -> int:
         """All prompt tokens."""
-        return self.uncached + self.read + self.written
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
     def cached(self) -> float | None:
         """The share of the prompts that came from the cache; None if nothing was ever cached."""
-        return self.read / self.prompt if self.read or self.written else None
+        known = self.cache_read_tokens or self.cache_write_tokens
+        return self.cache_read_tokens / self.prompt if known else None
 
     def add(self, event: Event) -> Spending:
         """The sums after one more event."""
         match event:
             case Answered():
-                return self._add(event, event.ideal_usd)
+                costs = event.usd, event.uncached_usd, event.ideal_usd
+                return self._add(event.source, structs.asdict(event), *costs)
             case Failed() if event.prompt_tokens:
-                return self._add(event, event.usd)
+                costs = event.usd, event.uncached_usd, event.usd
+                return self._add(event.source, structs.asdict(event), *costs)
             case AgentChanged(state="completed" | "failed" | "cancelled"):
-                source = f"agent:{event.type}"
-                before = self.by_source.get(source, 0.0)
-                return replace(
-                    self,
-                    usd=_sum(self.usd, event.usd),
-                    by_source={**self.by_source, source: _sum(before, event.usd)},
-                )
+                return self._charged(f"agent:{event.type}", event.usd)
             case CacheBroke():
                 return replace(self, breaks=(*self.breaks, event))
             case _:
                 return self
 
-    def _add(self, event: Answered | Failed, ideal: float | None) -> Spending:
-        before = self.by_source.get(event.source, 0.0)
-        return replace(
-            self,
-            answers=self.answers + 1,
-            uncached=self.uncached + event.input_tokens,
-            read=self.read + event.cache_read_tokens,
-            written=self.written + event.cache_write_tokens,
-            output=self.output + event.output_tokens,
-            usd=_sum(self.usd, event.usd),
-            uncached_usd=_sum(self.uncached_usd, event.uncached_usd),
-            ideal_usd=_sum(self.ideal_usd, ideal),
-            by_source={**self.by_source, event.source: _sum(before, event.usd)},
-        )
+    def _add_usage(self, usage: Usage, model: str, source: str) -> Spending:
+        profile = find(model)
+        return self._add(source, usage.counts, usage.cost(profile), usage.uncached_cost(profile), None)
+
+    def _add(self, source: str, counts: Mapping[str, Any], usd: Usd, uncached: Usd, ideal: Usd) -> Spending:
+        """The sums after one more answer, whose tokens are among the ``counts``."""
+        sums = {name: getattr(self, name) + counts[name] for name in TOKENS}
+        sums |= {
+            "uncached_usd": _sum(self.uncached_usd, uncached),
+            "ideal_usd": _sum(self.ideal_usd, ideal),
+        }
+        return replace(self._charged(source, usd), answers=self.answers + 1, **sums)
+
+    def _charged(self, source: str, usd: Usd) -> Spending:
+        by_source = {**self.by_source, source: _sum(self.by_source.get(source, 0.0), usd)}
+        return replace(self, usd=_sum(self.usd, usd), by_source=by_source)
 
 
-def _answered(usage: Usage, model: str, source: str) -> Answered:
-    profile = find(model)
-    return Answered(
-        source=source,
-        request="",
-        model=model,
-        provider=profile.provider,
-        response="",
-        **usage.counts,
-        usd=usage.cost(profile),
-        uncached_usd=usage.uncached_cost(profile),
-    )
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
+def _sum(one: Usd, other: Usd) -> Usd:
     """A sum with an unknown part is unknown."""
     return None if one is None or other is None else one + other

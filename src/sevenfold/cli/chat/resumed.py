@@ -34,21 +34,15 @@ def show_resumed(chat: Chat) -> None:
     view = conversation.transcript.view
     items = [item for item in view.items if not item.hidden_by]
     if len(items) > MOST_DRAWN:
-        chat.say(
-            "note",
-            f"{plural(len(items) - MOST_DRAWN, 'earlier record')} not shown; Ctrl-T or /transcript shows them all",
-        )
-    drawn = list(_drawn(chat, items[-MOST_DRAWN:]))
-    chat.screen.show(*drawn)
+        left = plural(len(items) - MOST_DRAWN, "earlier record")
+        chat.say("note", f"{left} not shown; Ctrl-T or /transcript shows them all")
+    chat.screen.show(*_drawn(chat, items[-MOST_DRAWN:]))
     for call in _cut_off(items):
-        chat.say(
-            "warning", f"cut off when the session ended: {lines.heading(call, str(chat.options.folder))}"
-        )
-    tokens = short_count(chat.agent.session.gauge.seen)
-    named = title(chat.options.files.transcript)
-    chat.say(
-        "note", f"resumed: {one_line(named, 60)} ({plural(len(view), 'record')} in view, {tokens} tokens)"
-    )
+        under_way = lines.heading(call, str(chat.options.folder))
+        chat.say("warning", f"cut off when the session ended: {under_way}")
+    size = f"{plural(len(view), 'record')} in view, {short_count(chat.agent.session.gauge.seen)} tokens"
+    named = one_line(title(chat.options.files.transcript), 60)
+    chat.say("note", f"resumed: {named} ({size})")
     if costs := chat.agent.session.next_costs():
         here, *others = (f"{money(one.usd)} for {short_count(one.tokens)} tokens" for one in costs)
         other = "".join(f"; {NAMES[one.name]}: {says}" for one, says in zip(costs[1:], others, strict=True))
@@ -63,26 +57,20 @@ def _drawn(chat: Chat, items: list[Item]) -> Iterator[RenderableType]:
         if said.summary:
             yield Text(f"{signs.layer} the conversation before this was summarised", style="dim")
         elif words := users_words(said):
-            yield from (
-                Text(),
-                Text(f"{signs.prompt} {_short(words)}", style="bold", overflow="fold"),
-                Text(),
-            )
+            said_again = Text(f"{signs.prompt} {_short(words)}", style="bold", overflow="fold")
+            yield from (Text(), said_again, Text())
         elif said.role == "assistant":
             waiting |= {call.id: call for call in _calls(item)}
-            text = "\n\n".join(
-                filter(None, (blocks.words_of(one) for one in said.blocks if one.kind == "text"))
-            )
-            if text.strip():
+            parts = (blocks.words_of(one) for one in said.blocks if one.kind == "text")
+            if (text := "\n\n".join(filter(None, parts))).strip():
                 yield from (render_markdown(_short(text)), Text())
         else:
             for block in said.blocks:
-                call = waiting.get(block.id) if block.kind == "tool_result" else None
-                if call is not None:
+                if block.kind == "tool_result" and block.id in waiting:
                     body = block.body()
                     failed = isinstance(body, ToolResult) and bool(body.is_error)
                     output = ToolOutput(blocks.words_of(block), is_error=failed)
-                    yield chat.drawn_call(call, output)
+                    yield chat.drawn_call(waiting[block.id], output)
 
 
 def _calls(item: Item) -> tuple[ToolCall, ...]:

@@ -11,18 +11,15 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from sevenfold.cli.chat.menu import PAGE
+from sevenfold.cli.chat.menu import PAGE, Menu, MenuAnswer, MenuState
 from sevenfold.cli.text import fit, one_line
-
-if TYPE_CHECKING:
-    from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
 
 
 class Signs(Struct, frozen=True):
@@ -50,34 +47,21 @@ class Signs(Struct, frozen=True):
 
 
 RICH = Signs()
-POOR = Signs(
-    prompt=">",
-    working=("|", "/", "-", "\\"),
-    done="+",
-    failed="x",
-    denied="o",
-    layer="*",
-    note="-",
-    warning="!",
-    error="x",
-    queued="~",
-    pointer=">",
-    full="#",
-    free=".",
-    mark=":",
-    bar="|",
-    dot=" - ",
-    cut="...",
-    arrow="->",
-)
+_STAND_INS = str.maketrans("›◐◓◑◒✓✗⊘◆·▲⋯❯█░┊│", ">|/-\\+xo*-!~>#.:|") | {ord("…"): "...", ord("→"): "->"}
+"""What is written for a sign where there is only ASCII."""
+
+
+def _poor(sign: Any) -> Any:
+    return sign.translate(_STAND_INS) if isinstance(sign, str) else tuple(map(_poor, sign))
+
+
+POOR = Signs(*map(_poor, structs.astuple(RICH)))
 
 
 def signs_for(encoding: str | None) -> Signs:
     """The signs an encoding can write."""
     try:
-        "".join("".join(getattr(RICH, name)) for name in Signs.__struct_fields__).encode(
-            encoding or "ascii"
-        )
+        "".join(map("".join, structs.astuple(RICH))).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return POOR
     return RICH

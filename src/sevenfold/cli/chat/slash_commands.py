@@ -25,26 +25,22 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli import agents as agents_command
 from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
-from sevenfold.cli.chat import history, message_list, pages
+from sevenfold.cli.chat import history, message_list, pages, start
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.custom_commands import CustomCommand, custom_commands
 from sevenfold.cli.chat.kept_rules import forget_rule, kept_rules, rules_file
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.chat.model_list import full_name, model_menu, served_models, similar
 from sevenfold.cli.chat.pages import WindowBreakdown
 from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.resumed import show_resumed
-from sevenfold.cli.chat.start import assumed_window, session_menu
-from sevenfold.cli.config import entry
+from sevenfold.cli.config import chosen_settings, entry
 from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.profile.files import profile_file
 from sevenfold.profiles import find as find_profile
-from sevenfold.settings import by_name, described, unknown
-from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
 
@@ -98,7 +94,7 @@ def _clear(chat: Chat, rest: str) -> None:
 
 
 def _resume(chat: Chat, rest: str) -> None:
-    kept = [one for one in sessions_of(chat.options.folder) if one.name != chat.options.name]
+    kept = [one for one in history.sessions(chat.options.folder) if one.name != chat.options.name]
     if rest:
         chosen = history.find_session(kept, rest)
         if chosen is None:
@@ -107,7 +103,7 @@ def _resume(chat: Chat, rest: str) -> None:
         kept = history.talks(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
-        chosen = chat.ask(session_menu(kept, chat.options.folder))
+        chosen = chat.ask(start.session_menu(kept, chat.options.folder))
         if chosen is None:
             return
     chat.switch(replace(chat.options, name=chosen.name, resumed=True))
@@ -118,22 +114,20 @@ def _rename(chat: Chat, rest: str) -> None:
     if not rest:
         raise InputError("say what to call this session: /rename NAME")
     chat.agent.session.conversation.transcript.label("custom-title", one_line(rest, history.LONGEST_TITLE))
-    chat.say(
-        "note",
-        f"this session is called {rest}; to continue it later: sevenfold chat --resume {shlex.quote(rest)}",
-    )
+    again = f"sevenfold chat --resume {shlex.quote(rest)}"
+    chat.say("note", f"this session is called {rest}; to continue it later: {again}")
 
 
 def _model(chat: Chat, rest: str) -> None:
     now = chat.options.model
-    served = cache(lambda: served_models(chat.agent.assembly.options.get("client"), now))
+    served = cache(lambda: start.served_models(chat.agent.assembly.options.get("client"), now))
     if not rest:
-        rest = chat.ask(model_menu(now, served()))
+        rest = chat.ask(start.model_menu(now, served()))
         if rest in (None, now):
             return
-    name = full_name(rest)
+    name = start.full_name(rest)
     if not find_profile(name).known and name not in served():
-        near = similar(name)
+        near = start.similar(name)
         as_typed = MenuItem(f"{name}, as typed", "", "its window and prices are assumed", value=name)
         items = (MenuItem(near, value=near), as_typed) if near else (as_typed,)
         title = f"There is no known model {name}{f'; did you mean {near}?' if near else '.'}"
@@ -141,18 +135,13 @@ def _model(chat: Chat, rest: str) -> None:
             return
     chat.switch(replace(chat.options, model=name, resumed=True))
     chat.say("note", f"{chat.agent.model} answers from now on; its cache has to be written first")
-    if warning := chat.options.no_key() or assumed_window(chat.agent):
+    if warning := chat.options.no_key() or start.assumed_window(chat.agent):
         chat.say("warning", warning)
 
 
 def _quit(chat: Chat, rest: str) -> None:
     chat.leaving = True
     chat.screen.changed()
-
-
-def sessions_of(folder: Path) -> list[history.KeptSession]:
-    """The sessions of a folder, the newest first."""
-    return history.sessions(user_home().project(folder))
 
 
 # -- what the agent may do -------------------------------------------------------------------
@@ -195,19 +184,16 @@ def _mcp(chat: Chat, rest: str) -> None:
     servers = chat.agent.assembly.servers
     if servers is not None and rest:
         servers.restart(rest)
-    chat.screen.show(
-        pages.mcp_page(servers.states() if servers else (), servers.problems if servers else ())
-    )
+    states, problems = (servers.states(), servers.problems) if servers else ((), ())
+    chat.screen.show(pages.mcp_page(states, problems))
 
 
 # -- looking ---------------------------------------------------------------------------------
 
 
 def _help(chat: Chat, rest: str) -> None:
-    known = commands(chat.options.folder)
-    chat.screen.show(
-        pages.help_page([(one.usage, one_line(one.says, 100)) for one in known], wording("keys").items())
-    )
+    known = [(one.usage, one_line(one.says, 100)) for one in commands(chat.options.folder)]
+    chat.screen.show(pages.help_page(known, wording("keys").items()))
 
 
 def _context(chat: Chat, rest: str) -> None:
@@ -242,10 +228,8 @@ def _why(chat: Chat, rest: str) -> None:
 
 
 def _config(chat: Chat, rest: str) -> None:
-    if rest and rest not in by_name():
-        raise unknown(rest, "/config")
     resolved = load(chat.options.folder)
-    chosen = [by_name()[rest]] if rest else list(described())
+    chosen = chosen_settings(rest or None, "/config")
     shown = [entry(resolved, one, in_full=bool(rest)) for one in chosen]
     chat.screen.show(Group(*shown, *(Text(note, style="yellow") for note in resolved.notes)))
 
@@ -294,19 +278,18 @@ def _memory(chat: Chat, rest: str) -> None:
         chat.say("layer", clean(shown))
 
 
-def _stops_or_lists(chat: Chat, rest: str) -> bool:
-    """Stop a task if the line says so; returns whether the line is understood."""
+def _kill_if_told(chat: Chat, rest: str, command: str) -> None:
+    """Stop a task if the line says so; raises `InputError` if it says anything else but to list them."""
     action, _, name = rest.partition(" ")
     if action == "kill" and name:
         chat.agent.session.tasks.kill(name.strip())
-        return True
-    return action in ("", "list")
+    elif action not in ("", "list"):
+        raise InputError(f"use {command} or {command} kill ID")
 
 
 def _agents(chat: Chat, rest: str) -> None:
     """List the agents that are defined here and those at work; with ``kill``, stop one."""
-    if not _stops_or_lists(chat, rest):
-        raise InputError("use /agents or /agents kill ID")
+    _kill_if_told(chat, rest, "/agents")
     lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
     running = [task_line(one, time.time()) for one in chat.agent.session.tasks if one.kind == "agent"]
     for line in (*lines, *(running or ["No agent is at work."])):
@@ -317,8 +300,7 @@ def _agents(chat: Chat, rest: str) -> None:
 
 def _tasks(chat: Chat, rest: str) -> None:
     """List what runs in the background, or stop one of it."""
-    if not _stops_or_lists(chat, rest):
-        raise InputError("use /tasks or /tasks kill ID")
+    _kill_if_told(chat, rest, "/tasks")
     lines = [task_line(one, time.time()) for one in chat.agent.session.tasks]
     chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
 
@@ -360,45 +342,37 @@ class SlashCommand(Struct, frozen=True):
 
 
 COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
-    "help": _help,
-    "context": _context,
-    "compact": message_list.compact,
-    "clear": _clear,
-    "cost": _cost,
-    "cache": _cache,
-    "why": _why,
-    "undo": _undo,
-    "redo": _redo,
-    "recall": _recall,
-    "notes": _notes,
-    "memory": _memory,
-    "dream": _dream,
-    "tasks": _tasks,
-    "model": _model,
-    "mode": _mode,
-    "permissions": _permissions,
-    "hooks": _hooks,
-    "mcp": _mcp,
-    "resume": _resume,
-    "rename": _rename,
-    "rewind": message_list.rewind,
-    "export": _export,
-    "config": _config,
-    "show": _show,
-    "transcript": _transcript,
-    "agents": _agents,
-    "quit": _quit,
+    run.__name__.removeprefix("_"): run
+    for run in (
+        *(
+            _help,
+            _context,
+            message_list.compact,
+            _clear,
+            _cost,
+            _cache,
+            _why,
+            _undo,
+            _redo,
+            _recall,
+            _notes,
+        ),
+        *(_memory, _dream, _tasks, _model, _mode, _permissions, _hooks, _mcp, _resume, _rename),
+        *(message_list.rewind, _export, _config, _show, _transcript, _agents, _quit),
+    )
 }
+"""Each is named after its function."""
 
 
 def commands(folder: Path) -> tuple[SlashCommand, ...]:
     """All commands in a folder: ours, and the user's own, which cannot replace them."""
     ours = [SlashCommand(name, run=COMMANDS[name], **about) for name, about in wording("commands").items()]
-    own = [one for name, one in sorted(custom_commands(folder).items()) if name.lower() not in COMMANDS]
-    return (
-        *ours,
-        *(SlashCommand(one.name, one.description, partial(_custom, one), one.takes) for one in own),
-    )
+    own = [
+        SlashCommand(name, one.description, partial(_custom, one), one.takes)
+        for name, one in sorted(custom_commands(folder).items())
+        if name.lower() not in COMMANDS
+    ]
+    return (*ours, *own)
 
 
 def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:

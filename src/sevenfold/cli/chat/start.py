@@ -1,4 +1,7 @@
-"""How a chat starts: which session and model, whether the folder is trusted, and the agent it opens."""
+"""How a chat starts: which session and model, whether the folder is trusted, and the agent it opens.
+
+A chat can switch to the models in the table and to those a server lists.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from sevenfold.agent.agent import Agent
@@ -19,18 +24,13 @@ from sevenfold.agent.permissions.engine import Mode
 from sevenfold.cli.chat.history import KeptSession, find_session, new_name, sessions, talks, title
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
-from sevenfold.cli.chat.model_list import full_name
-from sevenfold.cli.text import one_line, size
+from sevenfold.cli.text import one_line, short_count
 from sevenfold.conversation.room import ASSUMED
 from sevenfold.errors import Refused, TranscriptLocked
-from sevenfold.providers.models import is_local
-from sevenfold.providers.registry import (
-    OFFLINE,
-    address_for,
-    is_offline,
-    provider_for,
-    quick_client_for,
-)
+from sevenfold.profiles import Profile, find, names
+from sevenfold.providers import registry
+from sevenfold.providers.models import Lister, is_local
+from sevenfold.providers.registry import OFFLINE, is_offline, provider_for
 from sevenfold.session.factory import OFFLINE_JOBS
 from sevenfold.stores.home import SessionFiles, user_home
 from sevenfold.stores.jsonl.lock import FileLock
@@ -117,7 +117,7 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
     """The session to continue; None for a new one."""
     if given.resume is None and not given.newest:
         return None
-    kept = sessions(user_home().project(folder))
+    kept = sessions(folder)
     if given.resume:
         found = find_session(kept, given.resume)
         if found is None:
@@ -131,28 +131,84 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
         return kept[0]
     if screen is None:
         raise Refused("say which session: --resume NAME, or --continue for the newest")
-    answer = screen.ask(session_menu(kept, folder))
-    if answer is None:
+    menu = session_menu(kept, folder)
+    chosen: KeptSession | None = menu.chosen(screen.ask(menu))
+    if chosen is None:
         raise Refused("no session was chosen")
-    return kept[answer.place]
+    return chosen
 
 
 def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
     """Ask which session of a folder to continue."""
     now = time.time()
-    items = tuple(
-        MenuItem(one_line(one.title, 60), "", f"{one.age(now)}, {size(one.size)}", value=one)
-        for one in kept
-    )
-    return Menu(
-        f"Continue which session of {one_line(folder.name or str(folder), 40)}?", items, filtered=True
-    )
+    items = (MenuItem(one_line(one.title, 60), "", one.about(now), value=one) for one in kept)
+    question = f"Continue which session of {one_line(folder.name or str(folder), 40)}?"
+    return Menu(question, tuple(items), filtered=True)
 
 
 def _last_model(transcript: Path) -> str:
     """The model that answered last in a transcript; empty if none did."""
     models = (answer.model for answer in JsonlLog(transcript).answers())
     return next((model for model in models if model and not model.startswith("<")), "")
+
+
+# -- models ----------------------------------------------------------------------------------
+
+ALIASES = ("sonnet", "opus", "haiku", "fable")
+"""Words that mean the newest model of their family."""
+LISTING_SECONDS = 2.0
+
+
+def full_name(name: str) -> str:
+    """The name of a model for an alias; the table has the newest first. Any other name stays as it is."""
+    word = name.strip().lower()
+    newest = (one for one in names() if word in one.split("-"))
+    return next(newest, name) if word in ALIASES else name.strip()
+
+
+def served_models(client: Any, model: str) -> tuple[str, ...]:
+    """The models a server lists, if the user has set its address; none if it does not answer."""
+    addressed = any(one.address(os.environ) != one.address({}) for one in registry.providers())
+    if not (addressed and isinstance(client, Lister)):
+        return ()
+    try:
+        body = msgspec.json.decode(client.listing(model, LISTING_SECONDS))
+        listed = body["data"] if isinstance(body, dict) else body
+        return tuple(one["id"] for one in listed if isinstance(one["id"], str))
+    except Exception:  # noqa: BLE001 (whatever an SDK or a server does, there is the table)
+        return ()
+
+
+def model_menu(current: str, served: tuple[str, ...]) -> Menu:
+    """Ask which model to use."""
+    listed = dict.fromkeys((current, *served, *(one for one in names() if not is_offline(one)), *names()))
+    aliases = {full_name(one): one for one in ALIASES}
+    abouts = {name: _about(name, aliases.get(name, ""), name in served) for name in listed}
+    items = (MenuItem(name, "", about, value=name) for name, about in abouts.items())
+    return Menu(f"Which model? It is {current} now.", tuple(items), filtered=True)
+
+
+def _about(name: str, alias: str, served: bool) -> str:
+    if name == OFFLINE.name:
+        return "repeats what you say; no network, no key, no cost"
+    profile = find(name)
+    parts = [alias, "listed by your server" if served else "", f"window {short_count(profile.window)}"]
+    if not profile.known:
+        parts[-1] += " (assumed)"
+    parts.append(_price(profile))
+    if not served and is_offline(name):
+        parts.append("no key set")
+    return ", ".join(filter(None, parts))
+
+
+def _price(profile: Profile) -> str:
+    row = profile.price(0)
+    return f"${row.input:g} in, ${row.output:g} out per million tokens" if row else "price unknown"
+
+
+def similar(name: str) -> str:
+    """The known model a misspelt name probably means; empty if there is none."""
+    return next(iter(get_close_matches(name.lower(), names(), 1, 0.6)), "")
 
 
 # -- the agent -------------------------------------------------------------------------------
@@ -169,7 +225,7 @@ def assumed_window(agent: Agent) -> str:
     """The warning that the window of a local model is assumed, and what to do; empty if its server has said it."""
     assembly = agent.assembly
     window = assembly.conversation.window
-    if window.source not in ASSUMED or not is_local(address_for(agent.model)):
+    if window.source not in ASSUMED or not is_local(registry.address_for(agent.model)):
         return ""
     short = ", too few for some of the tools" if assembly.fit.size == "tiny" else ""
     return (
@@ -188,7 +244,7 @@ def agent_options(options: ChatOptions) -> AgentOptions:
         "hooks": hooks_of(options.folder),
         "max_turns": options.max_turns,
         "max_usd": options.max_usd,
-        "client": quick_client_for(options.model, OFFLINE_JOBS),
+        "client": registry.quick_client_for(options.model, OFFLINE_JOBS),
         "mentions": True,
         "checkpoints": True,
         "agents": options.agents,
@@ -213,11 +269,8 @@ def _servers_of(folder: Path) -> McpServers | None:
 
 def hooks_of(folder: Path) -> Hooks:
     """The user's hooks, and those of the folder if it is trusted."""
-    loaded = load(
-        user=[user_folder(os.environ) / HOOKS_FILE],
-        project=[folder / PROJECT_HOOKS],
-        trusted=trust().covers(folder),
-    )
+    user, project = [user_folder(os.environ) / HOOKS_FILE], [folder / PROJECT_HOOKS]
+    loaded = load(user=user, project=project, trusted=trust().covers(folder))
     return Hooks(loaded, project_dir=str(folder))
 
 
@@ -240,12 +293,13 @@ def forget_if_empty(options: ChatOptions) -> bool:
 # -- trust -----------------------------------------------------------------------------------
 
 _NOT_TRUSTED = "chat-not-trusted"
+_BRINGS = "use its own settings, hooks, MCP servers, skills and instructions"
 TRUST = Menu(
     "Do you trust this folder?",
     (
         # Without letters: a message that begins with "y" or "n" must not answer.
-        MenuItem("Yes", "", "use its own settings, hooks, MCP servers, skills and instructions"),
-        MenuItem("No", "", "work here without them; 'sevenfold trust' changes that"),
+        MenuItem("Yes", "", _BRINGS, value=True),
+        MenuItem("No", "", "work here without them; 'sevenfold trust' changes that", value=False),
     ),
 )
 
@@ -259,10 +313,10 @@ def ask_for_trust(screen: Screen, folder: Path) -> None:
     """Ask once whether a folder is trusted; without an answer, ask again next time."""
     if trust().covers(folder) or str(folder.resolve()) in _declined():
         return
-    answer = screen.ask(TRUST)
-    if answer is not None and answer.place == 0:
+    trusted = TRUST.chosen(screen.ask(TRUST))
+    if trusted:
         trust().add(folder)
-    elif answer is not None:
+    elif trusted is not None:
         path = user_home().root / _NOT_TRUSTED
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text("".join(f"{one}\n" for one in (*_declined(), folder.resolve())), encoding="utf-8")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
+from sevenfold.cli.chat.screen import Signs
 from sevenfold.cli.text import fit, money, short_count
 from sevenfold.conversation.status import Reading
-
-if TYPE_CHECKING:
-    from sevenfold.cli.chat.screen import Signs
 
 _BAR = 12
 

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.cli.storage.secrets import Leak, entry_of, mask_record
+from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import InputError, TranscriptTooNew
 from sevenfold.ports import Clock, Ids
 from sevenfold.record.decisions import Epoch, Offloaded, OwnDecision, Purged, Signed, Undone
@@ -35,8 +36,8 @@ _POSITION = re.compile(rb'"(epoch_offset|segment_offset)":(\d+)')
 class World(Struct, frozen=True):
     """Time and names for records."""
 
-    clock: Clock
-    ids: Ids
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=RandomIds)
 
     def stamp(self) -> str:
         """Now, as records have it."""
@@ -44,40 +45,37 @@ class World(Struct, frozen=True):
         return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Rewrite:
+class Rewrite(Struct):
     """One pass over a transcript, or over a branch of it; read `masked` when `lines` has ended."""
 
-    def __init__(
-        self, path: Path, leaks: Sequence[Leak], world: World, branch_of: SessionFiles | None = None
-    ) -> None:
-        """``branch_of`` is the session that a branch belongs to, as it was before it is rewritten itself."""
-        self.masked = 0
-        """How often the secrets were in the file."""
-        self._path = path
-        self._leaks = leaks
-        self._world = world
-        self._branch_of = branch_of
-        self._view = View(keeps_history=False)
-        self._position = 0
-        self._from = [0]
-        self._by = [0]
-        self._signed: list[str] = []
+    path: Path
+    leaks: Sequence[Leak]
+    world: World
+    branch_of: SessionFiles | None = None
+    """The session that a branch belongs to, as it was before it is rewritten itself."""
+    masked: int = 0
+    """How often the secrets were in the file."""
+    _view: View = field(default_factory=lambda: View(keeps_history=False))
+    _position: int = 0
+    _from: list[int] = field(default_factory=lambda: [0])
+    _by: list[int] = field(default_factory=lambda: [0])
+    _signed: list[str] = []
 
     def lines(self, results: dict[str, str]) -> Iterator[bytes]:
         """The new file's lines; ``results`` are stored results that are masked along with it."""
         start = header = inherited = 0
-        if self._branch_of is not None:
-            point, header = BranchPoint.read(self._path)
+        if self.branch_of is not None:
+            point, header = BranchPoint.read(self.path)
             start = point.start
-            yield self._begin(self._branch_of, point).header()
+            yield self._begin(self.branch_of, point).header()
             inherited, self.masked = self.masked, 0
         torn = False
-        for number, line in enumerate(scan(self._path, header, limit=sys.maxsize), 1):
+        for number, line in enumerate(scan(self.path, header, limit=sys.maxsize), 1):
             torn = line.torn
             yield self._rewritten(line.raw, line.offset - header + start, number)
         if self._view.unknown_kinds:
             raise TranscriptTooNew(
-                f"{self._path}: it holds records this version does not know; purge with a newer Sevenfold"
+                f"{self.path}: it holds records this version does not know; purge with a newer Sevenfold"
             )
         if torn:
             yield b"\n"
@@ -103,18 +101,18 @@ class Rewrite:
         return new
 
     def _without(self, raw: bytes, number: int) -> bytes:
-        new, times = mask_record(self._leaks, raw)
-        if times and _identity(entry_of(new)) != _identity(entry_of(raw)):
+        new, times = mask_record(self.leaks, raw)
+        if not times:
+            return raw
+        entry = entry_of(new)
+        if _identity(entry) != _identity(entry_of(raw)):
             raise InputError(
-                f"{self._path}: line {number}: what is to be masked is part of the record's own structure, "
+                f"{self.path}: line {number}: what is to be masked is part of the record's own structure, "
                 "so it is no secret in the usual sense; nothing was changed"
             )
         self.masked += times
-        match entry_of(new):
-            case Decision(made=Signed() as made) if times:
-                self._signed.append(made.id)
-            case _:
-                pass
+        if isinstance(entry, Decision) and isinstance(entry.made, Signed):
+            self._signed.append(entry.made.id)
         return new
 
     def _moved(self, raw: bytes) -> bytes:
@@ -127,7 +125,7 @@ class Rewrite:
         return position + self._by[bisect_right(self._from, position) - 1]
 
     def _closing(self, results: dict[str, str], inherited: int) -> Iterator[bytes]:
-        masks = [leak.mask for leak in self._leaks]
+        masks = [leak.mask for leak in self.leaks]
         yield self._own(Purged(masks=masks, count=self.masked, results=results))
         # A summary the provider signed is no longer what was signed: the readable one takes its place.
         yield from (self._own(Undone(decision=signed)) for signed in self._signed)
@@ -138,7 +136,7 @@ class Rewrite:
 
     def _own(self, made: OwnDecision) -> bytes:
         # Made at no record, so that it holds wherever the conversation continues from.
-        stamped = replace(made, id=self._world.ids.new(), at=None, timestamp=self._world.stamp())
+        stamped = replace(made, id=self.world.ids.new(), at=None, timestamp=self.world.stamp())
         return decided(stamped).line
 
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError
 from sevenfold.record import entries, redact
+from sevenfold.record.blocks import read_field
 from sevenfold.record.entries import Damaged, Entry
 from sevenfold.stores.files import opened
 from sevenfold.stores.jsonl import log
@@ -49,14 +50,6 @@ class SecretHit(Struct, frozen=True):
     line: int
     record: str = ""
     """The id of its record, in a transcript."""
-
-
-class _Named(Struct, frozen=True):
-    uuid: str | None = None
-    id: str | None = None
-
-
-_named = msgspec.json.Decoder(_Named)
 
 
 def is_transcript(path: Path) -> bool:
@@ -95,10 +88,9 @@ def _in_text(path: Path, reached: Callable[[int], None]) -> Iterator[SecretHit]:
 
 def _record(line: bytes) -> str:
     try:
-        named = _named.decode(line)
+        return read_field(line, "uuid") or read_field(line, "id")
     except msgspec.DecodeError:
         return ""
-    return named.uuid or named.id or ""
 
 
 def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
@@ -116,14 +108,13 @@ def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
 
 def said_in(record: bytes) -> str:
     """All texts in a JSON record, one a line; what is no JSON is taken as it is."""
-    try:
-        value = msgspec.json.decode(record)
-    except (msgspec.DecodeError, RecursionError):
+    for decode in (msgspec.json.decode, json.loads):
         try:
-            value = json.loads(record)
-        except (ValueError, RecursionError):
-            return record.decode(errors="surrogateescape")
-    return "\n".join(_texts(value))
+            value = decode(record)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            continue
+        return "\n".join(_texts(value))
+    return record.decode(errors="surrogateescape")
 
 
 def _texts(value: Any) -> Iterator[str]:
