@@ -6,99 +6,57 @@ from __future__ import annotations
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any  # noqa: I001 (ruff would import each public name, which its alias marks, by itself)
 
-    from sevenfold import errors, events
-    from sevenfold.agent.agent import Agent, AsyncAgent
+    from sevenfold import errors as errors, events as events
+    from sevenfold.agent.agent import Agent as Agent, AsyncAgent as AsyncAgent
     from sevenfold.agent.events import (
-        Ended,
-        Finished,
-        Happened,
-        Mentioned,
-        Notice,
-        ToolBegan,
-        ToolEnded,
-        ToolProgress,
+        Ended as Ended,
+        Finished as Finished,
+        Happened as Happened,
+        Mentioned as Mentioned,
+        Notice as Notice,
+        ToolBegan as ToolBegan,
+        ToolEnded as ToolEnded,
+        ToolProgress as ToolProgress,
     )
-    from sevenfold.agent.executor import Asked, Consented
-    from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
-    from sevenfold.agent.mcp.servers import McpServers
-    from sevenfold.agent.tools.context import Context
-    from sevenfold.agent.tools.functions import function_tool
+    from sevenfold.agent.executor import Asked as Asked, Consented as Consented
+    from sevenfold.agent.hooks.registry import AsyncHooks as AsyncHooks, Hooks as Hooks
+    from sevenfold.agent.mcp.servers import McpServers as McpServers
+    from sevenfold.agent.tools.context import Context as Context
+    from sevenfold.agent.tools.functions import function_tool as function_tool
     from sevenfold.conversation.hooks import (
-        InstructionsLoaded,
-        PermissionRequest,
-        PostCompact,
-        PostToolUse,
-        PreCompact,
-        PreToolUse,
-        SessionEnd,
-        SessionStart,
-        Stop,
-        SubagentStart,
-        SubagentStop,
-        UserPromptSubmit,
+        InstructionsLoaded as InstructionsLoaded,
+        PermissionRequest as PermissionRequest,
+        PostCompact as PostCompact,
+        PostToolUse as PostToolUse,
+        PreCompact as PreCompact,
+        PreToolUse as PreToolUse,
+        SessionEnd as SessionEnd,
+        SessionStart as SessionStart,
+        Stop as Stop,
+        SubagentStart as SubagentStart,
+        SubagentStop as SubagentStop,
+        UserPromptSubmit as UserPromptSubmit,
     )
-    from sevenfold.events import Veto
-    from sevenfold.memory.commands import MemoryCommands
-    from sevenfold.memory.memory import Memory
-    from sevenfold.ports import Piece
-    from sevenfold.providers.anthropic_memory import AsyncRunnerMemoryTool, RunnerMemoryTool
-    from sevenfold.providers.offline import AsyncOfflineClient, OfflineClient, Script
-    from sevenfold.session.async_session import AsyncSession
-    from sevenfold.session.factory import Tool, open_memory, tool
-    from sevenfold.session.session import Completion, Session
+    from sevenfold.events import Veto as Veto
+    from sevenfold.memory.commands import MemoryCommands as MemoryCommands
+    from sevenfold.memory.memory import Memory as Memory
+    from sevenfold.ports import Piece as Piece
+    from sevenfold.providers.anthropic_memory import (
+        AsyncRunnerMemoryTool as AsyncRunnerMemoryTool,
+        RunnerMemoryTool as RunnerMemoryTool,
+    )
+    from sevenfold.providers.offline import (
+        AsyncOfflineClient as AsyncOfflineClient,
+        OfflineClient as OfflineClient,
+        Script as Script,
+    )
+    from sevenfold.session.async_session import AsyncSession as AsyncSession
+    from sevenfold.session.factory import Tool as Tool, open_memory as open_memory, tool as tool
+    from sevenfold.session.session import Completion as Completion, Session as Session
 
 __version__ = "0.1.0"
-__all__ = [
-    "Agent",
-    "Asked",
-    "AsyncAgent",
-    "AsyncHooks",
-    "AsyncOfflineClient",
-    "AsyncRunnerMemoryTool",
-    "AsyncSession",
-    "Completion",
-    "Consented",
-    "Context",
-    "Ended",
-    "Finished",
-    "Happened",
-    "Hooks",
-    "InstructionsLoaded",
-    "McpServers",
-    "Memory",
-    "MemoryCommands",
-    "Mentioned",
-    "Notice",
-    "OfflineClient",
-    "PermissionRequest",
-    "Piece",
-    "PostCompact",
-    "PostToolUse",
-    "PreCompact",
-    "PreToolUse",
-    "RunnerMemoryTool",
-    "Script",
-    "Session",
-    "SessionEnd",
-    "SessionStart",
-    "Stop",
-    "SubagentStart",
-    "SubagentStop",
-    "Tool",
-    "ToolBegan",
-    "ToolEnded",
-    "ToolProgress",
-    "UserPromptSubmit",
-    "Veto",
-    "errors",
-    "events",
-    "function_tool",
-    "open_memory",
-    "tool",
-]
-
 _HOMES = {
     "agent.agent": "Agent AsyncAgent",
     "agent.events": "Ended Finished Happened Mentioned Notice ToolBegan ToolEnded ToolProgress",
@@ -120,6 +78,7 @@ _HOMES = {
     "session.session": "Completion Session",
 }
 """Module → the public names that are in it."""
+__all__ = sorted({"errors", "events", *" ".join(_HOMES.values()).split()})
 
 
 def __getattr__(name: str) -> Any:
