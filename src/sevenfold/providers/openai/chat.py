@@ -12,7 +12,7 @@ cached tokens are part of the prompt, here they are counted separately.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -40,18 +40,9 @@ Json = Mapping[str, Any]
 
 SAME = ("temperature", "top_p")
 """Fields that mean the same everywhere."""
-EXPRESSED = frozenset(SAME) | {
-    *(
-        "model",
-        "max_tokens",
-        "system",
-        "messages",
-        "tools",
-        "tool_choice",
-        "stop_sequences",
-        "output_config",
-    )
-}
+EXPRESSED = frozenset(SAME) | (
+    {"model", "max_tokens", "system", "messages", "tools", "tool_choice", "stop_sequences", "output_config"}
+)
 SILENT = frozenset(
     {"stream", "thinking", "cache_control", "diagnostics", "metadata", "service_tier", "speed"}
     | {"inference_geo", "user_profile_id", "workspace_id"}
@@ -79,46 +70,62 @@ def chat_request(
     thought before, None where it takes none.
     """
     asked = expressible(body, "Chat Completions")
-    request = {name: asked[name] for name in ("model", *SAME) if name in asked}
-    system = text_of(asked.get("system") or "", "system")
-    request["messages"] = [{"role": "system", "content": system}] if system else []
-    request["messages"] += _results_first(
-        said
+    said: list[Json] = [{"role": "system", "content": asked["system"]}] if asked["system"] else []
+    said += _results_first(
+        one
         for place, message in enumerate(asked["messages"])
-        for said in _messages(message, f"messages.{place}", reasoning)
+        for one in _messages(message, f"messages.{place}", reasoning)
     )
-    if asked.get("tools"):
-        request["tools"] = [{"type": "function", "function": function(tool)} for tool in asked["tools"]]
-    choice = asked.get("tool_choice") or {}
-    if choice:
-        request["tool_choice"] = CHOICES.get(choice["type"]) or {
-            "type": "function",
-            "function": {"name": choice["name"]},
-        }
-    if choice.get("disable_parallel_tool_use"):
-        request["parallel_tool_calls"] = False
-    if asked.get("stop_sequences"):
-        request["stop"] = asked["stop_sequences"]
-    wanted = asked.get("output_config") or {}
-    if wanted.get("effort"):
-        request["reasoning_effort"] = wanted["effort"]
-    if wanted.get("format"):
-        schema = {"name": "answer", "schema": wanted["format"]["schema"], "strict": True}
-        request["response_format"] = {"type": "json_schema", "json_schema": schema}
-    request[room] = asked["max_tokens"]
-    if cache_key:
-        request["prompt_cache_key"] = cache_key
-    if stream:
-        request |= {"stream": True, "stream_options": {"include_usage": True}}
-    return msgspec.json.encode(request)
+    effort, schema = effort_and_schema(asked)
+    strict = {"type": "json_schema", "json_schema": {**schema, "strict": True}} if schema else None
+    return encoded(
+        model=asked["model"],
+        **{name: asked.get(name) for name in SAME},
+        messages=said,
+        **tool_fields(asked, lambda made: {"type": "function", "function": made}),
+        stop=asked.get("stop_sequences") or None,
+        reasoning_effort=effort,
+        response_format=strict,
+        **{room: asked["max_tokens"]},
+        prompt_cache_key=cache_key or None,
+        stream=stream or None,
+        stream_options={"include_usage": True} if stream else None,
+    )
 
 
 def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
-    """The request decoded; raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``."""
-    asked: Json = msgspec.json.decode(body)
+    """The request decoded, its system prompt as text.
+
+    Raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``.
+    """
+    asked = msgspec.json.decode(body)
     if foreign := sorted(set(asked) - EXPRESSED - SILENT - also):
         raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
-    return asked
+    return {**asked, "system": text_of(asked.get("system") or "", "system")}
+
+
+def encoded(**fields: Any) -> bytes:
+    """The body of a request with these fields; those that are None are left out."""
+    return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+
+
+def tool_fields(asked: Json, wrapped: Callable[[Json], Json], defaults: Mapping[str, Any] = {}) -> Json:
+    """The tools and how they may be used; ``wrapped`` puts a function, or its name, as the API wants it."""
+    fields: dict[str, Any] = {
+        "tools": [wrapped({**defaults, **function(tool)}) for tool in asked.get("tools") or ()] or None
+    }
+    if choice := asked.get("tool_choice"):
+        fields["tool_choice"] = CHOICES.get(choice["type"]) or wrapped({"name": choice["name"]})
+        if choice.get("disable_parallel_tool_use"):
+            fields["parallel_tool_calls"] = False
+    return fields
+
+
+def effort_and_schema(asked: Json) -> tuple[str | None, Json | None]:
+    """How hard the model is to think, and the schema its answer must follow."""
+    wanted = asked.get("output_config") or {}
+    schema = {"name": "answer", "schema": wanted["format"]["schema"]} if wanted.get("format") else None
+    return wanted.get("effort") or None, schema
 
 
 def text_of(content: str | Sequence[Json], where: str) -> str:

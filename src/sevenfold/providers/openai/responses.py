@@ -10,7 +10,6 @@ items of other kinds cannot come, because no request asks for anything that woul
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -20,18 +19,18 @@ from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.openai.chat import (
-    CHOICES,
     SAME,
     Counts,
     Json,
     blocks_of,
+    effort_and_schema,
+    encoded,
     expressible,
-    function,
     image_url,
     inexpressible,
     is_sealed,
     result_parts,
-    text_of,
+    tool_fields,
     tool_use,
     usage,
 )
@@ -55,30 +54,21 @@ def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> byte
     asked = expressible(body, "The Responses API")
     if asked.get("stop_sequences"):
         raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
-    request: dict[str, Any] = {"model": asked["model"], "store": False, **_routed(cache_key)}
-    request["include"] = ["reasoning.encrypted_content"]
-    if system := text_of(asked.get("system") or "", "system"):
-        request["instructions"] = system
-    if asked.get("tools"):
-        request["tools"] = [
-            {"type": "function", "strict": False, **function(tool)} for tool in asked["tools"]
-        ]
-    choice = asked.get("tool_choice") or {}
-    if choice:
-        named = {"type": "function", "name": choice.get("name")}
-        request["tool_choice"] = CHOICES.get(choice["type"]) or named
-    if choice.get("disable_parallel_tool_use"):
-        request["parallel_tool_calls"] = False
-    wanted = asked.get("output_config") or {}
-    if wanted.get("effort"):
-        request["reasoning"] = {"effort": wanted["effort"]}
-    if wanted.get("format"):
-        schema = {"type": "json_schema", "name": "answer", "schema": wanted["format"]["schema"]}
-        request["text"] = {"format": schema}
-    request |= {name: asked[name] for name in SAME if name in asked}
-    request["max_output_tokens"] = asked["max_tokens"]
-    request["input"] = _input(asked)
-    return msgspec.json.encode(request | ({"stream": True} if stream else {}))
+    effort, schema = effort_and_schema(asked)
+    return encoded(
+        model=asked["model"],
+        store=False,
+        prompt_cache_key=cache_key or None,
+        include=["reasoning.encrypted_content"],
+        instructions=asked["system"] or None,
+        **tool_fields(asked, lambda made: {"type": "function", **made}, {"strict": False}),
+        reasoning={"effort": effort} if effort else None,
+        text={"format": {"type": "json_schema", **schema}} if schema else None,
+        **{name: asked.get(name) for name in SAME},
+        max_output_tokens=asked["max_tokens"],
+        input=_input(asked),
+        stream=stream or None,
+    )
 
 
 def compact_request(body: bytes, cache_key: str = "") -> bytes:
@@ -89,14 +79,12 @@ def compact_request(body: bytes, cache_key: str = "") -> bytes:
     asked = expressible(body, "The Responses API", frozenset({"compaction"}))
     if asked["compaction"].get("instructions"):
         raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
-    request: dict[str, Any] = {"model": asked["model"], **_routed(cache_key)}
-    if system := text_of(asked.get("system") or "", "system"):
-        request["instructions"] = system
-    return msgspec.json.encode(request | {"input": _input(asked)})
-
-
-def _routed(cache_key: str) -> Json:
-    return {"prompt_cache_key": cache_key} if cache_key else {}
+    return encoded(
+        model=asked["model"],
+        prompt_cache_key=cache_key or None,
+        instructions=asked["system"] or None,
+        input=_input(asked),
+    )
 
 
 def _input(asked: Json) -> list[Json]:
