@@ -20,6 +20,7 @@ from sevenfold.ports import Call, Piece, Reply
 from sevenfold.profiles import Profile
 from sevenfold.providers.failures import MalformedAnswer
 from sevenfold.providers.http_client import HttpClient
+from sevenfold.providers.models import Fetch
 from sevenfold.providers.provider import Put
 from sevenfold.providers.reader import (
     NULL,
@@ -35,7 +36,6 @@ from sevenfold.providers.reader import (
 )
 from sevenfold.providers.sdk import (
     AsyncSdkClient,
-    Fetch,
     SdkBase,
     SdkClient,
     SdkOptions,

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Protocol, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.ports import Piece, Reply
@@ -31,6 +31,22 @@ fields_of = msgspec.json.Decoder(Fields | None)
 _string = msgspec.json.Decoder(str)
 # A carriage return at the very end may be half of a line end, so it waits for the next chunk.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
+
+
+class AskedFor(Struct, frozen=True):
+    """What a request wants, as far as sending it or reading its answer depends on that."""
+
+    model: str = ""
+    tools: list[Raw] | None = None
+    compaction: Raw = NULL
+
+    @classmethod
+    def of(cls, body: bytes) -> AskedFor:
+        """Read it from a request in the shape of the Messages API."""
+        return _asked_for.decode(body or b"{}")
+
+
+_asked_for = msgspec.json.Decoder(AskedFor)
 
 
 class Reader(Protocol):

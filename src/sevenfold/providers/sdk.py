@@ -8,7 +8,7 @@ everything else here; `sevenfold.providers.http_client` does the same for progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from importlib import import_module
 from typing import Any, Self, TypedDict, cast
@@ -28,8 +28,9 @@ from sevenfold.providers.failures import (
     transport_of,
 )
 from sevenfold.providers.http_client import HttpClient
+from sevenfold.providers.models import Fetch
 from sevenfold.providers.provider import Provider, Put, choose
-from sevenfold.providers.reader import EventLines
+from sevenfold.providers.reader import AskedFor, EventLines
 
 MOST_BYTES = 64_000_000
 """Bytes of one answer. The longest that models can write take about half of that as a stream."""
@@ -78,10 +79,6 @@ class Vendor(Struct, frozen=True):
         return NotAuthenticated(
             f"The credentials for {self.name} cannot be used: {reason} Or set {self.key_variable}"
         )
-
-
-Fetch = Callable[[str, Any], bytes]
-"""Asks a path or an address of the server, with a body to post or None; raises whatever goes wrong."""
 
 
 class SdkProvider(Provider):
@@ -173,7 +170,7 @@ class SdkBase:
 
     def provider(self, call: Call) -> SdkProvider:
         """The API that a call goes through."""
-        return choose(self.speaks, model_of(call)) if len(self.speaks) > 1 else self.speaks[0]
+        return choose(self.speaks, AskedFor.of(call.body).model) if len(self.speaks) > 1 else self.speaks[0]
 
     def _describe(self, sdk: Any, model: str, seconds: float) -> bytes:
         options = {"timeout": seconds, "max_retries": 0}
@@ -292,7 +289,7 @@ class Incoming:
         except ModelError:
             raise
         except Exception as error:
-            at = Endpoint(self._provider.vendor, self._client.address, model_of(self._call))
+            at = Endpoint(self._provider.vendor, self._client.address, AskedFor.of(self._call.body).model)
             found = failures.error_of(error, at)
             if found is None:
                 raise
@@ -321,18 +318,6 @@ class Incoming:
         error.partial = self._reader.partial(self._request_id)
         error.request_id = error.request_id or self._request_id or ""
         return error
-
-
-class _Named(Struct):
-    model: str = ""
-
-
-_named = msgspec.json.Decoder(_Named)
-
-
-def model_of(call: Call) -> str:
-    """The model a call is for."""
-    return _named.decode(call.body).model
 
 
 def headers_in(lines: str) -> dict[str, str]:

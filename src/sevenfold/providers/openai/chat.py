@@ -30,9 +30,9 @@ from sevenfold.providers.openai.written import (
     call_in,
     only_call,
 )
-from sevenfold.providers.reader import NULL, Seed, decoded, error_answer
+from sevenfold.providers.reader import NULL, AskedFor, Seed, decoded, error_answer
 from sevenfold.record import blocks
-from sevenfold.record.blocks import THINKING, Block, tool_input
+from sevenfold.record.blocks import THINKING, Block, read_field, tool_input
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import SERVER_CALLS
 
@@ -363,17 +363,6 @@ class _Chunk(Struct, frozen=True):
 _chunk = msgspec.json.Decoder(_Chunk)
 
 
-class _Offered(Struct, frozen=True):
-    name: str = ""
-
-
-class _Offer(Struct, frozen=True):
-    tools: list[_Offered] = []
-
-
-_offer = msgspec.json.Decoder(_Offer)
-
-
 class _Call:
     """A tool call whose arguments are still coming."""
 
@@ -499,7 +488,7 @@ class ChatReader:
 
     def _tools(self) -> Collection[str]:
         """The names of the tools that the request offered."""
-        return [one.name for one in _offer.decode(self._asked).tools] if self._asked else ()
+        return [read_field(bytes(tool), "name") for tool in AskedFor.of(self._asked).tools or ()]
 
     def _called(self, called: _Called) -> Iterator[Piece]:
         opens = called.id or called.function.name or not self._calls

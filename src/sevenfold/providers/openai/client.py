@@ -12,15 +12,13 @@ from typing import Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.ports import Call
 from sevenfold.profiles import Betas, Profile, ThinkingRules
 from sevenfold.providers.http_client import HttpClient
-from sevenfold.providers.models import is_local, read_listing
+from sevenfold.providers.models import Fetch, is_local, read_listing, running_window
 from sevenfold.providers.openai.chat import ChatReader, chat_request
-from sevenfold.providers.openai.local_servers import running_window
 from sevenfold.providers.openai.responses import (
     ResponsesReader,
     compact_request,
@@ -28,10 +26,9 @@ from sevenfold.providers.openai.responses import (
     summary_reader,
 )
 from sevenfold.providers.provider import Put
-from sevenfold.providers.reader import NULL, Fields, Reader, seeded, words_in
+from sevenfold.providers.reader import NULL, AskedFor, Fields, Reader, seeded, words_in
 from sevenfold.providers.sdk import (
     AsyncSdkClient,
-    Fetch,
     SdkClient,
     SdkOptions,
     SdkProvider,
@@ -195,18 +192,10 @@ class AsyncOpenAIClient(AsyncSdkClient):
         super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
 
 
-class _Asking(Struct):
-    model: str = ""
-    compaction: Raw = NULL
-
-
-_asking = msgspec.json.Decoder(_Asking)
-
-
 def _summariser(body: bytes) -> str | None:
     """The model by which a request wants the provider's own summary; None for any other request."""
-    asking = _asking.decode(body or b"{}")
-    return None if bytes(asking.compaction) == b"null" else asking.model
+    asked = AskedFor.of(body)
+    return None if bytes(asked.compaction) == b"null" else asked.model
 
 
 def _api(wire: str | None) -> Literal["chat", "responses"] | None:

@@ -34,7 +34,7 @@ from sevenfold.providers.openai.chat import (
     tool_use,
     usage,
 )
-from sevenfold.providers.reader import NULL, BodyReader, Seed, decoded, error_answer
+from sevenfold.providers.reader import NULL, BodyReader, Seed, decoded, error_answer, pieces_of
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
@@ -242,7 +242,9 @@ class ResponsesReader:
         if response.output is None:
             raise MalformedAnswer("it has no output")
         self._items = dict(enumerate(response.output))
-        return [piece for item in response.output for piece in _shown(item)]
+        return [
+            piece for item in response.output for block in self._block(item) for piece in pieces_of(block)
+        ]
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer."""
@@ -284,8 +286,9 @@ class ResponsesReader:
         elif item.type == "reasoning" and item.encrypted_content:
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
             yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
-        elif words := _said(item):
-            yield blocks.text(words)
+        elif item.type == "message":
+            words = "".join(part.text or part.refusal for part in item.content or ())
+            yield from [blocks.text(words)] if words else []
 
     def _stopped(self, items: Sequence[tuple[int, _Item]]) -> str:
         if self._response is not None and self._response.incomplete_details is not None:
@@ -294,19 +297,6 @@ class ResponsesReader:
         if any(part.refusal for _, item in items for part in item.content or ()):
             return "refusal"
         return "tool_use" if any(item.type == "function_call" for _, item in items) else "end_turn"
-
-
-def _said(item: _Item) -> str:
-    return (
-        "".join(part.text or part.refusal for part in item.content or ()) if item.type == "message" else ""
-    )
-
-
-def _shown(item: _Item) -> list[Piece]:
-    if item.type == "function_call":
-        return [Piece("tool", item.name), Piece("input", item.arguments)]
-    words = _said(item)
-    return [Piece("text", words)] if words else []
 
 
 class _Compacted(Struct, frozen=True):
