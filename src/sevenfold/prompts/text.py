@@ -117,8 +117,6 @@ class Static(Text, frozen=True):
 class CutNote(Text, frozen=True):
     """Says that a text goes on, and where."""
 
-    file = "cut"
-
     shown: int
     total: int
     path: str | None = None
