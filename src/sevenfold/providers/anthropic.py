@@ -18,31 +18,13 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Call, Piece, Reply
 from sevenfold.profiles import Profile
+from sevenfold.providers import reader
 from sevenfold.providers.failures import MalformedAnswer
 from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.models import Fetch
 from sevenfold.providers.provider import Put
-from sevenfold.providers.reader import (
-    NULL,
-    SHOWN,
-    Fields,
-    GrowingBlock,
-    decoded,
-    error_answer,
-    fields_of,
-    opening,
-    pieces_of,
-    words_in,
-)
-from sevenfold.providers.sdk import (
-    AsyncSdkClient,
-    SdkBase,
-    SdkClient,
-    SdkOptions,
-    SdkProvider,
-    Vendor,
-    headers_in,
-)
+from sevenfold.providers.reader import NULL, Fields, decoded
+from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
@@ -50,7 +32,6 @@ from sevenfold.record.log import Answer
 ANTHROPIC = Vendor(
     "Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "anthropic"
 )
-CUSTOM_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 VERSION = "2026-10-21"
 PATH = "/v1/messages"
 BETAS = "anthropic-beta"
@@ -99,22 +80,20 @@ class Messages(SdkProvider):
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a message with an id and content, or the event that begins one."""
-        kind = words_in(fields.get("type", NULL))
+        kind = reader.words_in(fields.get("type", NULL))
         if event:
             return kind == "message_start"
-        said = kind == "message" or words_in(fields.get("role", NULL)) == "assistant"
-        return said and "content" in fields and bool(words_in(fields.get("id", NULL)))
+        said = kind == "message" or reader.words_in(fields.get("role", NULL)) == "assistant"
+        return said and "content" in fields and bool(reader.words_in(fields.get("id", NULL)))
 
     def reader(self, asked: bytes) -> MessagesReader:
         """Reads an answer of the Messages API."""
         return MessagesReader()
 
-    def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
-        """Anthropic over HTTP, if there is a key: profiles and signed requests are the SDK's business."""
-        if not (key := env.get(self.vendor.key_variable)):
-            return None
-        headers = {"authorization": f"Bearer {key}", "anthropic-version": VERSION}
-        return HttpClient(self.address(env), headers | headers_in(env.get(CUSTOM_HEADERS, "")), **options)
+    def headers(self, env: Mapping[str, str]) -> dict[str, str] | None:
+        """The key, if there is one, and the version: profiles and signed requests are the SDK's business."""
+        key = env.get(self.vendor.key_variable)
+        return {"authorization": f"Bearer {key}", "anthropic-version": VERSION} if key else None
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """What Anthropic says about a model."""
@@ -187,7 +166,7 @@ class MessagesReader:
     def __init__(self) -> None:
         self._head: _Message | None = None
         self._usage: Fields = {}
-        self._growing: dict[int, GrowingBlock] = {}
+        self._growing: dict[int, reader.GrowingBlock] = {}
         self._blocks: dict[int, Block] = {}
         self._ended = False
 
@@ -205,15 +184,15 @@ class MessagesReader:
             case "message_start":
                 self._begin(decoded(_message, event.message))
             case "content_block_start":
-                self._growing[event.index] = block = GrowingBlock(bytes(event.content_block))
-                return opening(block.fields)
+                self._growing[event.index] = block = reader.GrowingBlock(bytes(event.content_block))
+                return reader.opening(block.fields)
             case "content_block_delta":
-                delta = decoded(fields_of, event.delta) or {}
+                delta = decoded(reader.fields_of, event.delta) or {}
                 self._block(event.index).grow(delta)
                 return [
                     Piece(kind, words)
-                    for name, kind in SHOWN.items()
-                    if name in delta and (words := words_in(delta[name]))
+                    for name, kind in reader.SHOWN.items()
+                    if name in delta and (words := reader.words_in(delta[name]))
                 ]
             case "content_block_stop":
                 self._blocks[event.index] = blocks.read(self._block(event.index).raw())
@@ -223,17 +202,17 @@ class MessagesReader:
             case "message_stop":
                 self._ended = True
             case "error":
-                raise error_answer(data)
+                raise reader.error_answer(data)
         return []
 
     def body(self, raw: bytes) -> list[Piece]:
         """Take an answer that came in one piece."""
         head = decoded(_message, raw)
         if head.type == "error":
-            raise error_answer(raw)
+            raise reader.error_answer(raw)
         self._begin(head)
         self._ended = True
-        return [piece for block in self._blocks.values() for piece in pieces_of(block)]
+        return [piece for block in self._blocks.values() for piece in reader.pieces_of(block)]
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer and what came with it."""
@@ -256,7 +235,7 @@ class MessagesReader:
 
     def _begin(self, head: _Message) -> None:
         self._head = head
-        self._usage = decoded(fields_of, head.usage) or {}
+        self._usage = decoded(reader.fields_of, head.usage) or {}
         self._blocks = {
             index: blocks.read(blocks.minify(bytes(raw))) for index, raw in enumerate(head.content)
         }
@@ -266,7 +245,7 @@ class MessagesReader:
             raise MalformedAnswer("an event came before the one that begins a message")
         return self._head
 
-    def _block(self, index: int) -> GrowingBlock:
+    def _block(self, index: int) -> reader.GrowingBlock:
         try:
             return self._growing[index]
         except KeyError:
@@ -280,7 +259,7 @@ class MessagesReader:
         if bytes(event.context_management) != b"null":
             head.context_management = event.context_management
         # The counts are totals up to here; what is left out, such as the split by lifetime, still holds.
-        counted = decoded(fields_of, event.usage) or {}
+        counted = decoded(reader.fields_of, event.usage) or {}
         self._usage |= {name: value for name, value in counted.items() if bytes(value) != b"null"}
 
     def _answer(self, found: Mapping[int, Block], request_id: str | None) -> Answer:

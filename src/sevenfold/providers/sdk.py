@@ -19,14 +19,7 @@ from msgspec import Struct
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
 from sevenfold.ports import Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.providers import failures
-from sevenfold.providers.failures import (
-    TRANSPORTS,
-    WITHOUT_A_KEY,
-    Endpoint,
-    MalformedAnswer,
-    is_of,
-    transport_of,
-)
+from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, is_of
 from sevenfold.providers.http_client import HttpClient
 from sevenfold.providers.models import Fetch
 from sevenfold.providers.provider import Provider, Put, choose
@@ -56,6 +49,11 @@ class Vendor(Struct, frozen=True):
     url: str
     sdk: str
     """The module of the official SDK, and the name of the extra that installs it."""
+
+    @property
+    def headers_variable(self) -> str:
+        """The environment variable with further headers for every request."""
+        return f"{self.sdk.upper()}_CUSTOM_HEADERS"
 
     def load(self) -> Any:
         """Import the SDK; raises `SettingError` if it is not installed."""
@@ -113,16 +111,29 @@ class SdkProvider(Provider):
     def error(self, error: Exception, model: str = "") -> ModelError | None:
         """The error that an exception of the SDK or of its transport means."""
         at = Endpoint(self.vendor, self.vendor.url, model)
-        found = next((one for one in _causes(error) if is_of(one, (self.vendor.sdk, *TRANSPORTS))), None)
+        found = next(
+            (one for one in _causes(error) if is_of(one, (self.vendor.sdk, *failures.TRANSPORTS))),
+            None,
+        )
         return None if found is None else failures.error_of(found, at)
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """What the server at an address says about a model, undecoded."""
         raise NotImplementedError
 
+    def headers(self, env: Mapping[str, str]) -> dict[str, str] | None:
+        """The headers that every request needs in this environment; None if only the SDK can sign it."""
+        return None
+
     def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
         """The SDK's client without the SDK, for this environment; None if only the SDK can sign its requests."""
-        return None
+        headers = self.headers(env)
+        if headers is None:
+            return None
+        # One a line, as the SDKs read them.
+        lines = (line.partition(":") for line in env.get(self.vendor.headers_variable, "").split("\n"))
+        custom = {name.strip().lower(): value.strip() for name, colon, value in lines if colon}
+        return HttpClient(self.address(env), headers | custom, **options)
 
     def quick_client(self, env: Mapping[str, str]) -> Client:
         """A client that loads no SDK, if there can be one."""
@@ -165,7 +176,9 @@ class SdkBase:
     @property
     def response(self) -> type:
         """The type that makes the SDK return responses unread."""
-        kind: type = object if isinstance(self.sdk, HttpClient) else transport_of(self.module).Response
+        kind: type = (
+            object if isinstance(self.sdk, HttpClient) else failures.transport_of(self.module).Response
+        )
         return kind
 
     def provider(self, call: Call) -> SdkProvider:
@@ -318,12 +331,6 @@ class Incoming:
         error.partial = self._reader.partial(self._request_id)
         error.request_id = error.request_id or self._request_id or ""
         return error
-
-
-def headers_in(lines: str) -> dict[str, str]:
-    """The headers in an environment variable, one a line, as the SDKs read them."""
-    pairs = (line.partition(":") for line in lines.split("\n"))
-    return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
 
 def _causes(error: BaseException | None) -> Iterator[Exception]:

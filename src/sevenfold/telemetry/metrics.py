@@ -11,17 +11,7 @@ from typing import TypeGuard
 
 from opentelemetry.metrics import Counter, Histogram, Meter
 
-from sevenfold.events import (
-    Acted,
-    Answered,
-    CacheBroke,
-    Checked,
-    Event,
-    Failed,
-    Sending,
-    SteppedAside,
-    Vetoed,
-)
+from sevenfold import events
 from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.attributes import Attributes, prompt
 
@@ -68,14 +58,14 @@ class Metrics:
             "sevenfold.cache.lost_tokens", "{token}", "What had to be written to the cache again"
         )
 
-    def checked(self, event: Checked) -> None:
+    def checked(self, event: events.Checked) -> None:
         """Sizes before a request."""
         source = _source(event)
         self._tokens.set(event.used, source)
         self._left.set(event.percent_left, source)
         self._wire.set(event.wire, source)
 
-    def answered(self, event: Answered, sent: Sending | None) -> None:
+    def answered(self, event: events.Answered, sent: events.Sending | None) -> None:
         """Tokens, time and money of a request."""
         asked = _asked(event, sent)
         asked[names.RESPONSE_MODEL] = event.model
@@ -84,7 +74,7 @@ class Metrics:
         _record(self._duration, event.seconds or _between(sent, event), asked)
         _add(self._cost, event.usd, {**asked, **_source(event)})
 
-    def failed(self, event: Failed, sent: Sending | None) -> None:
+    def failed(self, event: events.Failed, sent: events.Sending | None) -> None:
         """Time of a request that got no answer, and what the provider had reported of one."""
         asked = {**_asked(event, sent), names.ERROR: event.error}
         _record(self._duration, _between(sent, event), asked)
@@ -93,24 +83,24 @@ class Metrics:
             _record(self._usage, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
             _add(self._cost, event.usd, {**asked, **_source(event)})
 
-    def happened(self, event: Event) -> None:
+    def happened(self, event: events.Event) -> None:
         """Anything else that is counted."""
         match event:
-            case Acted():
+            case events.Acted():
                 self._actions.add(1, _how(event))
                 _add(self._freed, event.tokens_before - event.tokens_after, _how(event))
-            case Vetoed():
+            case events.Vetoed():
                 self._vetoes.add(1, _how(event))
-            case SteppedAside():
+            case events.SteppedAside():
                 error: Attributes = {names.ERROR: event.error} if event.error else {}
                 self._aside.add(1, {"sevenfold.layer": event.layer, **error})
-            case CacheBroke():
+            case events.CacheBroke():
                 why: Attributes = {"sevenfold.cause": event.cause, "sevenfold.expected": event.expected}
                 self._breaks.add(1, why)
                 _add(self._lost, event.tokens, why)
 
 
-def _asked(event: Answered | Failed, sent: Sending | None) -> Attributes:
+def _asked(event: events.Answered | events.Failed, sent: events.Sending | None) -> Attributes:
     return {
         names.OPERATION: names.CHAT,
         names.PROVIDER: event.provider,
@@ -118,16 +108,16 @@ def _asked(event: Answered | Failed, sent: Sending | None) -> Attributes:
     }
 
 
-def _source(event: Event) -> Attributes:
+def _source(event: events.Event) -> Attributes:
     """The kind of source: `agent:reviewer` is one of many agents."""
     return {"sevenfold.source": event.source.partition(":")[0]}
 
 
-def _how(event: Acted | Vetoed) -> Attributes:
+def _how(event: events.Acted | events.Vetoed) -> Attributes:
     return {"sevenfold.layer": event.layer, "sevenfold.mechanism": event.mechanism}
 
 
-def _between(sent: Sending | None, event: Event) -> float:
+def _between(sent: events.Sending | None, event: events.Event) -> float:
     return event.at - sent.at if sent else 0.0
 
 

@@ -21,15 +21,7 @@ from msgspec import Raw, Struct
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers.failures import MalformedAnswer
-from sevenfold.providers.openai.written import (
-    CALL,
-    CALLED,
-    THOUGHT,
-    WrittenPart,
-    WrittenText,
-    call_in,
-    only_call,
-)
+from sevenfold.providers.openai import written
 from sevenfold.providers.reader import NULL, AskedFor, Seed, decoded, error_answer
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, read_field, tool_input
@@ -381,8 +373,8 @@ class ChatReader:
     def __init__(self, seed: Seed, asked: bytes = b"") -> None:
         self._seed = seed
         self._asked = asked
-        self._written = WrittenText()
-        self._held: list[WrittenPart] = []
+        self._written = written.WrittenText()
+        self._held: list[written.WrittenPart] = []
         """What was written as calls, and blanks behind it, with no other text after it so far."""
         self._head: _Chunk | None = None
         self._usage = Raw(b"{}")
@@ -455,7 +447,7 @@ class ChatReader:
         self._texts.append(words)
         yield Piece("text", words)
 
-    def _part(self, part: WrittenPart) -> Iterator[Piece]:
+    def _part(self, part: written.WrittenPart) -> Iterator[Piece]:
         """Take a part of the text; what was written as a call and is followed by other text was an example."""
         if part.kind == "call" or (self._held and not part.words.strip()):
             self._held.append(part)
@@ -469,17 +461,17 @@ class ChatReader:
     def _unheld(self) -> Iterator[Piece]:
         held, self._held = self._held, []
         for kind, words in held:
-            yield from self._say(f"{CALL}{words}{CALLED}" if kind == "call" else words)
+            yield from self._say(f"{written.CALL}{words}{written.CALLED}" if kind == "call" else words)
 
     def _finish(self) -> Iterator[Piece]:
         """Take what is left of the text, and the calls that were written instead of made."""
         for part in self._written.end():
             yield from self._part(part)
         tools = () if self._calls else self._tools()
-        found = [call_in(words) for kind, words in self._held if kind == "call"] if tools else []
+        found = [written.call_in(words) for kind, words in self._held if kind == "call"] if tools else []
         if not all(found) or not found:
             yield from self._unheld()
-        if not found and tools and (alone := only_call("".join(self._texts), tools)):
+        if not found and tools and (alone := written.only_call("".join(self._texts), tools)):
             found, self._texts = [alone], []
         self._held = []
         for number, call in enumerate(filter(None, found) if all(found) else ()):
@@ -511,9 +503,9 @@ class ChatReader:
         found = []
         followed = self._texts or calls or self._stop
         thought, words = "".join(self._thoughts), "".join(self._texts)
-        if THOUGHT in words and not thought:
+        if written.THOUGHT in words and not thought:
             # Some templates open the thinking in the prompt, so that the answer has only its end.
-            thought, _, words = words.partition(THOUGHT)
+            thought, _, words = words.partition(written.THOUGHT)
             words = words.lstrip()
         if thought and followed:
             found.append(thinking(thought))

@@ -18,22 +18,8 @@ from sevenfold.errors import RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
-from sevenfold.providers.openai.chat import (
-    SAME,
-    Counts,
-    Json,
-    blocks_of,
-    effort_and_schema,
-    encoded,
-    expressible,
-    image_url,
-    inexpressible,
-    is_sealed,
-    result_parts,
-    tool_fields,
-    tool_use,
-    usage,
-)
+from sevenfold.providers.openai import chat
+from sevenfold.providers.openai.chat import Json
 from sevenfold.providers.reader import NULL, BodyReader, Seed, decoded, error_answer, pieces_of
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
@@ -51,20 +37,20 @@ WATCHED = {
 
 def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> bytes:
     """The body of the Responses request that asks the same."""
-    asked = expressible(body, "The Responses API")
+    asked = chat.expressible(body, "The Responses API")
     if asked.get("stop_sequences"):
         raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
-    effort, schema = effort_and_schema(asked)
-    return encoded(
+    effort, schema = chat.effort_and_schema(asked)
+    return chat.encoded(
         model=asked["model"],
         store=False,
         prompt_cache_key=cache_key or None,
         include=["reasoning.encrypted_content"],
         instructions=asked["system"] or None,
-        **tool_fields(asked, lambda made: {"type": "function", **made}, {"strict": False}),
+        **chat.tool_fields(asked, lambda made: {"type": "function", **made}, {"strict": False}),
         reasoning={"effort": effort} if effort else None,
         text={"format": {"type": "json_schema", **schema}} if schema else None,
-        **{name: asked.get(name) for name in SAME},
+        **{name: asked.get(name) for name in chat.SAME},
         max_output_tokens=asked["max_tokens"],
         input=_input(asked),
         stream=stream or None,
@@ -76,10 +62,10 @@ def compact_request(body: bytes, cache_key: str = "") -> bytes:
 
     It takes neither tools nor instructions: the provider decides what the summary holds.
     """
-    asked = expressible(body, "The Responses API", frozenset({"compaction"}))
+    asked = chat.expressible(body, "The Responses API", frozenset({"compaction"}))
     if asked["compaction"].get("instructions"):
         raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
-    return encoded(
+    return chat.encoded(
         model=asked["model"],
         prompt_cache_key=cache_key or None,
         instructions=asked["system"] or None,
@@ -99,7 +85,7 @@ def _items(message: Json, where: str) -> Iterator[Json]:
     """The items a message becomes: neighbouring texts and images share one, every other block has its own."""
     role = message["role"]
     content: list[Json] = []
-    for place, block in enumerate(blocks_of(message)):
+    for place, block in enumerate(chat.blocks_of(message)):
         path = f"{where}.content.{place}"
         if (part := _part(block, role)) is not None:
             content.append(part)
@@ -118,11 +104,11 @@ def _part(block: Json, role: str) -> Json | None:
             return {"type": "output_text" if role == "assistant" else "input_text", "text": words}
         case {"type": "image" | "document" as kind, "source": {"type": "file", "file_id": file}}:
             return {"type": "input_image" if kind == "image" else "input_file", "file_id": file}
-        case {"type": "image", "source": source} if url := image_url(source):
+        case {"type": "image", "source": source} if url := chat.image_url(source):
             return {"type": "input_image", "image_url": url, "detail": "auto"}
         case {"type": "document", "source": {"type": "url", "url": url}}:
             return {"type": "input_file", "file_url": url}
-        case {"type": "document", "source": source} if url := image_url(source):
+        case {"type": "document", "source": source} if url := chat.image_url(source):
             return {
                 "type": "input_file",
                 "filename": block.get("title") or "document.pdf",
@@ -139,13 +125,13 @@ def _item(block: Json, where: str) -> Iterator[Json]:
             named = {"call_id": block["id"], "name": block["name"]}
             yield {"type": "function_call", **named, "arguments": given}
         case "tool_result":
-            words, others = result_parts(block)
+            words, others = chat.result_parts(block)
             output: str | list[Json] = words
             if others:
                 output = [{"type": "input_text", "text": words}]
                 for one in others:
                     if (part := _part(one, "user")) is None:
-                        raise inexpressible(one, where)
+                        raise chat.inexpressible(one, where)
                     output.append(part)
             yield {"type": "function_call_output", "call_id": block["tool_use_id"], "output": output}
         case "redacted_thinking" if "id" in block:
@@ -153,10 +139,10 @@ def _item(block: Json, where: str) -> Iterator[Json]:
             yield {"type": "reasoning", **reasoned, "summary": []}
         case "thinking" | "redacted_thinking":
             return
-        case "compaction" if is_sealed(block):
+        case "compaction" if chat.is_sealed(block):
             yield {name: value for name, value in block.items() if name != "cache_control"}
         case _:
-            raise inexpressible(block, where)
+            raise chat.inexpressible(block, where)
 
 
 class _Part(Struct, frozen=True):
@@ -183,7 +169,7 @@ class _Response(Struct, frozen=True):
     model: str = ""
     status: str = ""
     output: list[_Item] | None = None
-    usage: Counts | None = None
+    usage: chat.Counts | None = None
     incomplete_details: _Why | None = None
     error: Raw = NULL
 
@@ -275,14 +261,14 @@ class ResponsesReader:
             id=self._response.id or f"resp_{self._seed()}",
             model=self._response.model,
             blocks=tuple(found),
-            usage=usage(self._response.usage),
+            usage=chat.usage(self._response.usage),
             stop_reason=self._stopped(items) if self._ended else None,
             request_id=request_id,
         )
 
     def _block(self, item: _Item) -> Iterator[Block]:
         if item.type == "function_call":
-            yield tool_use(item.call_id or f"call_{self._seed()}", item.name, item.arguments)
+            yield chat.tool_use(item.call_id or f"call_{self._seed()}", item.name, item.arguments)
         elif item.type == "reasoning" and item.encrypted_content:
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
             yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
@@ -302,7 +288,7 @@ class ResponsesReader:
 class _Compacted(Struct, frozen=True):
     id: str = ""
     output: list[Raw] = []
-    usage: Counts | None = None
+    usage: chat.Counts | None = None
 
 
 _compacted = msgspec.json.Decoder(_Compacted)
@@ -324,7 +310,7 @@ def summary_reader(model: str, seed: Seed) -> BodyReader:
                 id=answer.id or f"resp_{seed()}",
                 model=model,
                 blocks=tuple(made[-1:]),
-                usage=usage(answer.usage),
+                usage=chat.usage(answer.usage),
                 stop_reason="compaction" if made else "end_turn",
             )
         )
