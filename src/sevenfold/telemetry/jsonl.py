@@ -59,9 +59,6 @@ class JsonlSink(Sink):
         finally:
             os.close(fd)
 
-    def _finish(self) -> None:
-        """Nothing is open."""
-
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         fd = os.open(self.path, flags, 0o600)

@@ -7,9 +7,9 @@ new value is a series that is kept. So a gauge says what was last seen in this p
 from __future__ import annotations
 
 import math
-from typing import TypeGuard
+from collections.abc import Callable
 
-from opentelemetry.metrics import Counter, Histogram, Meter
+from opentelemetry.metrics import Meter
 
 from sevenfold import events
 from sevenfold.telemetry import attributes as names
@@ -67,28 +67,23 @@ class Metrics:
 
     def answered(self, event: events.Answered, sent: events.Sending | None) -> None:
         """Tokens, time and money of a request."""
-        asked = _asked(event, sent)
-        asked[names.RESPONSE_MODEL] = event.model
-        _record(self._usage, prompt(event), {**asked, names.TOKEN_TYPE: "input"})
-        _record(self._usage, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
-        _record(self._duration, event.seconds or _between(sent, event), asked)
-        _add(self._cost, event.usd, {**asked, **_source(event)})
+        asked = {**_asked(event, sent), names.RESPONSE_MODEL: event.model}
+        _measure(self._duration.record, event.seconds or _between(sent, event), asked)
+        self._spent(prompt(event), event, asked)
 
     def failed(self, event: events.Failed, sent: events.Sending | None) -> None:
         """Time of a request that got no answer, and what the provider had reported of one."""
         asked = {**_asked(event, sent), names.ERROR: event.error}
-        _record(self._duration, _between(sent, event), asked)
+        _measure(self._duration.record, _between(sent, event), asked)
         if event.prompt_tokens:
-            _record(self._usage, event.prompt_tokens, {**asked, names.TOKEN_TYPE: "input"})
-            _record(self._usage, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
-            _add(self._cost, event.usd, {**asked, **_source(event)})
+            self._spent(event.prompt_tokens, event, asked)
 
     def happened(self, event: events.Event) -> None:
         """Anything else that is counted."""
         match event:
             case events.Acted():
                 self._actions.add(1, _how(event))
-                _add(self._freed, event.tokens_before - event.tokens_after, _how(event))
+                _measure(self._freed.add, event.tokens_before - event.tokens_after, _how(event))
             case events.Vetoed():
                 self._vetoes.add(1, _how(event))
             case events.SteppedAside():
@@ -97,7 +92,12 @@ class Metrics:
             case events.CacheBroke():
                 why: Attributes = {"sevenfold.cause": event.cause, "sevenfold.expected": event.expected}
                 self._breaks.add(1, why)
-                _add(self._lost, event.tokens, why)
+                _measure(self._lost.add, event.tokens, why)
+
+    def _spent(self, prompted: int, event: events.Answered | events.Failed, asked: Attributes) -> None:
+        _measure(self._usage.record, prompted, {**asked, names.TOKEN_TYPE: "input"})
+        _measure(self._usage.record, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
+        _measure(self._cost.add, event.usd, {**asked, **_source(event)})
 
 
 def _asked(event: events.Answered | events.Failed, sent: events.Sending | None) -> Attributes:
@@ -121,16 +121,7 @@ def _between(sent: events.Sending | None, event: events.Event) -> float:
     return event.at - sent.at if sent else 0.0
 
 
-def _add(counter: Counter, amount: float | None, attributes: Attributes) -> None:
-    if _counts(amount):
-        counter.add(amount, attributes)
-
-
-def _record(histogram: Histogram, amount: float | None, attributes: Attributes) -> None:
-    if _counts(amount):
-        histogram.record(amount, attributes)
-
-
-def _counts(amount: float | None) -> TypeGuard[float]:
+def _measure(take: Callable[[float, Attributes], None], amount: float | None, about: Attributes) -> None:
     """Nothing known is no measurement, counters take no less than nothing, and infinity would stay for good."""
-    return amount is not None and 0 < amount < math.inf
+    if amount is not None and 0 < amount < math.inf:
+        take(amount, about)

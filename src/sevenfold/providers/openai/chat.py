@@ -296,15 +296,10 @@ def _part(block: Json, where: str) -> Json:
             raise inexpressible(block, where)
 
 
-class _Function(Struct, frozen=True):
-    name: str | None = None
-    arguments: str | None = None
-
-
 class _Called(Struct, frozen=True):
     index: int | None = None
     id: str | None = None
-    function: _Function = _Function()
+    function: written.WrittenCall = written.WrittenCall()
 
 
 class _Said(Struct, frozen=True):
@@ -374,7 +369,7 @@ class ChatReader:
         self._seed = seed
         self._asked = asked
         self._written = written.WrittenText()
-        self._held: list[written.WrittenPart] = []
+        self._held: list[Piece] = []
         """What was written as calls, and blanks behind it, with no other text after it so far."""
         self._head: _Chunk | None = None
         self._usage = Raw(b"{}")
@@ -447,36 +442,36 @@ class ChatReader:
         self._texts.append(words)
         yield Piece("text", words)
 
-    def _part(self, part: written.WrittenPart) -> Iterator[Piece]:
+    def _part(self, part: Piece) -> Iterator[Piece]:
         """Take a part of the text; what was written as a call and is followed by other text was an example."""
         if part.kind == "call" or (self._held and not part.words.strip()):
             self._held.append(part)
         elif part.kind == "thinking":
             self._thoughts.append(part.words)
-            yield Piece("thinking", part.words)
+            yield part
         else:
             yield from self._unheld()
             yield from self._say(part.words)
 
     def _unheld(self) -> Iterator[Piece]:
         held, self._held = self._held, []
-        for kind, words in held:
-            yield from self._say(f"{written.CALL}{words}{written.CALLED}" if kind == "call" else words)
+        for part in held:
+            is_call = part.kind == "call"
+            yield from self._say(f"{written.CALL}{part.words}{written.CALLED}" if is_call else part.words)
 
     def _finish(self) -> Iterator[Piece]:
         """Take what is left of the text, and the calls that were written instead of made."""
         for part in self._written.end():
             yield from self._part(part)
         tools = () if self._calls else self._tools()
-        found = [written.call_in(words) for kind, words in self._held if kind == "call"] if tools else []
+        found = [written.call_in(part.words) for part in self._held if part.kind == "call"] if tools else []
         if not all(found) or not found:
             yield from self._unheld()
         if not found and tools and (alone := written.only_call("".join(self._texts), tools)):
             found, self._texts = [alone], []
         self._held = []
         for number, call in enumerate(filter(None, found) if all(found) else ()):
-            function = _Function(call.name, call.arguments)
-            yield from self._called(_Called(index=number, function=function))
+            yield from self._called(_Called(index=number, function=call))
 
     def _tools(self) -> Collection[str]:
         """The names of the tools that the request offered."""
