@@ -82,26 +82,18 @@ def patterns() -> Patterns:
             pattern = pattern.replace(f"{{{name}}}", fragment)
         return re.compile(pattern)
 
-    def format_rule(kind: str, hints: str, rest: str, before: str = "", **flags: bool) -> Rule:
-        precedes = compiled(rf"{before}\Z") if before else None
-        return Rule(kind, tuple(hints.split()), compiled(rest), _looks_random, before=precedes, **flags)
-
-    def context_rule(
-        kind: str,
-        hints: list[str],
-        rest: str,
-        check: str,
-        *,
-        literal: bool = False,
-        many_lines: bool = False,
+    def rule(
+        kind: str, hints: list[str], rest: str, check: str, literal: bool, before: str = "", **flags: bool
     ) -> Rule:
         signs = ("_",) if literal else ("_", "-", "")
         spelled = {hint.replace("_", sign): None for sign in signs for hint in hints}
-        return Rule(kind, tuple(spelled), compiled(rest), _CHECKS[check], many_lines=many_lines)
+        precedes = compiled(rf"{before}\Z") if before else None
+        return Rule(kind, tuple(spelled), compiled(rest), _CHECKS[check], before=precedes, **flags)
 
+    form: dict[str, Any] = {"check": "looks_random", "literal": True}
     return Patterns(
-        [format_rule(**entry) for entry in table["formats"]],
-        [context_rule(**entry) for entry in table["contexts"]],
+        [rule(**{**form, **entry, "hints": entry["hints"].split()}) for entry in table["formats"]],
+        [rule(**{"literal": False, **entry}) for entry in table["contexts"]],
     )
 
 
@@ -166,6 +158,7 @@ def _holds_a_key(block: str) -> bool:
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
+    "looks_random": _looks_random,
     "looks_mixed": _looks_mixed,
     "is_password": _is_password,
     "is_assigned": _is_assigned,

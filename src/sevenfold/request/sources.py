@@ -21,6 +21,7 @@ class QuerySource(Struct, frozen=True):
     never read again: what it loses is a loss of the conversation whose prefix it repeats."""
 
 
+# All others, such as extract_memories and dream, are not compacted and write their tail.
 _COMPACTS = frozenset({"main", "sdk", "agent"})
 _WRITES_NO_TAIL = frozenset(
     {"compact", "session_memory", "agent_summary", "prompt_suggestion", "collapse", "keep_alive"}

@@ -43,9 +43,8 @@ class Sent(Struct, frozen=True):
     @property
     def bytes(self) -> int:
         """The size of all its parts."""
-        return (
-            sum(len(raw) for _, raw in self.frame.parts()) + sum(len(one.raw) for one in self.messages) or 1
-        )
+        fixed = sum(len(raw) for _, raw in self.frame.parts())
+        return fixed + sum(len(one.raw) for one in self.messages) or 1
 
     def marked(self) -> set[str]:
         """The fixed parts behind which the provider was asked to keep an entry."""

@@ -37,7 +37,7 @@ class WrittenText:
         self._spoke = False
 
     def feed(self, words: str) -> Iterator[Piece]:
-        """Take more text; yields what is certain. A call comes whole."""
+        """Take more text; yields what is certain, as text, thinking or a call, which comes whole."""
         self._rest += words
         while self._rest:
             tags = [self._end] if self._end else [CALL]
