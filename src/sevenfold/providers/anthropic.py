@@ -116,20 +116,18 @@ class Messages(SdkProvider):
 MESSAGES = Messages()
 
 
-class AnthropicClient(SdkClient):
+class _AnthropicServer(SdkBase):
+    def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
+        made = _with_key(sdk or _made(self.awaits, options))
+        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
+
+
+class AnthropicClient(_AnthropicServer, SdkClient):
     """Asks Anthropic; ``sdk`` is a client of the official SDK, or one is made from the options."""
 
-    def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
-        made = _with_key(sdk or _made("Anthropic", options))
-        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
 
-
-class AsyncAnthropicClient(AsyncSdkClient):
+class AsyncAnthropicClient(_AnthropicServer, AsyncSdkClient):
     """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
-
-    def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
-        made = _with_key(sdk or _made("AsyncAnthropic", options))
-        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
 
 
 class _Event(Struct, frozen=True):
@@ -281,11 +279,10 @@ def streaming(body: bytes) -> bytes:
     return b"".join((memoryview(body)[:end], STREAM[1:] if empty else STREAM))
 
 
-def _made(name: str, options: SdkOptions) -> Any:
-    module = ANTHROPIC.load()
+def _made(awaits: bool, options: SdkOptions) -> Any:
     try:
-        return getattr(module, name)(**options)
-    except module.CredentialsError as error:
+        return ANTHROPIC.sdk_class(awaits=awaits)(**options)
+    except ANTHROPIC.load().CredentialsError as error:
         raise ANTHROPIC.bad_credentials(error) from error
 
 

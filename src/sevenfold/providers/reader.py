@@ -21,8 +21,6 @@ from sevenfold.record.log import Answer
 NULL = Raw(b"null")
 Fields = dict[str, Raw]
 """A JSON object whose values are still bytes."""
-Seed = Callable[[], str]
-"""Makes ids for what a server left unnamed."""
 SHOWN = {"text": "text", "thinking": "thinking", "partial_json": "input"}
 """Fields of a block or a delta that a watcher sees, and the kind of piece each becomes."""
 
@@ -213,6 +211,6 @@ def opening(fields: Fields) -> list[Piece]:
     return [Piece(kind, words) for kind, words in shown if words]
 
 
-def seeded(asked: bytes) -> Seed:
-    """Ids made from the request, so that reading the same answer twice gives the same ids."""
-    return lambda: sha256(asked).hexdigest()[:12]
+def id_from(asked: bytes) -> str:
+    """For what a server left unnamed: made from the request, so that reading an answer twice gives the same ids."""
+    return sha256(asked).hexdigest()[:12]

@@ -66,6 +66,10 @@ class Vendor(Struct, frozen=True):
                 f"Talking to {self.name} needs its SDK: pip install 'sevenfold[{self.sdk}]'"
             ) from None
 
+    def sdk_class(self, *, awaits: bool) -> Any:
+        """The SDK's class of clients, for waiting or for asyncio."""
+        return getattr(self.load(), f"Async{self.name}" if awaits else self.name)
+
     def no_key(self) -> NotAuthenticated:
         """The error for a key that is missing."""
         return NotAuthenticated(

@@ -22,7 +22,7 @@ from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers.failures import MalformedAnswer
 from sevenfold.providers.openai import written
-from sevenfold.providers.reader import NULL, AskedFor, Seed, decoded, error_answer
+from sevenfold.providers.reader import NULL, AskedFor, decoded, error_answer, id_from
 from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, Block, read_field, tool_input
 from sevenfold.record.log import Answer
@@ -363,10 +363,9 @@ class _Call:
 
 
 class ChatReader:
-    """Reads a chat completion; ``seed`` makes ids for what the server left unnamed, ``asked`` is the request."""
+    """Reads the chat completion that answers ``asked``."""
 
-    def __init__(self, seed: Seed, asked: bytes = b"") -> None:
-        self._seed = seed
+    def __init__(self, asked: bytes) -> None:
         self._asked = asked
         self._written = written.WrittenText()
         self._held: list[Piece] = []
@@ -483,7 +482,7 @@ class ChatReader:
         call = self._by_index.get(index)
         # Some servers number every call 0: a new id is a new call.
         if call is None or (called.id and called.id != call.id and call.name):
-            call = _Call(called.id or f"call_{self._seed()}_{len(self._calls)}")
+            call = _Call(called.id or f"call_{id_from(self._asked)}_{len(self._calls)}")
             self._by_index[index] = call
             self._calls.append(call)
         if called.function.name and not call.name:
@@ -515,7 +514,7 @@ class ChatReader:
         name = self._head.id or "chatcmpl"
         stop = "tool_use" if self._stop == "end_turn" and self._calls else self._stop
         return Answer(
-            id=name if len(name) >= SURELY_UNIQUE else f"{name}-{self._seed()}",
+            id=name if len(name) >= SURELY_UNIQUE else f"{name}-{id_from(self._asked)}",
             model=self._head.model or "",
             blocks=found,
             usage=self._usage,

@@ -19,8 +19,8 @@ from sevenfold.profiles import Betas, Profile, ThinkingRules
 from sevenfold.providers.models import Fetch, is_local, read_listing, running_window
 from sevenfold.providers.openai import chat, responses
 from sevenfold.providers.provider import Put
-from sevenfold.providers.reader import NULL, AskedFor, Fields, Reader, seeded, words_in
-from sevenfold.providers.sdk import AsyncSdkClient, SdkClient, SdkOptions, SdkProvider, Vendor
+from sevenfold.providers.reader import NULL, AskedFor, Fields, Reader, words_in
+from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 
 OPENAI = Vendor("OpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "openai")
 ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
@@ -129,7 +129,7 @@ class ChatCompletions(OpenAIProvider):
 
     def reader(self, asked: bytes) -> Reader:
         """Reads a chat completion."""
-        return chat.ChatReader(seeded(asked), asked)
+        return chat.ChatReader(asked)
 
 
 class Responses(OpenAIProvider):
@@ -139,7 +139,7 @@ class Responses(OpenAIProvider):
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
         """The same request as one of the Responses API; one for its own summary is never answered as a stream."""
-        if _summariser(call.body) is not None:
+        if _wants_summary(call.body):
             return Put("/responses/compact", responses.compact_request(call.body, call.cache_key))
         return Put(
             "/responses", responses.responses_request(call.body, stream=stream, cache_key=call.cache_key)
@@ -153,35 +153,32 @@ class Responses(OpenAIProvider):
 
     def reader(self, asked: bytes) -> Reader:
         """Reads a response, or the provider's own summary."""
-        seed, model = seeded(asked), _summariser(asked)
-        return responses.ResponsesReader(seed) if model is None else responses.summary_reader(model, seed)
+        return (
+            responses.summary_reader(asked) if _wants_summary(asked) else responses.ResponsesReader(asked)
+        )
 
 
 CHAT, RESPONSES = ChatCompletions(), Responses()
 
 
-class OpenAIClient(SdkClient):
+class _OpenAIServer(SdkBase):
+    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
+        made = sdk or OPENAI.sdk_class(awaits=self.awaits)(**_options(dialect))
+        stream = dialect.get("stream", True)
+        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
+
+
+class OpenAIClient(_OpenAIServer, SdkClient):
     """Asks OpenAI or a server like it; ``sdk`` is a client of the official SDK, or one is made."""
 
-    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
-        made = sdk or OPENAI.load().OpenAI(**_options(dialect))
-        stream = dialect.get("stream", True)
-        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
 
-
-class AsyncOpenAIClient(AsyncSdkClient):
+class AsyncOpenAIClient(_OpenAIServer, AsyncSdkClient):
     """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
 
-    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
-        made = sdk or OPENAI.load().AsyncOpenAI(**_options(dialect))
-        stream = dialect.get("stream", True)
-        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
 
-
-def _summariser(body: bytes) -> str | None:
-    """The model by which a request wants the provider's own summary; None for any other request."""
-    asked = AskedFor.of(body)
-    return None if bytes(asked.compaction) == b"null" else asked.model
+def _wants_summary(body: bytes) -> bool:
+    """Whether a request asks for the provider's own summary."""
+    return bytes(AskedFor.of(body).compaction) != b"null"
 
 
 def _api(wire: str | None) -> Literal["chat", "responses"] | None:

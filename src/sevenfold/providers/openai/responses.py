@@ -20,7 +20,7 @@ from sevenfold.providers import failures
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.openai import chat
 from sevenfold.providers.openai.chat import Json
-from sevenfold.providers.reader import NULL, BodyReader, Seed, decoded, error_answer, pieces_of
+from sevenfold.providers.reader import NULL, AskedFor, BodyReader, decoded, error_answer, id_from, pieces_of
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
@@ -187,10 +187,10 @@ _response = msgspec.json.Decoder(_Response)
 
 
 class ResponsesReader:
-    """Reads a response; ``seed`` makes ids for what the server left unnamed."""
+    """Reads the response that answers ``asked``."""
 
-    def __init__(self, seed: Seed) -> None:
-        self._seed = seed
+    def __init__(self, asked: bytes) -> None:
+        self._asked = asked
         self._response: _Response | None = None
         self._items: dict[int, _Item] = {}
         self._words: dict[int, list[str]] = {}
@@ -258,7 +258,7 @@ class ResponsesReader:
             return None
         found = [block for _, item in items for block in self._block(item)]
         return Answer(
-            id=self._response.id or f"resp_{self._seed()}",
+            id=self._response.id or f"resp_{id_from(self._asked)}",
             model=self._response.model,
             blocks=tuple(found),
             usage=chat.usage(self._response.usage),
@@ -268,7 +268,7 @@ class ResponsesReader:
 
     def _block(self, item: _Item) -> Iterator[Block]:
         if item.type == "function_call":
-            yield chat.tool_use(item.call_id or f"call_{self._seed()}", item.name, item.arguments)
+            yield chat.tool_use(item.call_id or f"call_{id_from(self._asked)}", item.name, item.arguments)
         elif item.type == "reasoning" and item.encrypted_content:
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
             yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
@@ -294,8 +294,8 @@ class _Compacted(Struct, frozen=True):
 _compacted = msgspec.json.Decoder(_Compacted)
 
 
-def summary_reader(model: str, seed: Seed) -> BodyReader:
-    """Reads the provider's own summary by ``model``: one item that only the provider can read.
+def summary_reader(asked: bytes) -> BodyReader:
+    """Reads the provider's own summary, for which ``asked`` asks: one item that only the provider can read.
 
     It comes behind copies of the user's messages, which are ours anyway. The item is kept byte for byte, as a
     compaction block.
@@ -307,8 +307,8 @@ def summary_reader(model: str, seed: Seed) -> BodyReader:
         made = [item for item in items if blocks.opaque(item)]
         return Reply(
             Answer(
-                id=answer.id or f"resp_{seed()}",
-                model=model,
+                id=answer.id or f"resp_{id_from(asked)}",
+                model=AskedFor.of(asked).model,
                 blocks=tuple(made[-1:]),
                 usage=chat.usage(answer.usage),
                 stop_reason="compaction" if made else "end_turn",
