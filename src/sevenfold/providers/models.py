@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
-from sevenfold.profiles import Profile, find
+from sevenfold.profiles import Listing, Profile, find
 from sevenfold.stores.files import private_folder, write_whole
 
 _log = logging.getLogger(__name__)
@@ -47,14 +47,6 @@ _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.M)
 _PRIVATE = re.compile(
     r"127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|.*\.(local|localhost|internal|lan)$"
 )
-
-
-class Listing(Struct, frozen=True):
-    """What a server says about a model; None or empty where it says nothing."""
-
-    window: int | None = None
-    answer: int | None = None
-    capabilities: Mapping[str, Any] = {}
 
 
 class _Copy(Struct, frozen=True):
@@ -104,9 +96,7 @@ class Listings:
             self.refresh(found.model, client)
         if listing is None:
             return found
-        return found.listed(
-            max_input_tokens=listing.window, max_tokens=listing.answer, capabilities=listing.capabilities
-        )
+        return found.listed(listing)
 
     def refresh(self, model: str, client: Any) -> None:
         """Ask the server in the background, for the next session, if the listing is old or there is none."""
