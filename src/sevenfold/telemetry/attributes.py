@@ -89,6 +89,6 @@ def attributes(event: Event) -> Attributes:
     return found
 
 
-def prompt(event: Answered) -> int:
+def prompt(event: Answered | Failed) -> int:
     """All tokens of the prompt, cached or not."""
     return event.input_tokens + event.cache_read_tokens + event.cache_write_tokens

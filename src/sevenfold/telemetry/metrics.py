@@ -65,18 +65,20 @@ class Metrics:
         self._left.set(event.percent_left, source)
         self._wire.set(event.wire, source)
 
-    def answered(self, event: events.Answered, sent: events.Sending | None) -> None:
-        """Tokens, time and money of a request."""
-        asked = {**_asked(event, sent), names.RESPONSE_MODEL: event.model}
-        _measure(self._duration.record, event.seconds or _between(sent, event), asked)
-        self._spent(prompt(event), event, asked)
-
-    def failed(self, event: events.Failed, sent: events.Sending | None) -> None:
-        """Time of a request that got no answer, and what the provider had reported of one."""
-        asked = {**_asked(event, sent), names.ERROR: event.error}
-        _measure(self._duration.record, _between(sent, event), asked)
-        if event.prompt_tokens:
-            self._spent(event.prompt_tokens, event, asked)
+    def ended(self, event: events.Answered | events.Failed, sent: events.Sending | None) -> None:
+        """Time, tokens and money of a request; of one that failed, what the provider had reported by then."""
+        seconds = event.at - sent.at if sent else 0.0
+        asked: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: event.provider}
+        asked[names.REQUEST_MODEL] = sent.model if sent else event.model
+        if isinstance(event, events.Failed):
+            asked[names.ERROR] = event.error
+        else:
+            asked[names.RESPONSE_MODEL] = event.model
+            seconds = event.seconds or seconds
+        _measure(self._duration.record, seconds, asked)
+        _measure(self._usage.record, prompt(event), {**asked, names.TOKEN_TYPE: "input"})
+        _measure(self._usage.record, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
+        _measure(self._cost.add, event.usd, {**asked, **_source(event)})
 
     def happened(self, event: events.Event) -> None:
         """Anything else that is counted."""
@@ -94,19 +96,6 @@ class Metrics:
                 self._breaks.add(1, why)
                 _measure(self._lost.add, event.tokens, why)
 
-    def _spent(self, prompted: int, event: events.Answered | events.Failed, asked: Attributes) -> None:
-        _measure(self._usage.record, prompted, {**asked, names.TOKEN_TYPE: "input"})
-        _measure(self._usage.record, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
-        _measure(self._cost.add, event.usd, {**asked, **_source(event)})
-
-
-def _asked(event: events.Answered | events.Failed, sent: events.Sending | None) -> Attributes:
-    return {
-        names.OPERATION: names.CHAT,
-        names.PROVIDER: event.provider,
-        names.REQUEST_MODEL: sent.model if sent else event.model,
-    }
-
 
 def _source(event: events.Event) -> Attributes:
     """The kind of source: `agent:reviewer` is one of many agents."""
@@ -115,10 +104,6 @@ def _source(event: events.Event) -> Attributes:
 
 def _how(event: events.Acted | events.Vetoed) -> Attributes:
     return {"sevenfold.layer": event.layer, "sevenfold.mechanism": event.mechanism}
-
-
-def _between(sent: events.Sending | None, event: events.Event) -> float:
-    return event.at - sent.at if sent else 0.0
 
 
 def _measure(take: Callable[[float, Attributes], None], amount: float | None, about: Attributes) -> None:
