@@ -102,7 +102,7 @@ def _source(event: events.Event) -> Attributes:
     return {"sevenfold.source": event.source.partition(":")[0]}
 
 
-def _how(event: events.Acted | events.Vetoed) -> Attributes:
+def _how(event: events.LayerEvent) -> Attributes:
     return {"sevenfold.layer": event.layer, "sevenfold.mechanism": event.mechanism}
 
 

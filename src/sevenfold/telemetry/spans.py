@@ -14,7 +14,7 @@ from typing import TypeVar
 from msgspec import Struct
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 
-from sevenfold.events import Acted, Answered, Event, Failed, Proposed, Sending
+from sevenfold.events import Acted, Answered, Event, Failed, Proposed, RequestEvent, Sending
 from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.attributes import Attributes, attributes
 
@@ -119,7 +119,7 @@ def _thread(event: Event) -> Key:
     return (event.session, event.source)
 
 
-def _request(event: Sending | Answered | Failed) -> Key:
+def _request(event: RequestEvent) -> Key:
     return (event.session, event.source, event.request)
 
 
