@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from sevenfold.record.secret_patterns import places
+
 LEAST = 8
 """Characters of a value below which it may be a word that comes up by itself."""
 LEAST_DIFFERENT = 5
@@ -64,15 +66,6 @@ class KnownSecrets(Struct, frozen=True):
         """Where each form begins and ends, and the value it is a form of."""
         for place, form in places(text, self.forms):
             yield place, place + len(form), self.forms[form]
-
-
-def places(text: str, wanted: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Where each of the wanted texts begins, wherever it comes up."""
-    for one in wanted:
-        place = text.find(one)
-        while place >= 0:
-            yield place, one
-            place = text.find(one, place + len(one))
 
 
 def _forms(value: str) -> Iterator[str]:

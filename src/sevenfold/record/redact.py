@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sevenfold.record.blocks import THINKING, Block
-from sevenfold.record.known_secrets import KnownSecrets, places
-from sevenfold.record.secret_patterns import patterns
+from sevenfold.record.known_secrets import KnownSecrets
+from sevenfold.record.secret_patterns import patterns, places
 
 DIGITS_IN_MASK = 4
 """Hex digits of the hash that a mask shows."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -95,6 +95,15 @@ def patterns() -> Patterns:
         [rule(**{**form, **entry, "hints": entry["hints"].split()}) for entry in table["formats"]],
         [rule(**{"literal": False, **entry}) for entry in table["contexts"]],
     )
+
+
+def places(text: str, wanted: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Where each of the wanted texts begins, wherever it comes up."""
+    for one in wanted:
+        place = text.find(one)
+        while place >= 0:
+            yield place, one
+            place = text.find(one, place + len(one))
 
 
 def _is_example(secret: str) -> bool:
