@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from sevenfold.record.secret_patterns import places
-
 LEAST = 8
 """Characters of a value below which it may be a word that comes up by itself."""
 LEAST_DIFFERENT = 5
@@ -61,11 +59,6 @@ class KnownSecrets(Struct, frozen=True):
         """Those of the values that can be told from other text."""
         kept = sorted(filter(_is_telling, set(values)))[:MOST]
         return cls({form: value for value in kept for form in _forms(value)})
-
-    def find(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Where each form begins and ends, and the value it is a form of."""
-        for place, form in places(text, self.forms):
-            yield place, place + len(form), self.forms[form]
 
 
 def _forms(value: str) -> Iterator[str]:

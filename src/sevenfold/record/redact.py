@@ -107,7 +107,8 @@ def find(text: str, known: KnownSecrets = NONE_KNOWN) -> list[Finding]:
 
 
 def _known(text: str, known: KnownSecrets) -> list[Finding]:
-    return [Finding(KNOWN, digest(value), start, end) for start, end, value in known.find(text)]
+    found = places(text, known.forms)
+    return [Finding(KNOWN, digest(known.forms[form]), at, at + len(form)) for at, form in found]
 
 
 class Uncovered:

@@ -350,13 +350,12 @@ class _Chunk(Struct, frozen=True):
 _chunk = msgspec.json.Decoder(_Chunk)
 
 
-class _Call:
+class _Call(Struct):
     """A tool call whose arguments are still coming."""
 
-    def __init__(self, id_: str) -> None:
-        self.id = id_
-        self.name = ""
-        self.arguments: list[str] = []
+    id: str
+    name: str = ""
+    arguments: list[str] = []
 
     def block(self) -> Block:
         return tool_use(self.id, self.name, "".join(self.arguments))
