@@ -183,15 +183,11 @@ class MessagesReader:
                 self._begin(decoded(_message, event.message))
             case "content_block_start":
                 self._growing[event.index] = block = reader.GrowingBlock(bytes(event.content_block))
-                return reader.opening(block.fields)
+                return reader.pieces_in(block.fields)
             case "content_block_delta":
                 delta = decoded(reader.fields_of, event.delta) or {}
                 self._block(event.index).grow(delta)
-                return [
-                    Piece(kind, words)
-                    for name, kind in reader.SHOWN.items()
-                    if name in delta and (words := reader.words_in(delta[name]))
-                ]
+                return reader.pieces_in(delta)
             case "content_block_stop":
                 self._blocks[event.index] = blocks.read(self._block(event.index).raw())
                 del self._growing[event.index]
@@ -262,14 +258,9 @@ class MessagesReader:
 
     def _answer(self, found: Mapping[int, Block], request_id: str | None) -> Answer:
         head = self._begun()
-        return Answer(
-            id=head.id,
-            model=head.model,
-            blocks=tuple(block for _, block in sorted(found.items())),
-            usage=_kept(Raw(_encoder.encode(self._usage))),
-            stop_reason=head.stop_reason,
-            request_id=request_id,
-        )
+        ordered = tuple(block for _, block in sorted(found.items()))
+        usage = _kept(Raw(_encoder.encode(self._usage)))
+        return Answer(head.id, head.model, ordered, usage, head.stop_reason, request_id)
 
 
 def streaming(body: bytes) -> bytes:

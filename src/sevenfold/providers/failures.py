@@ -142,12 +142,8 @@ def report_of(
 def explain(report: ErrorReport, at: Endpoint) -> ModelError:
     """The error that a report means, with a text that says what to do."""
     kind = _class_of(report)
-    error = kind(
-        _text(kind, report, at),
-        status=report.status,
-        code=report.code or report.kind,
-        request_id=report.request_id,
-    )
+    text, code = _text(kind, report, at), report.code or report.kind
+    error = kind(text, status=report.status, code=code, request_id=report.request_id)
     if isinstance(error, errors.PromptTooLong):
         error.used, error.limit = _sizes(report)
     if isinstance(error, errors.RateLimited):

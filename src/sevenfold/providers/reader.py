@@ -200,11 +200,11 @@ def pieces_of(block: Block) -> list[Piece]:
     """A whole block as a watcher sees it."""
     fields = decoded(fields_of, block.raw) or {}
     given = bytes(fields.get("input", b""))
-    return [*opening(fields), *([Piece("input", given.decode())] if given else [])]
+    return [*pieces_in(fields), *([Piece("input", given.decode())] if given else [])]
 
 
-def opening(fields: Fields) -> list[Piece]:
-    """What the opening of a block shows: often nothing but a tool's name."""
+def pieces_in(fields: Fields) -> list[Piece]:
+    """What the opening of a block shows, often nothing but a tool's name, or a delta of it."""
     if "input" in fields:
         return [Piece("tool", words_in(fields.get("name", NULL)))]
     shown = [(kind, words_in(fields[name])) for name, kind in SHOWN.items() if name in fields]

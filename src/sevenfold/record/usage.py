@@ -271,9 +271,7 @@ class Tally(msgspec.Struct, frozen=True):
 
     def after(self, usage: Usage) -> Tally:
         """With one more answer."""
-        return replace(
-            self, read=self.read + usage.cache_read_input_tokens, prompt=self.prompt + usage.prompt
-        )
+        return Tally(self.read + usage.cache_read_input_tokens, self.prompt + usage.prompt)
 
     @property
     def share(self) -> float | None:

@@ -107,9 +107,8 @@ class Watched(Struct, frozen=True):
         """Go on from the last request of an earlier run, if it is known what that sent and left in the cache."""
         if sent is None or usage is None or self.sent is not None:
             return self
-        return replace(
-            self, sent=sent, cached=usage.cache_read_input_tokens + usage.cache_creation_input_tokens
-        )
+        left = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+        return replace(self, sent=sent, cached=left)
 
     def look(self, sending: Sent, profile: Profile) -> Watched:
         """Before sending: find what moved, and what that will cost."""
@@ -119,10 +118,8 @@ class Watched(Struct, frozen=True):
         change = first_change(before, sending)
         expired = sending.at - before.at > SECONDS.get(before.lifetimes.tail, 300)
         lost = self.cached if expired else round(self.cached * (1 - change.kept)) if change else 0
-        forecast = Forecast(
-            change, expired, lost, rewrite_usd(lost, sending.lifetimes, profile), self.announced
-        )
-        return replace(self, pending=sending, forecast=forecast)
+        usd = rewrite_usd(lost, sending.lifetimes, profile)
+        return replace(self, pending=sending, forecast=Forecast(change, expired, lost, usd, self.announced))
 
     def judge(
         self, usage: Usage, profile: Profile, *, keeps: bool = True

@@ -511,15 +511,11 @@ class ChatReader:
         if self._head is None:
             raise MalformedAnswer("there is nothing in it")
         name = self._head.id or "chatcmpl"
+        if len(name) < SURELY_UNIQUE:
+            name = f"{name}-{id_from(self._asked)}"
         stop = "tool_use" if self._stop == "end_turn" and self._calls else self._stop
-        return Answer(
-            id=name if len(name) >= SURELY_UNIQUE else f"{name}-{id_from(self._asked)}",
-            model=self._head.model or "",
-            blocks=found,
-            usage=self._usage,
-            stop_reason="refusal" if self._refused and stop else stop,
-            request_id=request_id,
-        )
+        stop = "refusal" if self._refused and stop else stop
+        return Answer(name, self._head.model or "", found, self._usage, stop, request_id)
 
 
 def tool_use(id_: str, name: str, arguments: str) -> Block:

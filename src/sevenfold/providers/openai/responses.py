@@ -109,11 +109,8 @@ def _part(block: Json, role: str) -> Json | None:
         case {"type": "document", "source": {"type": "url", "url": url}}:
             return {"type": "input_file", "file_url": url}
         case {"type": "document", "source": source} if url := chat.image_url(source):
-            return {
-                "type": "input_file",
-                "filename": block.get("title") or "document.pdf",
-                "file_data": url,
-            }
+            named = {"filename": block.get("title") or "document.pdf"}
+            return {"type": "input_file", **named, "file_data": url}
         case _:
             return None
 
@@ -256,15 +253,10 @@ class ResponsesReader:
     def _answer(self, items: Sequence[tuple[int, _Item]], request_id: str | None) -> Answer | None:
         if self._response is None:
             return None
-        found = [block for _, item in items for block in self._block(item)]
-        return Answer(
-            id=self._response.id or f"resp_{id_from(self._asked)}",
-            model=self._response.model,
-            blocks=tuple(found),
-            usage=chat.usage(self._response.usage),
-            stop_reason=self._stopped(items) if self._ended else None,
-            request_id=request_id,
-        )
+        name = self._response.id or f"resp_{id_from(self._asked)}"
+        found = tuple(block for _, item in items for block in self._block(item))
+        usage, stop = chat.usage(self._response.usage), self._stopped(items) if self._ended else None
+        return Answer(name, self._response.model, found, usage, stop, request_id)
 
     def _block(self, item: _Item) -> Iterator[Block]:
         if item.type == "function_call":
@@ -305,14 +297,8 @@ def summary_reader(asked: bytes) -> BodyReader:
         answer = decoded(_compacted, raw)
         items = [blocks.read(blocks.minify(bytes(item))) for item in answer.output]
         made = [item for item in items if blocks.opaque(item)]
-        return Reply(
-            Answer(
-                id=answer.id or f"resp_{id_from(asked)}",
-                model=AskedFor.of(asked).model,
-                blocks=tuple(made[-1:]),
-                usage=chat.usage(answer.usage),
-                stop_reason="compaction" if made else "end_turn",
-            )
-        )
+        name, model = answer.id or f"resp_{id_from(asked)}", AskedFor.of(asked).model
+        stop = "compaction" if made else "end_turn"
+        return Reply(Answer(name, model, tuple(made[-1:]), chat.usage(answer.usage), stop))
 
     return BodyReader(read)
