@@ -115,10 +115,8 @@ class SdkProvider(Provider):
     def error(self, error: Exception, model: str = "") -> ModelError | None:
         """The error that an exception of the SDK or of its transport means."""
         at = Endpoint(self.vendor, self.vendor.url, model)
-        found = next(
-            (one for one in _causes(error) if is_of(one, (self.vendor.sdk, *failures.TRANSPORTS))),
-            None,
-        )
+        packages = (self.vendor.sdk, *failures.TRANSPORTS)
+        found = next((one for one in _causes(error) if is_of(one, packages)), None)
         return None if found is None else failures.error_of(found, at)
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:

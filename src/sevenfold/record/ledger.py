@@ -13,16 +13,7 @@ from msgspec.structs import replace
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
 from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import (
-    Epoch,
-    Fold,
-    Offloaded,
-    OwnDecision,
-    Pinned,
-    Signed,
-    Snip,
-    Undone,
-)
+from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pinned, Signed, Snip, Undone
 from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, measure, total
@@ -35,15 +26,6 @@ class Fate(Struct, frozen=True):
     """seen, trimmed, hidden, off_branch, sidechain or unknown"""
     by: tuple[str, ...] = ()
     """The decisions that hid or trimmed it."""
-
-
-class Span(Struct, frozen=True):
-    """Records out of sight from ``first`` to ``last``; ``summary`` replaces them unless it is empty."""
-
-    decision: str
-    first: str
-    last: str
-    summary: str = ""
 
 
 class Replacement(Struct, frozen=True):
@@ -68,7 +50,7 @@ class Effects(Struct):
     """By the id of the tool call, the oldest first: it is the one that holds."""
     attachments: dict[str, str] = {}
     """Record → decision that cleared it."""
-    spans: list[Span] = []
+    spans: list[Snip | Fold] = []
     thinking: list[tuple[int, int]] = []
     """Between these places in the file reasoning is no longer sent."""
     references: bool = False
@@ -101,10 +83,8 @@ class Made(Struct, frozen=True):
 
     seq: int
     what: Clearing | OwnDecision
-    after: int = -1
-    """Place of the record an epoch names as the last whose reasoning stays."""
-    before: int | None = None
-    """Place of the record from which on it stays again."""
+    drops: tuple[int, int] = (-1, -1)
+    """The places of the records between which an epoch drops reasoning."""
 
     @property
     def id(self) -> str:
@@ -133,7 +113,7 @@ class Ledger:
         if isinstance(what, Epoch):
             stays = chain.nodes.get(what.drops_thinking_after or "")
             again = chain.nodes.get(what.drops_thinking_before or "")
-            made = Made(seq, what, stays.seq if stays else -1, again.seq if again else None)
+            made = Made(seq, what, (stays.seq if stays else -1, again.seq if again else seq))
         self.all.append(made)
         self._holding.append(made)
 
@@ -166,15 +146,13 @@ class Ledger:
                 case Pinned(calls=calls, record=record):
                     found.references = True
                     found.deletions = {**found.deletions, record: blocks.deletion(calls)} if calls else {}
-                case Snip(id=name, first=first, last=last):
-                    found.spans.append(Span(name, first, last))
-                case Fold(id=name, first=first, last=last, summary=summary):
-                    found.spans.append(Span(name, first, last, summary))
+                case Snip() | Fold() as span:
+                    found.spans.append(span)
                 case Signed(boundary=boundary, block=block, model=model):
                     if not answers or model in ("", answers):
                         found.signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
-                    found.thinking.append((made.after, made.seq if made.before is None else made.before))
+                    found.thinking.append(made.drops)
         replaced = found.results or found.attachments or found.deletions or found.signed
         found.quiet = not (replaced or found.thinking or found.references)
         return found
@@ -246,8 +224,8 @@ def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
         first, last = places.get(span.first), places.get(span.last)
         if first is None or last is None or last < first:
             continue
-        items[first : last + 1] = [hide(item, span.decision) for item in items[first : last + 1]]
-        if span.summary:
+        items[first : last + 1] = [hide(item, span.id) for item in items[first : last + 1]]
+        if isinstance(span, Fold) and span.summary:
             said = blocks.text(span.summary)
             items[first] = replace(items[first], role="user", shown=(said,), weight=measure(said))
     return items
