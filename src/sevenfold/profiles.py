@@ -261,10 +261,7 @@ def _plain(name: str) -> str:
 
 @cache
 def _table() -> dict[str, Any]:
-    # Here, because it takes longer to import than the rest of the package, and many runs do not need it.
-    import tomllib
-
-    return tomllib.loads(Path(__file__).with_name("profiles.toml").read_text("utf-8"))
+    return msgspec.toml.decode(Path(__file__).with_name("profiles.toml").read_bytes(), type=dict[str, Any])
 
 
 @cache

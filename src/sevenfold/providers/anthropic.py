@@ -211,13 +211,8 @@ class MessagesReader:
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer and what came with it."""
         head = self._begun()
-        return Reply(
-            self._answer(self._blocks, request_id),
-            diagnostics=_kept(head.diagnostics),
-            context_management=_kept(head.context_management),
-            input_transformations=_kept(head.input_transformations),
-            stop_details=_kept(head.stop_details),
-        )
+        extras = (head.diagnostics, head.context_management, head.input_transformations, head.stop_details)
+        return Reply(self._answer(self._blocks, request_id), *map(_kept, extras))
 
     def partial(self, request_id: str | None) -> Answer | None:
         """Closed blocks, and text that was not closed; other open blocks lack what makes them valid."""

@@ -86,29 +86,23 @@ _UNSEEN = re.compile(
 )
 """Wordings of servers whose model takes no pictures."""
 _BOUND = re.compile("bound to a different conversation")
-_TOO_LONG = (
-    re.compile(r"prompt is too long: (?P<used>\d+) tokens > (?P<limit>\d+) maximum"),
-    re.compile(r"exceed context limit: (?P<used>\d+) \+ (?P<output>\d+) > (?P<limit>\d+)"),
-    re.compile(
+_TOO_LONG = [
+    re.compile(wording, re.S)
+    for wording in (
+        r"prompt is too long: (?P<used>\d+) tokens > (?P<limit>\d+) maximum",
+        r"exceed context limit: (?P<used>\d+) \+ (?P<output>\d+) > (?P<limit>\d+)",
         r"is too large: (?P<output>\d+)\..*?maximum context length is (?P<limit>\d+) tokens "
         r"and your request has (?P<used>\d+)",
-        re.S,
-    ),
-    re.compile(
         r"maximum context length is (?P<limit>\d+) tokens\b.*?"
         r"(?:requested \d+ tokens \((?P<used>\d+) in (?:the|your) \w+[,;] (?P<output>\d+) |"
         r"requested (?P<room>\d+) output tokens and your prompt contains at least (?P<prompt>\d+))",
-        re.S,
-    ),
-    re.compile(
         r"maximum context length is (?P<limit>\d+) tokens\b.*?"
         r"(?:resulted in|request has|requested) (?P<used>\d+)\b",
-        re.S,
-    ),
-    re.compile(r"\((?P<used>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)"),
-    re.compile(r"exceeds the (?:available )?context (?:size|window)"),
-    re.compile(r"maximum context length|(?:prompt|input) is too long", re.I),
-)
+        r"\((?P<used>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)",
+        r"exceeds the (?:available )?context (?:size|window)",
+        r"(?i:maximum context length|(?:prompt|input) is too long)",
+    )
+]
 """Wordings of "too long", those with figures first; ``output`` is room asked for the answer."""
 
 

@@ -209,12 +209,8 @@ class Iteration(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, reported: Mapping[str, Any]) -> Iteration:
         """Reads one entry of `usage.iterations`."""
-        model = reported.get("model")
-        return cls(
-            kind=str(reported.get("type") or "message"),
-            usage=Usage.of(reported),
-            model=model if isinstance(model, str) else None,
-        )
+        kind, model = str(reported.get("type") or "message"), reported.get("model")
+        return cls(kind, Usage.of(reported), model if isinstance(model, str) else None)
 
     @property
     def answers(self) -> bool:

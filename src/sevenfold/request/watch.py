@@ -151,14 +151,9 @@ class Watched(Struct, frozen=True):
             cause, part, expected, diff = change.cause, change.part, self.forecast.expired, change.diff()
         elif not self.forecast.expired:
             cause, expected, diff = "evicted", False, "nothing changed here: likely server side"
+        usd, elapsed = rewrite_usd(fall, sending.lifetimes, profile), sending.at - before.at
         return CacheBroke(
-            cause=cause,
-            part=part,
-            tokens=fall,
-            usd=rewrite_usd(fall, sending.lifetimes, profile),
-            elapsed=sending.at - before.at,
-            expected=expected,
-            diff=diff,
+            cause=cause, part=part, tokens=fall, usd=usd, elapsed=elapsed, expected=expected, diff=diff
         )
 
 
