@@ -73,9 +73,9 @@ class Messages(SdkProvider):
         fields = super().arguments(put)
         given = {name: raw for name, raw in fields.items() if name in PARAMETERS}
         if extra := {name: raw for name, raw in fields.items() if name not in PARAMETERS}:
-            given["extra_body"] = Raw(_encoder.encode(extra))
+            given["extra_body"] = Raw(msgspec.json.encode(extra))
         if put.headers:
-            given["extra_headers"] = Raw(_encoder.encode(put.headers))
+            given["extra_headers"] = Raw(msgspec.json.encode(put.headers))
         return given
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
@@ -155,7 +155,6 @@ class _Message(Struct):
 
 _event = msgspec.json.Decoder(_Event)
 _message = msgspec.json.Decoder(_Message)
-_encoder = msgspec.json.Encoder()
 
 
 class MessagesReader:
@@ -254,7 +253,7 @@ class MessagesReader:
     def _answer(self, found: Mapping[int, Block], request_id: str | None) -> Answer:
         head = self._begun()
         ordered = tuple(block for _, block in sorted(found.items()))
-        usage = _kept(Raw(_encoder.encode(self._usage)))
+        usage = _kept(Raw(msgspec.json.encode(self._usage)))
         return Answer(head.id, head.model, ordered, usage, head.stop_reason, request_id)
 
 

@@ -291,7 +291,6 @@ _BY_CALL = "sevenfold_results"
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _string = msgspec.json.Decoder(str)
-_encoder = msgspec.json.Encoder()
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
@@ -352,7 +351,7 @@ class _Walk:
     def text(self, raw: bytes) -> bytes:
         masked = mask(_string.decode(raw), self._known)
         self.findings += masked.findings
-        return _encoder.encode(masked.text) if masked.findings else raw
+        return msgspec.json.encode(masked.text) if masked.findings else raw
 
     def _object(self, raw: bytes, names: bool) -> bytes:
         fields = {name: bytes(value) for name, value in _fields.decode(raw).items()}
@@ -369,4 +368,4 @@ class _Walk:
                 masked[named.text] = self.value(value, names=name != _BY_CALL)
         if masked == fields:
             return raw
-        return _encoder.encode({name: Raw(value) for name, value in masked.items()})
+        return msgspec.json.encode({name: Raw(value) for name, value in masked.items()})

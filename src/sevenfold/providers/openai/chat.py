@@ -161,17 +161,13 @@ def image_url(source: Json) -> str:
 
 def result_parts(block: Json) -> tuple[str, list[Json]]:
     """The words of a tool result, and what is not words, which a tool's message cannot hold."""
-    content = block.get("content") or ""
-    if isinstance(content, str):
-        return content, []
-    parts = [plain for part in content for plain in in_words(part)]
+    parts = blocks_of(block.get("content") or "")
     words = [str(part["text"]) for part in parts if part["type"] == "text"]
     return "\n\n".join(words), [part for part in parts if part["type"] != "text"]
 
 
-def blocks_of(message: Json) -> list[Json]:
-    """The content of a message as blocks, without those that only Anthropic's servers can read."""
-    content = message["content"]
+def blocks_of(content: str | Sequence[Json]) -> list[Json]:
+    """The content of a message or a result as blocks, without those that only Anthropic's servers can read."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [plain for block in content for plain in in_words(block)]
@@ -186,7 +182,7 @@ def in_words(block: Json) -> Iterator[Json]:
         case {"type": "document", "source": {"type": "text", "data": words}}:
             yield {"type": "text", "text": words}
         case {"type": "document", "source": {"type": "content", "content": inside}}:
-            yield from blocks_of({"content": inside})
+            yield from blocks_of(inside)
         case {"type": "compaction", "content": str() as summary}:
             yield {"type": "text", "text": summary}
         case {"type": "tool_reference" | "browser_state"}:
@@ -208,13 +204,14 @@ def inexpressible(block: Json, where: str) -> RequestRefused:
 
 
 def _messages(message: Json, where: str, reasoning: str | None) -> Iterator[Json]:
+    content = blocks_of(message["content"])
     match message["role"]:
         case "assistant":
-            yield from _assistant(blocks_of(message), where, reasoning)
+            yield from _assistant(content, where, reasoning)
         case "system":
-            yield {"role": "system", "content": text_of(blocks_of(message), where)}
+            yield {"role": "system", "content": text_of(content, where)}
         case _:
-            yield from _user(blocks_of(message), where)
+            yield from _user(content, where)
 
 
 def _results_first(messages: Iterable[Json]) -> list[Json]:

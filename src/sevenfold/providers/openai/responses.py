@@ -85,7 +85,7 @@ def _items(message: Json, where: str) -> Iterator[Json]:
     """The items a message becomes: neighbouring texts and images share one, every other block has its own."""
     role = message["role"]
     content: list[Json] = []
-    for place, block in enumerate(chat.blocks_of(message)):
+    for place, block in enumerate(chat.blocks_of(message["content"])):
         path = f"{where}.content.{place}"
         if (part := _part(block, role)) is not None:
             content.append(part)

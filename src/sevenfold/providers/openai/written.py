@@ -40,8 +40,8 @@ class WrittenText:
         """Take more text; yields what is certain, as text, thinking or a call, which comes whole."""
         self._rest += words
         while self._rest:
-            tags = [self._end] if self._end else [CALL]
-            if not self._end and not self._spoke and _begins(self._rest.lstrip(), THINK):
+            tags, start = [self._end or CALL], self._rest.lstrip()
+            if not self._end and not self._spoke and (start.startswith(THINK) or THINK.startswith(start)):
                 # Thinking comes first or not at all: later the tag is something the model talks about.
                 tags.append(THINK)
             found = [(self._rest.index(tag), tag) for tag in tags if tag in self._rest]
@@ -95,10 +95,6 @@ def only_call(words: str, tools: Collection[str]) -> WrittenCall | None:
     fence = _FENCED.fullmatch(words)
     found = call_in(fence[1] if fence else words) if "{" in words else None
     return found if found is not None and found.name in tools else None
-
-
-def _begins(words: str, tag: str) -> bool:
-    return words.startswith(tag) or tag.startswith(words)
 
 
 def _overlap(words: str, tag: str) -> int:
