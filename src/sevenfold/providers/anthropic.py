@@ -234,10 +234,9 @@ class MessagesReader:
         return self._head
 
     def _block(self, index: int) -> reader.GrowingBlock:
-        try:
-            return self._growing[index]
-        except KeyError:
-            raise MalformedAnswer(f"an event continues block {index}, which is not open") from None
+        if index not in self._growing:
+            raise MalformedAnswer(f"an event continues block {index}, which is not open")
+        return self._growing[index]
 
     def _end(self, event: _Event) -> None:
         head, ending = self._begun(), decoded(_message, event.delta)

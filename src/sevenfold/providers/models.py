@@ -87,16 +87,13 @@ class Listings:
         found = find(model)
         if not self._on:
             return found
-        last = self.last(address, found.model)
-        listing = last[0] if last is not None else None
+        listing, _ = self.last(address, found.model) or (None, 0.0)
         # A local server may have been started again with another window, so its last word does not count.
         if not found.known and (listing is None or is_local(address)) and isinstance(client, Lister):
             listing = self._ask(client, found.model, WAIT_SECONDS) or listing
         else:
             self.refresh(found.model, client)
-        if listing is None:
-            return found
-        return found.listed(listing)
+        return found if listing is None else found.listed(listing)
 
     def refresh(self, model: str, client: Any) -> None:
         """Ask the server in the background, for the next session, if the listing is old or there is none."""

@@ -197,7 +197,5 @@ def _options(dialect: OpenAIOptions) -> dict[str, Any]:
     if not key and not (dialect.get("base_url") or os.environ.get(OPENAI.url_variable)):
         raise OPENAI.no_key()
     own = ("api", "reasoning_field", "stream")
-    return {
-        **{name: value for name, value in dialect.items() if name not in own},
-        "api_key": key or UNUSED_KEY,
-    }
+    given = {name: value for name, value in dialect.items() if name not in own}
+    return {**given, "api_key": key or UNUSED_KEY}

@@ -123,13 +123,10 @@ def _item(block: Json, where: str) -> Iterator[Json]:
             yield {"type": "function_call", **named, "arguments": given}
         case "tool_result":
             words, others = chat.result_parts(block)
-            output: str | list[Json] = words
-            if others:
-                output = [{"type": "input_text", "text": words}]
-                for one in others:
-                    if (part := _part(one, "user")) is None:
-                        raise chat.inexpressible(one, where)
-                    output.append(part)
+            parts = [_part(one, "user") for one in others]
+            if None in parts:
+                raise chat.inexpressible(others[parts.index(None)], where)
+            output = [{"type": "input_text", "text": words}, *parts] if parts else words
             yield {"type": "function_call_output", "call_id": block["tool_use_id"], "output": output}
         case "redacted_thinking" if "id" in block:
             reasoned = {"id": block["id"], "encrypted_content": block["data"]}
