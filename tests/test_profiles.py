@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Price, find, names
+from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Listing, Price, find, names
 from sevenfold.providers.anthropic import MESSAGES
 from sevenfold.providers.openai.client import CHAT
 
@@ -347,9 +347,9 @@ def capability(supported: bool) -> dict[str, bool]:
 
 @pytest.mark.spec("S9.1")
 def test_a_live_listing_overrides_window_output_and_abilities() -> None:
-    listed = find("claude-opus-4-5").listed(
-        max_input_tokens=400_000,
-        max_tokens=96_000,
+    listing = Listing(
+        window=400_000,
+        answer=96_000,
         capabilities={
             "thinking": {
                 "supported": True,
@@ -368,6 +368,7 @@ def test_a_live_listing_overrides_window_output_and_abilities() -> None:
             "compaction": {"supported": True, "summarize": capability(True)},
         },
     )
+    listed = find("claude-opus-4-5").listed(listing)
     assert (listed.window, listed.window_source, listed.max_output) == (400_000, "listing", 96_000)
     assert listed.thinking.modes == ("adaptive", "disabled")
     assert listed.thinking.kept
@@ -386,24 +387,24 @@ def test_what_a_listing_leaves_out_stays_as_the_table_has_it(
     capabilities: dict[str, object] | None,
 ) -> None:
     profile = find("claude-sonnet-5-5")
-    assert profile.listed(max_input_tokens=None, max_tokens=None, capabilities=capabilities) == profile
+    assert profile.listed(Listing(capabilities=capabilities or {})) == profile
 
 
 @pytest.mark.spec("S9.1")
 def test_a_listing_can_deny_a_whole_group_of_abilities() -> None:
     denied = {"context_management": capability(False), "compaction": capability(False)}
-    listed = find("claude-sonnet-5-5").listed(capabilities=denied)
+    listed = find("claude-sonnet-5-5").listed(Listing(capabilities=denied))
     assert (listed.edits, listed.threshold_compaction, listed.on_demand_compaction) == ((), False, False)
 
 
 @pytest.mark.spec("S0.1")
 def test_a_listing_does_not_take_back_the_window_the_user_asked_for_by_suffix() -> None:
-    listed = find("claude-sonnet-4-5[1m]").listed(max_input_tokens=200_000, max_tokens=1_000)
+    listed = find("claude-sonnet-4-5[1m]").listed(Listing(200_000, 1_000))
     assert (listed.window, listed.window_source, listed.max_output) == (1_000_000, "suffix", 1_000)
 
 
 def test_a_listing_makes_an_unknown_window_a_known_one() -> None:
-    listed = find("house-model").listed(max_input_tokens=32_768)
+    listed = find("house-model").listed(Listing(32_768))
     assert (listed.window, listed.window_source) == (32_768, "listing")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.profiles import find
+from sevenfold.profiles import Listing, find
 from sevenfold.record.window import Window
 
 HAIKU = find("claude-haiku-4-5")  # 200,000 tokens, 64,000 output
@@ -81,7 +81,7 @@ def test_the_context_window_is_the_first_that_applies(
 
 @pytest.mark.spec("S0.1")
 def test_a_listed_window_counts_as_the_models_known_capability() -> None:
-    window = Window.of(STRANGE.listed(max_input_tokens=300_000), beta_1m=True)
+    window = Window.of(STRANGE.listed(Listing(300_000)), beta_1m=True)
     assert (window.context, window.source) == (300_000, "listing")
 
 

@@ -22,8 +22,8 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
     """On whose behalf, as the query source of requests: main, sdk, compact, session_memory, agent:…"""
 
 
-class Proposed(Event, frozen=True, kw_only=True):
-    """A layer is about to act; return a `Veto` to keep it from that."""
+class LayerEvent(Event, frozen=True, kw_only=True):
+    """Base of what is said about a layer that wants to act, or did."""
 
     layer: str
     """offload, clear, snip, notes, compact…"""
@@ -31,6 +31,11 @@ class Proposed(Event, frozen=True, kw_only=True):
     """How: the way of acting within the layer."""
     what: str
     """One sentence, to show."""
+
+
+class Proposed(LayerEvent, frozen=True, kw_only=True):
+    """A layer is about to act; return a `Veto` to keep it from that."""
+
     why: str
     """The rule that led to it."""
     items: int = 0
@@ -43,12 +48,9 @@ class Proposed(Event, frozen=True, kw_only=True):
     """The tool calls or records concerned."""
 
 
-class Acted(Event, frozen=True, kw_only=True):
+class Acted(LayerEvent, frozen=True, kw_only=True):
     """A layer acted."""
 
-    layer: str
-    mechanism: str
-    what: str
     why: str
     items: int = 0
     tokens_before: int = 0
@@ -59,12 +61,9 @@ class Acted(Event, frozen=True, kw_only=True):
     undoable: bool = True
 
 
-class Vetoed(Event, frozen=True, kw_only=True):
+class Vetoed(LayerEvent, frozen=True, kw_only=True):
     """A listener kept a layer from acting."""
 
-    layer: str
-    mechanism: str
-    what: str
     reason: str
 
 
@@ -94,13 +93,18 @@ class Checked(Event, frozen=True, kw_only=True):
     budget: str
 
 
-class Sending(Event, frozen=True, kw_only=True):
-    """A request is complete and on record."""
+class RequestEvent(Event, frozen=True, kw_only=True):
+    """Base of what is said about a request to a model."""
 
     request: str
     """The request's record."""
     model: str
     provider: str
+
+
+class Sending(RequestEvent, frozen=True, kw_only=True):
+    """A request is complete and on record."""
+
     epoch: str
     tokens: int
     body_bytes: int
@@ -117,12 +121,9 @@ class Sending(Event, frozen=True, kw_only=True):
     """The compaction this is the first request after."""
 
 
-class Answered(Event, frozen=True, kw_only=True):
+class Answered(RequestEvent, frozen=True, kw_only=True):
     """A model answered."""
 
-    request: str
-    model: str
-    provider: str
     response: str
     stop_reason: str = ""
     input_tokens: int = 0
@@ -143,12 +144,9 @@ class Answered(Event, frozen=True, kw_only=True):
     """The compaction this is the first answer after: its prompt is the real size of the new context."""
 
 
-class Failed(Event, frozen=True, kw_only=True):
+class Failed(RequestEvent, frozen=True, kw_only=True):
     """A model did not answer, or was cut off; tokens and dollars are those the provider had reported by then."""
 
-    request: str
-    model: str
-    provider: str
     error: str
     """The class of the error."""
     reason: str

@@ -112,6 +112,15 @@ class Betas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     window_1m: str | None = None
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """What a server says about a model; None or empty where it says nothing."""
+
+    window: int | None = None
+    answer: int | None = None
+    """The most tokens of an answer."""
+    capabilities: Mapping[str, Any] = {}
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything the engine may know of a model."""
 
@@ -192,24 +201,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         trusted = other.window_source == "default" or self.wire != find(self.model).wire
         return msgspec.structs.replace(other, wire=self.wire) if trusted else None
 
-    def listed(
-        self,
-        *,
-        max_input_tokens: int | None = None,
-        max_tokens: int | None = None,
-        capabilities: Mapping[str, Any] | None = None,
-    ) -> Profile:
+    def listed(self, listing: Listing) -> Profile:
         """The profile, with the word of a live model listing in place of the table's where it has one."""
-        changes = _capabilities(self, capabilities or {})
-        if max_input_tokens and self.window_source != "suffix":
-            changes |= {"window": max_input_tokens, "window_source": "listing"}
+        changes = _capabilities(self, listing.capabilities)
+        if listing.window and self.window_source != "suffix":
+            changes |= {"window": listing.window, "window_source": "listing"}
             if not self.known:
                 changes["note"] = (
                     f"No facts about the model {self.model!r} but what its server says: a window of "
-                    f"{max_input_tokens:,} tokens. Its costs are unknown."
+                    f"{listing.window:,} tokens. Its costs are unknown."
                 )
-        if max_tokens:
-            changes["max_output"] = max_tokens
+        if listing.answer:
+            changes["max_output"] = listing.answer
         return msgspec.structs.replace(self, **changes)
 
 
@@ -258,10 +261,7 @@ def _plain(name: str) -> str:
 
 @cache
 def _table() -> dict[str, Any]:
-    # Here, because it takes longer to import than the rest of the package, and many runs do not need it.
-    import tomllib
-
-    return tomllib.loads(Path(__file__).with_name("profiles.toml").read_text("utf-8"))
+    return msgspec.toml.decode(Path(__file__).with_name("profiles.toml").read_bytes(), type=dict[str, Any])
 
 
 @cache

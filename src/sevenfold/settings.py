@@ -190,11 +190,8 @@ class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def by_name() -> Mapping[str, Setting]:
     """All settings by their names, in their order."""
-    # Here, because it takes longer to import than the rest of this module.
-    import tomllib
-
-    raw = Path(__file__).with_name("settings.toml").read_text("utf-8")
-    texts, types, defaults = tomllib.loads(raw), get_type_hints(Settings, include_extras=True), Settings()
+    texts = msgspec.toml.decode(Path(__file__).with_name("settings.toml").read_bytes())
+    types, defaults = get_type_hints(Settings, include_extras=True), Settings()
     info = inspect.type_info(Settings)
     assert isinstance(info, inspect.StructType)
     found = {}
@@ -297,11 +294,8 @@ class Resolved(Struct, frozen=True):
     """What was wrong with values that were left out; these are among the notes."""
 
 
-class _Clash(Struct, frozen=True):
-    """Values that are fine by themselves and not together."""
-
-    names: tuple[str, ...]
-    rule: str
+_Clash = tuple[str, str, str]
+"""Two settings whose values are fine by themselves and not together, and the rule they break."""
 
 
 def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Resolved:
@@ -344,11 +338,11 @@ def overlaid(
     complaints: list[str] = []
     while True:
         settings = structs.replace(base, **usable) if usable else base
-        clash = next((one for one in _clashes(settings) if not usable.keys().isdisjoint(one.names)), None)
+        clash = next((one for one in _clashes(settings) if not usable.keys().isdisjoint(one[:2])), None)
         if clash is None:
             return settings, tuple(complaints)
         complaints.append(_told(clash, settings, origins))
-        for name in clash.names:
+        for name in clash[:2]:
             usable.pop(name, None)
 
 
@@ -423,10 +417,8 @@ def _most(value: object) -> str:
 
 def _clashes(settings: Settings) -> Iterator[_Clash]:
     """Every rule about several settings that these break."""
-    below, shorter = (
-        "the first must be below the second",
-        "a preview must be shorter than what it stands for",
-    )
+    below = "the first must be below the second"
+    shorter = "a preview must be shorter than what it stands for"
     by_tool = [limit for limit in settings.offload_by_tool.values() if limit != "never"]
     ordered = (
         ("size_target_tokens", "size_trigger_tokens", settings.size_trigger_tokens, below),
@@ -438,14 +430,15 @@ def _clashes(settings: Settings) -> Iterator[_Clash]:
     for first, second, limit, rule in ordered:
         value = getattr(settings, first)
         if value is not None and limit is not None and value >= limit:
-            yield _Clash((first, second), rule)
+            yield first, second, rule
 
 
 def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
-    values = " and ".join(
-        f"{name} = {shown(getattr(settings, name))} ({origins.get(name, 'as set')})" for name in clash.names
-    )
-    return f"{values} cannot be used together: {clash.rule}"
+    *names, rule = clash
+    values = [
+        f"{name} = {shown(getattr(settings, name))} ({origins.get(name, 'as set')})" for name in names
+    ]
+    return f"{' and '.join(values)} cannot be used together: {rule}"
 
 
 class Source(Protocol):

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 import sevenfold
 from sevenfold.lab.simulator.provider import Setup, Simulator
 from sevenfold.lab.simulator.server import serve
-from sevenfold.profiles import find
-from sevenfold.providers.models import MOST, Listing, Listings, read_listing
+from sevenfold.profiles import Listing, find
+from sevenfold.providers.models import MOST, Listings, read_listing
 from sevenfold.stores.home import user_home
 
 pytestmark = pytest.mark.spec("S9.1")

@@ -156,7 +156,7 @@ def heard(
     text: str, size: int, asked: bytes = ASKED
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]], str | None]:
     """The blocks, the pieces and the reason to stop of a streamed answer, cut into pieces of a size."""
-    reader = ChatReader(lambda: "seed", asked)
+    reader = ChatReader(asked)
     pieces = []
     for at in range(0, len(text), size):
         chunk = {"id": "c", "choices": [{"delta": {"content": text[at : at + size]}}]}

@@ -11,7 +11,6 @@ import pytest
 
 from sevenfold.agent.state import SavedState, StateFile
 from sevenfold.conversation.gate import Gate, GatedText
-from sevenfold.events import Event
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import blocks, entries, log
 from sevenfold.record.decisions import OwnDecision, Signed
@@ -23,6 +22,7 @@ from sevenfold.stores.memory import MemoryLog, MemoryText
 from sevenfold.telemetry.jsonl import JsonlSink
 from tests.redaction.making import ALONE, Maker
 from tests.redaction.planting import places, plain_calls, planted, planted_blocks, written_by
+from tests.telemetry.making import kinds
 
 pytestmark = pytest.mark.spec("S12.2")
 
@@ -35,7 +35,7 @@ WRITERS = {
     if writer.__annotations__.get("return") == "Written" and not name.startswith("_") and name != "decided"
 }
 DECISIONS = {kind.__name__: kind for kind in OwnDecision.__args__}
-EVENTS = {kind.__name__: kind for kind in Event.__subclasses__()}
+EVENTS = {kind.__name__: kind for kind in kinds()}
 
 
 def records() -> dict[str, Written]:

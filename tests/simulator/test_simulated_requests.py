@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sevenfold.lab.simulator.provider import RateLimits, Setup
 from sevenfold.lab.simulator.schema import SCHEMA
-from sevenfold.profiles import find
+from sevenfold.profiles import Listing, find
 from tests.simulator.wire import (
     BINDING,
     BY_HAND,
@@ -562,11 +562,8 @@ def test_models_are_listed_with_window_and_abilities(wire: Wire) -> None:
 def test_a_listing_read_back_gives_the_profile_it_was_made_from(wire: Wire) -> None:
     for model in wire.get("/v1/models", headers()).body["data"]:
         profile = find(model["id"])
-        read = profile.listed(
-            max_input_tokens=model["max_input_tokens"],
-            max_tokens=model["max_tokens"],
-            capabilities=model["capabilities"],
-        )
+        listing = Listing(model["max_input_tokens"], model["max_tokens"], model["capabilities"])
+        read = profile.listed(listing)
         assert msgspec.structs.replace(read, window_source=profile.window_source) == profile
 
 

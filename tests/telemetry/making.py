@@ -80,9 +80,9 @@ SAMPLES: tuple[Event, ...] = (
 
 
 def kinds(base: type[Event] = Event) -> Iterator[type[Event]]:
-    """Every kind of event the engine defines, however deep."""
+    """Every kind of event the engine defines, however deep; bases of several are none."""
     for kind in base.__subclasses__():
-        if kind.__module__ == Event.__module__:
+        if kind.__module__ == Event.__module__ and not kind.__subclasses__():
             yield kind
         yield from kinds(kind)
 

@@ -7,18 +7,14 @@ from typing import Literal
 from sevenfold.prompts.text import Static, Text
 
 
-class Asked(Text, frozen=True):
+class CompactAsked(Text, frozen=True):
     """What the user wants of the summary."""
-
-    file = "compact_asked"
 
     words: str
 
 
-class HooksAdd(Text, frozen=True):
+class CompactHooks(Text, frozen=True):
     """What hooks want of the summary."""
-
-    file = "compact_hooks"
 
     words: str
 
@@ -47,8 +43,8 @@ class Compact(Text, frozen=True):
         part: str | None = None,
     ) -> Compact:
         """The instruction; ``begins`` quotes the message a part begins with, and blank wishes are none."""
-        wishes = [Asked(user.strip()).render()] if user.strip() else []
-        wishes += [HooksAdd(hooks.strip()).render()] if hooks.strip() else []
+        wishes = [CompactAsked(user.strip()).render()] if user.strip() else []
+        wishes += [CompactHooks(hooks.strip()).render()] if hooks.strip() else []
         return cls(
             whole=span == "whole" and part is None,
             after=_beginning(begins) if span in ("from", "range") else None,
@@ -146,8 +142,6 @@ class NotesUpdate(Text, frozen=True):
 
 class KeepShort(Text, frozen=True):
     """Which sections of the notes have become too long, and how pressing that is."""
-
-    file = "notes_short"
 
     whole: int | None = None
     """Tokens of all sections, if that is too many."""

@@ -60,8 +60,6 @@ class StoredResult(Text, frozen=True):
 class KeptResult(Text, frozen=True):
     """The beginning of a result that is kept where no tool can read it."""
 
-    file = "kept_result"
-
     characters: int
     text: str
 
@@ -130,8 +128,6 @@ class RestoredState(Text, frozen=True):
 
 class KeepAlive(Text, frozen=True):
     """Asks for the shortest answer, in a fork whose only purpose is to read the cache."""
-
-    file = "keep_alive"
 
 
 class TasksGone(Text, frozen=True):

@@ -8,8 +8,6 @@ from sevenfold.prompts.text import Text
 class RememberFacts(Text, frozen=True):
     """The instruction to find what is worth remembering."""
 
-    file = "remember"
-
     since: str | None
     """How the user's first message begins that was not looked at yet."""
     tools: str = "do not call any tool"
@@ -26,8 +24,6 @@ class Recalled(Text, frozen=True):
 
 class DreamEntries(Text, frozen=True):
     """The instruction to find entries of memory that say the same, or no longer hold."""
-
-    file = "dream"
 
     entries: str
     shell: str | None = None

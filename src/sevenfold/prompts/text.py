@@ -117,8 +117,6 @@ class Static(Text, frozen=True):
 class CutNote(Text, frozen=True):
     """Says that a text goes on, and where."""
 
-    file = "cut"
-
     shown: int
     total: int
     path: str | None = None
@@ -186,13 +184,8 @@ def fill(template: str, values: Mapping[str, str | None], *, where: str = "the t
     shown = _PART.sub(lambda part: "" if values[part[1]] is None else part[2], template)
     if stray := _BRACES.search(_HOLE.sub("", shown)):
         raise InputError(f"{where}: {stray[0]!r} is neither a hole nor a part; parts cannot be nested")
-    return _HOLE.sub(lambda hole: _value(hole[1], values, where), shown).rstrip("\n")
-
-
-def _value(name: str, values: Mapping[str, str | None], where: str) -> str:
-    value = values[name]
-    if value is None:
+    if name := next((hole for hole in _HOLE.findall(shown) if values[hole] is None), None):
         raise InputError(
             f"{where}: {name} has no value here; put {{{{#{name}}}}}…{{{{/{name}}}}} around it"
         )
-    return value
+    return _HOLE.sub(lambda hole: values[hole[1]] or "", shown).rstrip("\n")

@@ -18,31 +18,13 @@ from msgspec.structs import replace
 
 from sevenfold.ports import Call, Piece, Reply
 from sevenfold.profiles import Profile
+from sevenfold.providers import reader
 from sevenfold.providers.failures import MalformedAnswer
 from sevenfold.providers.http_client import HttpClient
+from sevenfold.providers.models import Fetch
 from sevenfold.providers.provider import Put
-from sevenfold.providers.reader import (
-    NULL,
-    SHOWN,
-    Fields,
-    GrowingBlock,
-    decoded,
-    error_answer,
-    fields_of,
-    opening,
-    pieces_of,
-    words_in,
-)
-from sevenfold.providers.sdk import (
-    AsyncSdkClient,
-    Fetch,
-    SdkBase,
-    SdkClient,
-    SdkOptions,
-    SdkProvider,
-    Vendor,
-    headers_in,
-)
+from sevenfold.providers.reader import NULL, Fields, decoded
+from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
@@ -50,7 +32,6 @@ from sevenfold.record.log import Answer
 ANTHROPIC = Vendor(
     "Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "anthropic"
 )
-CUSTOM_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 VERSION = "2026-10-21"
 PATH = "/v1/messages"
 BETAS = "anthropic-beta"
@@ -92,29 +73,27 @@ class Messages(SdkProvider):
         fields = super().arguments(put)
         given = {name: raw for name, raw in fields.items() if name in PARAMETERS}
         if extra := {name: raw for name, raw in fields.items() if name not in PARAMETERS}:
-            given["extra_body"] = Raw(_encoder.encode(extra))
+            given["extra_body"] = Raw(msgspec.json.encode(extra))
         if put.headers:
-            given["extra_headers"] = Raw(_encoder.encode(put.headers))
+            given["extra_headers"] = Raw(msgspec.json.encode(put.headers))
         return given
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a message with an id and content, or the event that begins one."""
-        kind = words_in(fields.get("type", NULL))
+        kind = reader.words_in(fields.get("type", NULL))
         if event:
             return kind == "message_start"
-        said = kind == "message" or words_in(fields.get("role", NULL)) == "assistant"
-        return said and "content" in fields and bool(words_in(fields.get("id", NULL)))
+        said = kind == "message" or reader.words_in(fields.get("role", NULL)) == "assistant"
+        return said and "content" in fields and bool(reader.words_in(fields.get("id", NULL)))
 
     def reader(self, asked: bytes) -> MessagesReader:
         """Reads an answer of the Messages API."""
         return MessagesReader()
 
-    def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
-        """Anthropic over HTTP, if there is a key: profiles and signed requests are the SDK's business."""
-        if not (key := env.get(self.vendor.key_variable)):
-            return None
-        headers = {"authorization": f"Bearer {key}", "anthropic-version": VERSION}
-        return HttpClient(self.address(env), headers | headers_in(env.get(CUSTOM_HEADERS, "")), **options)
+    def headers(self, env: Mapping[str, str]) -> dict[str, str] | None:
+        """The key, if there is one, and the version: profiles and signed requests are the SDK's business."""
+        key = env.get(self.vendor.key_variable)
+        return {"authorization": f"Bearer {key}", "anthropic-version": VERSION} if key else None
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """What Anthropic says about a model."""
@@ -137,20 +116,18 @@ class Messages(SdkProvider):
 MESSAGES = Messages()
 
 
-class AnthropicClient(SdkClient):
+class _AnthropicServer(SdkBase):
+    def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
+        made = _with_key(sdk or _made(self.awaits, options))
+        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
+
+
+class AnthropicClient(_AnthropicServer, SdkClient):
     """Asks Anthropic; ``sdk`` is a client of the official SDK, or one is made from the options."""
 
-    def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
-        made = _with_key(sdk or _made("Anthropic", options))
-        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
 
-
-class AsyncAnthropicClient(AsyncSdkClient):
+class AsyncAnthropicClient(_AnthropicServer, AsyncSdkClient):
     """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
-
-    def __init__(self, sdk: Any = None, *, stream: bool = True, **options: Unpack[SdkOptions]) -> None:
-        made = _with_key(sdk or _made("AsyncAnthropic", options))
-        super().__init__(made, (MESSAGES,), stream=stream, owned=sdk is None)
 
 
 class _Event(Struct, frozen=True):
@@ -178,7 +155,6 @@ class _Message(Struct):
 
 _event = msgspec.json.Decoder(_Event)
 _message = msgspec.json.Decoder(_Message)
-_encoder = msgspec.json.Encoder()
 
 
 class MessagesReader:
@@ -187,7 +163,7 @@ class MessagesReader:
     def __init__(self) -> None:
         self._head: _Message | None = None
         self._usage: Fields = {}
-        self._growing: dict[int, GrowingBlock] = {}
+        self._growing: dict[int, reader.GrowingBlock] = {}
         self._blocks: dict[int, Block] = {}
         self._ended = False
 
@@ -205,16 +181,12 @@ class MessagesReader:
             case "message_start":
                 self._begin(decoded(_message, event.message))
             case "content_block_start":
-                self._growing[event.index] = block = GrowingBlock(bytes(event.content_block))
-                return opening(block.fields)
+                self._growing[event.index] = block = reader.GrowingBlock(bytes(event.content_block))
+                return reader.pieces_in(block.fields)
             case "content_block_delta":
-                delta = decoded(fields_of, event.delta) or {}
+                delta = decoded(reader.fields_of, event.delta) or {}
                 self._block(event.index).grow(delta)
-                return [
-                    Piece(kind, words)
-                    for name, kind in SHOWN.items()
-                    if name in delta and (words := words_in(delta[name]))
-                ]
+                return reader.pieces_in(delta)
             case "content_block_stop":
                 self._blocks[event.index] = blocks.read(self._block(event.index).raw())
                 del self._growing[event.index]
@@ -223,28 +195,23 @@ class MessagesReader:
             case "message_stop":
                 self._ended = True
             case "error":
-                raise error_answer(data)
+                raise reader.error_answer(data)
         return []
 
     def body(self, raw: bytes) -> list[Piece]:
         """Take an answer that came in one piece."""
         head = decoded(_message, raw)
         if head.type == "error":
-            raise error_answer(raw)
+            raise reader.error_answer(raw)
         self._begin(head)
         self._ended = True
-        return [piece for block in self._blocks.values() for piece in pieces_of(block)]
+        return [piece for block in self._blocks.values() for piece in reader.pieces_of(block)]
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer and what came with it."""
         head = self._begun()
-        return Reply(
-            self._answer(self._blocks, request_id),
-            diagnostics=_kept(head.diagnostics),
-            context_management=_kept(head.context_management),
-            input_transformations=_kept(head.input_transformations),
-            stop_details=_kept(head.stop_details),
-        )
+        extras = (head.diagnostics, head.context_management, head.input_transformations, head.stop_details)
+        return Reply(self._answer(self._blocks, request_id), *map(_kept, extras))
 
     def partial(self, request_id: str | None) -> Answer | None:
         """Closed blocks, and text that was not closed; other open blocks lack what makes them valid."""
@@ -256,7 +223,7 @@ class MessagesReader:
 
     def _begin(self, head: _Message) -> None:
         self._head = head
-        self._usage = decoded(fields_of, head.usage) or {}
+        self._usage = decoded(reader.fields_of, head.usage) or {}
         self._blocks = {
             index: blocks.read(blocks.minify(bytes(raw))) for index, raw in enumerate(head.content)
         }
@@ -266,11 +233,10 @@ class MessagesReader:
             raise MalformedAnswer("an event came before the one that begins a message")
         return self._head
 
-    def _block(self, index: int) -> GrowingBlock:
-        try:
-            return self._growing[index]
-        except KeyError:
-            raise MalformedAnswer(f"an event continues block {index}, which is not open") from None
+    def _block(self, index: int) -> reader.GrowingBlock:
+        if index not in self._growing:
+            raise MalformedAnswer(f"an event continues block {index}, which is not open")
+        return self._growing[index]
 
     def _end(self, event: _Event) -> None:
         head, ending = self._begun(), decoded(_message, event.delta)
@@ -280,19 +246,14 @@ class MessagesReader:
         if bytes(event.context_management) != b"null":
             head.context_management = event.context_management
         # The counts are totals up to here; what is left out, such as the split by lifetime, still holds.
-        counted = decoded(fields_of, event.usage) or {}
+        counted = decoded(reader.fields_of, event.usage) or {}
         self._usage |= {name: value for name, value in counted.items() if bytes(value) != b"null"}
 
     def _answer(self, found: Mapping[int, Block], request_id: str | None) -> Answer:
         head = self._begun()
-        return Answer(
-            id=head.id,
-            model=head.model,
-            blocks=tuple(block for _, block in sorted(found.items())),
-            usage=_kept(Raw(_encoder.encode(self._usage))),
-            stop_reason=head.stop_reason,
-            request_id=request_id,
-        )
+        ordered = tuple(block for _, block in sorted(found.items()))
+        usage = _kept(Raw(msgspec.json.encode(self._usage)))
+        return Answer(head.id, head.model, ordered, usage, head.stop_reason, request_id)
 
 
 def streaming(body: bytes) -> bytes:
@@ -302,11 +263,10 @@ def streaming(body: bytes) -> bytes:
     return b"".join((memoryview(body)[:end], STREAM[1:] if empty else STREAM))
 
 
-def _made(name: str, options: SdkOptions) -> Any:
-    module = ANTHROPIC.load()
+def _made(awaits: bool, options: SdkOptions) -> Any:
     try:
-        return getattr(module, name)(**options)
-    except module.CredentialsError as error:
+        return ANTHROPIC.sdk_class(awaits=awaits)(**options)
+    except ANTHROPIC.load().CredentialsError as error:
         raise ANTHROPIC.bad_credentials(error) from error
 
 

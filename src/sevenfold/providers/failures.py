@@ -15,19 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sevenfold.errors import (
-    BodyTooLarge,
-    BoundThinking,
-    ModelError,
-    ModelNotServed,
-    NotAuthenticated,
-    Overloaded,
-    PromptTooLong,
-    ProviderFailed,
-    RateLimited,
-    RequestRefused,
-    Unreachable,
-)
+from sevenfold import errors
+from sevenfold.errors import ModelError, ProviderFailed
 
 if TYPE_CHECKING:
     from sevenfold.providers.sdk import Vendor
@@ -73,19 +62,19 @@ class MalformedAnswer(Exception):
 
 
 _SIGNS: Mapping[type[ModelError], tuple[str | int, ...]] = {
-    PromptTooLong: ("context_length_exceeded", "exceed_context_size_error"),
-    BodyTooLarge: ("request_too_large", "request_body_too_large_after_decoding", 413),
-    RateLimited: (
+    errors.PromptTooLong: ("context_length_exceeded", "exceed_context_size_error"),
+    errors.BodyTooLarge: ("request_too_large", "request_body_too_large_after_decoding", 413),
+    errors.RateLimited: (
         *("rate_limit_error", "rate_limit_exceeded", "ramp_limit_exceeded", "insufficient_quota"),
         429,
     ),
-    Overloaded: ("overloaded_error", "compaction_unavailable", 503, 529),
-    NotAuthenticated: (
+    errors.Overloaded: ("overloaded_error", "compaction_unavailable", 503, 529),
+    errors.NotAuthenticated: (
         *("authentication_error", "permission_error", "billing_error", "invalid_api_key"),
         *(401, 402, 403),
     ),
-    ModelNotServed: ("model_not_found",),
-    BoundThinking: ("invalid_encrypted_content",),
+    errors.ModelNotServed: ("model_not_found",),
+    errors.BoundThinking: ("invalid_encrypted_content",),
     ProviderFailed: ("api_error", "timeout_error", "server_error", 408, 409),
 }
 """The codes, types and statuses by which each class of error is known."""
@@ -97,29 +86,23 @@ _UNSEEN = re.compile(
 )
 """Wordings of servers whose model takes no pictures."""
 _BOUND = re.compile("bound to a different conversation")
-_TOO_LONG = (
-    re.compile(r"prompt is too long: (?P<used>\d+) tokens > (?P<limit>\d+) maximum"),
-    re.compile(r"exceed context limit: (?P<used>\d+) \+ (?P<output>\d+) > (?P<limit>\d+)"),
-    re.compile(
+_TOO_LONG = [
+    re.compile(wording, re.S)
+    for wording in (
+        r"prompt is too long: (?P<used>\d+) tokens > (?P<limit>\d+) maximum",
+        r"exceed context limit: (?P<used>\d+) \+ (?P<output>\d+) > (?P<limit>\d+)",
         r"is too large: (?P<output>\d+)\..*?maximum context length is (?P<limit>\d+) tokens "
         r"and your request has (?P<used>\d+)",
-        re.S,
-    ),
-    re.compile(
         r"maximum context length is (?P<limit>\d+) tokens\b.*?"
         r"(?:requested \d+ tokens \((?P<used>\d+) in (?:the|your) \w+[,;] (?P<output>\d+) |"
         r"requested (?P<room>\d+) output tokens and your prompt contains at least (?P<prompt>\d+))",
-        re.S,
-    ),
-    re.compile(
         r"maximum context length is (?P<limit>\d+) tokens\b.*?"
         r"(?:resulted in|request has|requested) (?P<used>\d+)\b",
-        re.S,
-    ),
-    re.compile(r"\((?P<used>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)"),
-    re.compile(r"exceeds the (?:available )?context (?:size|window)"),
-    re.compile(r"maximum context length|(?:prompt|input) is too long", re.I),
-)
+        r"\((?P<used>\d+) tokens\) exceeds the available context size \((?P<limit>\d+) tokens\)",
+        r"exceeds the (?:available )?context (?:size|window)",
+        r"(?i:maximum context length|(?:prompt|input) is too long)",
+    )
+]
 """Wordings of "too long", those with figures first; ``output`` is room asked for the answer."""
 
 
@@ -153,15 +136,11 @@ def report_of(
 def explain(report: ErrorReport, at: Endpoint) -> ModelError:
     """The error that a report means, with a text that says what to do."""
     kind = _class_of(report)
-    error = kind(
-        _text(kind, report, at),
-        status=report.status,
-        code=report.code or report.kind,
-        request_id=report.request_id,
-    )
-    if isinstance(error, PromptTooLong):
+    text, code = _text(kind, report, at), report.code or report.kind
+    error = kind(text, status=report.status, code=code, request_id=report.request_id)
+    if isinstance(error, errors.PromptTooLong):
         error.used, error.limit = _sizes(report)
-    if isinstance(error, RateLimited):
+    if isinstance(error, errors.RateLimited):
         error.retry_after = report.retry_after
     return error
 
@@ -219,20 +198,20 @@ def _class_of(report: ErrorReport) -> type[ModelError]:
     if named is not None:
         return named
     blamed = report.kind == "invalid_request_error" if status is None else status < 500
-    return RequestRefused if blamed else ProviderFailed
+    return errors.RequestRefused if blamed else ProviderFailed
 
 
 def _not_found(report: ErrorReport) -> type[ModelError]:
     """A model that is not served, something else the provider misses, or an address without this API."""
     if re.search(r"\bmodels?\b", report.message):
-        return ModelNotServed
-    return RequestRefused if report.code or report.kind else Unreachable
+        return errors.ModelNotServed
+    return errors.RequestRefused if report.code or report.kind else errors.Unreachable
 
 
 def _by_wording(message: str) -> type[ModelError] | None:
     if _BOUND.search(message):
-        return BoundThinking
-    return PromptTooLong if any(pattern.search(message) for pattern in _TOO_LONG) else None
+        return errors.BoundThinking
+    return errors.PromptTooLong if any(pattern.search(message) for pattern in _TOO_LONG) else None
 
 
 def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
@@ -247,21 +226,21 @@ def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
 
 def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
     said, vendor = report.message.rstrip("."), at.vendor
-    if kind is NotAuthenticated:
+    if kind is errors.NotAuthenticated:
         return f"{at.url} does not accept the key ({said}). Check {vendor.key_variable}; {WITHOUT_A_KEY}"
-    if kind is ModelNotServed:
+    if kind is errors.ModelNotServed:
         return f"{at.url} has no model {at.model!r} ({said}). Check the name against its list of models"
-    if kind is Unreachable:
+    if kind is errors.Unreachable:
         return (
             f"There is no such API at {at.url} ({said}). Check the address: base_url=… or "
             f"{vendor.url_variable}"
         )
-    if kind is RateLimited and report.retry_after is None:
+    if kind is errors.RateLimited and report.retry_after is None:
         return (
             f"{at.url} takes no more requests ({said}) and does not say for how long: look at the "
             "account's spending limit"
         )
-    if kind in (RequestRefused, ProviderFailed) and _UNSEEN.search(said):
+    if kind in (errors.RequestRefused, ProviderFailed) and _UNSEEN.search(said):
         return (
             f"{at.url}: {said}. The model {at.model!r} takes no pictures: go back to before the one that was sent "
             "(/rewind in the chat), or use a model that does (/model)"
@@ -273,7 +252,7 @@ def _unanswered(cause: BaseException, at: Endpoint) -> ModelError:
     """The error for a connection that failed: no server there, or gone before the answer was whole."""
     reason = str(cause) or type(cause).__name__
     if _names(cause) & {"ConnectError", "ConnectTimeout", "UnsupportedProtocol", "ProxyError"}:
-        return Unreachable(
+        return errors.Unreachable(
             f"No server answers at {at.url} ({reason}). Check the network and the address: base_url=… or "
             f"{at.vendor.url_variable}; {WITHOUT_A_KEY}"
         )

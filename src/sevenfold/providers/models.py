@@ -13,17 +13,17 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
-from sevenfold.profiles import Profile, find
+from sevenfold.profiles import Listing, Profile, find
 from sevenfold.stores.files import private_folder, write_whole
 
 _log = logging.getLogger(__name__)
@@ -41,17 +41,12 @@ ANSWERS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """What they call the most tokens of an answer."""
 ABILITIES = ("thinking", "context_management", "compaction")
 """The capabilities that are kept: those that `sevenfold.profiles.Profile.listed` reads."""
+Fetch = Callable[[str, Any], bytes]
+"""Asks a path or an address of the server, with a body to post or None; raises whatever goes wrong."""
+_NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.M)
 _PRIVATE = re.compile(
     r"127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|.*\.(local|localhost|internal|lan)$"
 )
-
-
-class Listing(Struct, frozen=True):
-    """What a server says about a model; None or empty where it says nothing."""
-
-    window: int | None = None
-    answer: int | None = None
-    capabilities: Mapping[str, Any] = {}
 
 
 class _Copy(Struct, frozen=True):
@@ -92,18 +87,13 @@ class Listings:
         found = find(model)
         if not self._on:
             return found
-        last = self.last(address, found.model)
-        listing = last[0] if last is not None else None
+        listing, _ = self.last(address, found.model) or (None, 0.0)
         # A local server may have been started again with another window, so its last word does not count.
         if not found.known and (listing is None or is_local(address)) and isinstance(client, Lister):
             listing = self._ask(client, found.model, WAIT_SECONDS) or listing
         else:
             self.refresh(found.model, client)
-        if listing is None:
-            return found
-        return found.listed(
-            max_input_tokens=listing.window, max_tokens=listing.answer, capabilities=listing.capabilities
-        )
+        return found if listing is None else found.listed(listing)
 
     def refresh(self, model: str, client: Any) -> None:
         """Ask the server in the background, for the next session, if the listing is old or there is none."""
@@ -167,6 +157,52 @@ def read_listing(raw: bytes, model: str) -> Listing | None:
         _count(entry, ANSWERS),
         {name: said[name] for name in ABILITIES if name in said},
     )
+
+
+# -- local servers ---------------------------------------------------------------------------------
+
+
+def running_window(model: str, fetch: Fetch) -> int | None:
+    """The window a model runs with at a local server; None if the server does not say.
+
+    The OpenAI-compatible listings of these servers leave it out, or give the size a model was trained with, which is
+    not the size it was loaded with. So they are asked at their own addresses: `/api/ps` and `/api/show` (Ollama),
+    `/props` (llama.cpp), `/api/v0/models` (LM Studio). vLLM has `max_model_len` in its listing.
+    """
+    for ask in (_ollama, _llama_cpp, _lm_studio):
+        try:
+            if (found := ask(model, fetch)) is not None:
+                return found
+        except Exception:  # noqa: BLE001 (another server answers in another way: none of it may reach the session)
+            continue
+    return None
+
+
+def _ollama(model: str, fetch: Fetch) -> int | None:
+    """The window of the loaded model, else the one in its file: what an unloaded model will get is not known."""
+    wanted = model if ":" in model else f"{model}:latest"
+    for one in _decoded(fetch("/api/ps", None)).get("models") or ():
+        if wanted in (one.get("name"), one.get("model")) and (size := _count(one, ("context_length",))):
+            return size
+    shown = _decoded(fetch("/api/show", {"model": model}))
+    written = _NUM_CTX.search(str(shown.get("parameters") or ""))
+    return int(written[1]) if written else None
+
+
+def _llama_cpp(model: str, fetch: Fetch) -> int | None:
+    # A router loads any model that a request names, unless the request says not to.
+    props = _decoded(fetch(f"/props?model={quote(model, safe='')}&autoload=false", None))
+    return _count(props.get("default_generation_settings"), ("n_ctx",))
+
+
+def _lm_studio(model: str, fetch: Fetch) -> int | None:
+    listed = _decoded(fetch("/api/v0/models", None)).get("data") or ()
+    found = [_count(one, ("loaded_context_length",)) for one in listed if one.get("id") == model]
+    return next(filter(None, found), None)
+
+
+def _decoded(raw: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(raw, type=dict[str, Any])
 
 
 def is_local(address: str) -> bool:

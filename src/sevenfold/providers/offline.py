@@ -88,17 +88,8 @@ class Script:
             found.append(self._signed(asked, found, _named(block, f"toolu_{seed}_{len(found)}")))
         kinds = {block.kind for block in found}
         request = _request.decode(call.body)
-        return Reply(
-            Answer(
-                id=f"msg_{seed}",
-                model=request.model,
-                blocks=tuple(found),
-                usage=_usage(request, found),
-                stop_reason=next(
-                    (kind for kind in ("tool_use", "compaction") if kind in kinds), "end_turn"
-                ),
-            )
-        )
+        stop = next((kind for kind in ("tool_use", "compaction") if kind in kinds), "end_turn")
+        return Reply(Answer(f"msg_{seed}", request.model, tuple(found), _usage(request, found), stop))
 
     def _said(self, call: Call, asked: Json) -> Said:
         kind = call.source.partition(":")[0]

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Protocol, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.ports import Piece, Reply
@@ -21,8 +21,6 @@ from sevenfold.record.log import Answer
 NULL = Raw(b"null")
 Fields = dict[str, Raw]
 """A JSON object whose values are still bytes."""
-Seed = Callable[[], str]
-"""Makes ids for what a server left unnamed."""
 SHOWN = {"text": "text", "thinking": "thinking", "partial_json": "input"}
 """Fields of a block or a delta that a watcher sees, and the kind of piece each becomes."""
 
@@ -31,6 +29,22 @@ fields_of = msgspec.json.Decoder(Fields | None)
 _string = msgspec.json.Decoder(str)
 # A carriage return at the very end may be half of a line end, so it waits for the next chunk.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
+
+
+class AskedFor(Struct, frozen=True):
+    """What a request wants, as far as sending it or reading its answer depends on that."""
+
+    model: str = ""
+    tools: list[Raw] | None = None
+    compaction: Raw = NULL
+
+    @classmethod
+    def of(cls, body: bytes) -> AskedFor:
+        """Read it from a request in the shape of the Messages API."""
+        return _asked_for.decode(body or b"{}")
+
+
+_asked_for = msgspec.json.Decoder(AskedFor)
 
 
 class Reader(Protocol):
@@ -186,17 +200,17 @@ def pieces_of(block: Block) -> list[Piece]:
     """A whole block as a watcher sees it."""
     fields = decoded(fields_of, block.raw) or {}
     given = bytes(fields.get("input", b""))
-    return [*opening(fields), *([Piece("input", given.decode())] if given else [])]
+    return [*pieces_in(fields), *([Piece("input", given.decode())] if given else [])]
 
 
-def opening(fields: Fields) -> list[Piece]:
-    """What the opening of a block shows: often nothing but a tool's name."""
+def pieces_in(fields: Fields) -> list[Piece]:
+    """What the opening of a block shows, often nothing but a tool's name, or a delta of it."""
     if "input" in fields:
         return [Piece("tool", words_in(fields.get("name", NULL)))]
     shown = [(kind, words_in(fields[name])) for name, kind in SHOWN.items() if name in fields]
     return [Piece(kind, words) for kind, words in shown if words]
 
 
-def seeded(asked: bytes) -> Seed:
-    """Ids made from the request, so that reading the same answer twice gives the same ids."""
-    return lambda: sha256(asked).hexdigest()[:12]
+def id_from(asked: bytes) -> str:
+    """For what a server left unnamed: made from the request, so that reading an answer twice gives the same ids."""
+    return sha256(asked).hexdigest()[:12]

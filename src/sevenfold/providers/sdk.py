@@ -8,7 +8,7 @@ everything else here; `sevenfold.providers.http_client` does the same for progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from importlib import import_module
 from typing import Any, Self, TypedDict, cast
@@ -19,17 +19,11 @@ from msgspec import Struct
 from sevenfold.errors import Aborted, ModelError, NotAuthenticated, SettingError
 from sevenfold.ports import Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.providers import failures
-from sevenfold.providers.failures import (
-    TRANSPORTS,
-    WITHOUT_A_KEY,
-    Endpoint,
-    MalformedAnswer,
-    is_of,
-    transport_of,
-)
+from sevenfold.providers.failures import WITHOUT_A_KEY, Endpoint, MalformedAnswer, is_of
 from sevenfold.providers.http_client import HttpClient
+from sevenfold.providers.models import Fetch
 from sevenfold.providers.provider import Provider, Put, choose
-from sevenfold.providers.reader import EventLines
+from sevenfold.providers.reader import AskedFor, EventLines
 
 MOST_BYTES = 64_000_000
 """Bytes of one answer. The longest that models can write take about half of that as a stream."""
@@ -56,6 +50,11 @@ class Vendor(Struct, frozen=True):
     sdk: str
     """The module of the official SDK, and the name of the extra that installs it."""
 
+    @property
+    def headers_variable(self) -> str:
+        """The environment variable with further headers for every request."""
+        return f"{self.sdk.upper()}_CUSTOM_HEADERS"
+
     def load(self) -> Any:
         """Import the SDK; raises `SettingError` if it is not installed."""
         try:
@@ -66,6 +65,10 @@ class Vendor(Struct, frozen=True):
             raise SettingError(
                 f"Talking to {self.name} needs its SDK: pip install 'sevenfold[{self.sdk}]'"
             ) from None
+
+    def sdk_class(self, *, awaits: bool) -> Any:
+        """The SDK's class of clients, for waiting or for asyncio."""
+        return getattr(self.load(), f"Async{self.name}" if awaits else self.name)
 
     def no_key(self) -> NotAuthenticated:
         """The error for a key that is missing."""
@@ -78,10 +81,6 @@ class Vendor(Struct, frozen=True):
         return NotAuthenticated(
             f"The credentials for {self.name} cannot be used: {reason} Or set {self.key_variable}"
         )
-
-
-Fetch = Callable[[str, Any], bytes]
-"""Asks a path or an address of the server, with a body to post or None; raises whatever goes wrong."""
 
 
 class SdkProvider(Provider):
@@ -116,16 +115,27 @@ class SdkProvider(Provider):
     def error(self, error: Exception, model: str = "") -> ModelError | None:
         """The error that an exception of the SDK or of its transport means."""
         at = Endpoint(self.vendor, self.vendor.url, model)
-        found = next((one for one in _causes(error) if is_of(one, (self.vendor.sdk, *TRANSPORTS))), None)
+        packages = (self.vendor.sdk, *failures.TRANSPORTS)
+        found = next((one for one in _causes(error) if is_of(one, packages)), None)
         return None if found is None else failures.error_of(found, at)
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """What the server at an address says about a model, undecoded."""
         raise NotImplementedError
 
+    def headers(self, env: Mapping[str, str]) -> dict[str, str] | None:
+        """The headers that every request needs in this environment; None if only the SDK can sign it."""
+        return None
+
     def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
         """The SDK's client without the SDK, for this environment; None if only the SDK can sign its requests."""
-        return None
+        headers = self.headers(env)
+        if headers is None:
+            return None
+        # One a line, as the SDKs read them.
+        lines = (line.partition(":") for line in env.get(self.vendor.headers_variable, "").split("\n"))
+        custom = {name.strip().lower(): value.strip() for name, colon, value in lines if colon}
+        return HttpClient(self.address(env), headers | custom, **options)
 
     def quick_client(self, env: Mapping[str, str]) -> Client:
         """A client that loads no SDK, if there can be one."""
@@ -168,12 +178,14 @@ class SdkBase:
     @property
     def response(self) -> type:
         """The type that makes the SDK return responses unread."""
-        kind: type = object if isinstance(self.sdk, HttpClient) else transport_of(self.module).Response
+        kind: type = (
+            object if isinstance(self.sdk, HttpClient) else failures.transport_of(self.module).Response
+        )
         return kind
 
     def provider(self, call: Call) -> SdkProvider:
         """The API that a call goes through."""
-        return choose(self.speaks, model_of(call)) if len(self.speaks) > 1 else self.speaks[0]
+        return choose(self.speaks, AskedFor.of(call.body).model) if len(self.speaks) > 1 else self.speaks[0]
 
     def _describe(self, sdk: Any, model: str, seconds: float) -> bytes:
         options = {"timeout": seconds, "max_retries": 0}
@@ -292,7 +304,7 @@ class Incoming:
         except ModelError:
             raise
         except Exception as error:
-            at = Endpoint(self._provider.vendor, self._client.address, model_of(self._call))
+            at = Endpoint(self._provider.vendor, self._client.address, AskedFor.of(self._call.body).model)
             found = failures.error_of(error, at)
             if found is None:
                 raise
@@ -321,24 +333,6 @@ class Incoming:
         error.partial = self._reader.partial(self._request_id)
         error.request_id = error.request_id or self._request_id or ""
         return error
-
-
-class _Named(Struct):
-    model: str = ""
-
-
-_named = msgspec.json.Decoder(_Named)
-
-
-def model_of(call: Call) -> str:
-    """The model a call is for."""
-    return _named.decode(call.body).model
-
-
-def headers_in(lines: str) -> dict[str, str]:
-    """The headers in an environment variable, one a line, as the SDKs read them."""
-    pairs = (line.partition(":") for line in lines.split("\n"))
-    return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
 
 def _causes(error: BaseException | None) -> Iterator[Exception]:

@@ -93,12 +93,10 @@ def reply(block: Block, tool: str) -> str:
     if body.is_error:
         refused = _pattern("refused").match(words)
         remark = words[refused.end() :].partition(_AFTER_A_REMARK)[0].strip() if refused else ""
+        if not remark.startswith(_CLARIFIES):
+            return remark
         # To users who would rather talk about a question, the client lends words around the answers given so far.
-        return (
-            "\n".join(_pattern("partly_answered").findall(remark))
-            if remark.startswith(_CLARIFIES)
-            else remark
-        )
+        return "\n".join(_pattern("partly_answered").findall(remark))
     if not _pattern("asks").search(tool):
         return ""
     if answered := _pattern("answered").match(words):
@@ -189,11 +187,8 @@ def _unwrapped(words: str) -> str:
     bare = _without_tags_behind(bare)
     if context := _pattern("ide_context").match(bare):
         bare = bare[context.end() :]
-    return (
-        ""
-        if not bare.strip() or _pattern("notice").match(bare) or _pattern("summary").match(bare)
-        else bare
-    )
+    says_nothing = not bare.strip() or _pattern("notice").match(bare) or is_summary(bare)
+    return "" if says_nothing else bare
 
 
 def _without_tags_behind(words: str) -> str:

@@ -354,29 +354,11 @@ class Rewound(Own, frozen=True, tag="rewound"):
     to: str | None
 
 
-OwnDecision = (
-    Epoch
-    | Request
-    | Billed
-    | Carry
-    | Commit
-    | Signed
-    | Offloaded
-    | Keep
-    | Pinned
-    | Snip
-    | Fold
-    | Pin
-    | Forked
-    | NotesMark
-    | Remembered
-    | AgentStart
-    | AgentEnd
-    | Undone
-    | Amended
-    | Purged
-    | Rewound
-)
+_Requests = Epoch | Amended | Request | Billed
+_Compactions = Carry | Commit | Signed
+_Changes = Offloaded | Keep | Pinned | Snip | Fold | Pin | Undone | Purged | Rewound
+_Marks = Forked | NotesMark | Remembered | AgentStart | AgentEnd
+OwnDecision = _Requests | _Compactions | _Changes | _Marks
 
 Trigger = Literal["auto", "manual"]
 

@@ -51,22 +51,14 @@ def _is_telling(value: str) -> bool:
 class KnownSecrets(Struct, frozen=True):
     """Values that are secret, each in the forms in which it may come up."""
 
-    forms: tuple[tuple[str, str], ...] = ()
-    """A form, and the value it is a form of."""
+    forms: Mapping[str, str] = {}
+    """Form → the value it is a form of."""
 
     @classmethod
     def of(cls, values: Iterable[str]) -> KnownSecrets:
         """Those of the values that can be told from other text."""
         kept = sorted(filter(_is_telling, set(values)))[:MOST]
-        return cls(tuple((form, value) for value in kept for form in dict.fromkeys(_forms(value))))
-
-    def find(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Where each form begins and ends, and the value it is a form of."""
-        for form, value in self.forms:
-            place = text.find(form)
-            while place >= 0:
-                yield place, place + len(form), value
-                place = text.find(form, place + len(form))
+        return cls({form: value for value in kept for form in _forms(value)})
 
 
 def _forms(value: str) -> Iterator[str]:

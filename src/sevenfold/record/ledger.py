@@ -8,21 +8,12 @@ worked out from the list, for now or for any earlier moment, and never stored.
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from sevenfold.record import blocks
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
 from sevenfold.record.chain import Chain
-from sevenfold.record.decisions import (
-    Epoch,
-    Fold,
-    Offloaded,
-    OwnDecision,
-    Pinned,
-    Signed,
-    Snip,
-    Undone,
-)
+from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pinned, Signed, Snip, Undone
 from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, measure, total
@@ -35,15 +26,6 @@ class Fate(Struct, frozen=True):
     """seen, trimmed, hidden, off_branch, sidechain or unknown"""
     by: tuple[str, ...] = ()
     """The decisions that hid or trimmed it."""
-
-
-class Span(Struct, frozen=True):
-    """Records out of sight from ``first`` to ``last``; ``summary`` replaces them unless it is empty."""
-
-    decision: str
-    first: str
-    last: str
-    summary: str = ""
 
 
 class Replacement(Struct, frozen=True):
@@ -61,15 +43,15 @@ class Replacement(Struct, frozen=True):
         return replace_content(block, self.text)
 
 
-class Effects(Struct, frozen=True):
-    """What is out of sight, and by which decision."""
+class Effects(Struct):
+    """What is out of sight, and by which decision; `Ledger.effects` fills it in."""
 
     results: dict[str, list[Replacement]] = {}
     """By the id of the tool call, the oldest first: it is the one that holds."""
     attachments: dict[str, str] = {}
     """Record → decision that cleared it."""
-    spans: tuple[Span, ...] = ()
-    thinking: tuple[tuple[int, int], ...] = ()
+    spans: list[Snip | Fold] = []
+    thinking: list[tuple[int, int]] = []
     """Between these places in the file reasoning is no longer sent."""
     references: bool = False
     """Results carry the names they can be deleted by from the cached prefix."""
@@ -77,12 +59,8 @@ class Effects(Struct, frozen=True):
     """Record → the block behind it that deletes results."""
     signed: dict[str, Block] = {}
     """Boundary → the provider's own summary, sent in place of the readable one, or in front of it."""
-    quiet: bool = False
+    quiet: bool = True
     """Is there nothing at all but spans? Follows from the rest."""
-
-    def __post_init__(self) -> None:
-        loud = self.results or self.attachments or self.thinking or self.deletions or self.signed
-        force_setattr(self, "quiet", not (loud or self.references))
 
     def touch(self, said: Said, seq: int) -> bool:
         """May a decision change what is shown of this record? Spans aside: they hide it whatever it shows."""
@@ -105,10 +83,8 @@ class Made(Struct, frozen=True):
 
     seq: int
     what: Clearing | OwnDecision
-    after: int = -1
-    """Place of the record an epoch names as the last whose reasoning stays."""
-    before: int | None = None
-    """Place of the record from which on it stays again."""
+    drops: tuple[int, int] = (-1, -1)
+    """The places of the records between which an epoch drops reasoning."""
 
     @property
     def id(self) -> str:
@@ -137,7 +113,7 @@ class Ledger:
         if isinstance(what, Epoch):
             stays = chain.nodes.get(what.drops_thinking_after or "")
             again = chain.nodes.get(what.drops_thinking_before or "")
-            made = Made(seq, what, stays.seq if stays else -1, again.seq if again else None)
+            made = Made(seq, what, (stays.seq if stays else -1, again.seq if again else seq))
         self.all.append(made)
         self._holding.append(made)
 
@@ -154,12 +130,7 @@ class Ledger:
     def effects(self, seq: int | None = None) -> Effects:
         """What is out of sight, now or when the file was only ``seq`` long."""
         undone, answers = self._undone(seq), self._model(seq)
-        results: dict[str, list[Replacement]] = {}
-        attachments: dict[str, str] = {}
-        spans: list[Span] = []
-        thinking: list[tuple[int, int]] = []
-        signed: dict[str, Block] = {}
-        references, deletions = False, dict[str, Block]()
+        found = Effects()
         for made in self._holding:
             if made.id in undone or (seq is not None and made.seq >= seq):
                 continue
@@ -167,24 +138,24 @@ class Ledger:
                 case Clearing(uuid=name, about=about):
                     cleared = Replacement(name, PLACEHOLDER_CLEARED, made.seq)
                     for call in about.compacted_tool_ids:
-                        results.setdefault(call, []).append(cleared)
-                    attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
+                        found.results.setdefault(call, []).append(cleared)
+                    found.attachments.update(dict.fromkeys(about.cleared_attachment_uuids, name))
                 case Offloaded(id=name, tool_use_id=call, preview=preview):
                     offloaded = Replacement(name, preview, made.seq, words_only=True)
-                    results.setdefault(call, []).append(offloaded)
+                    found.results.setdefault(call, []).append(offloaded)
                 case Pinned(calls=calls, record=record):
-                    references = True
-                    deletions = {**deletions, record: blocks.deletion(calls)} if calls else {}
-                case Snip(id=name, first=first, last=last):
-                    spans.append(Span(name, first, last))
-                case Fold(id=name, first=first, last=last, summary=summary):
-                    spans.append(Span(name, first, last, summary))
+                    found.references = True
+                    found.deletions = {**found.deletions, record: blocks.deletion(calls)} if calls else {}
+                case Snip() | Fold() as span:
+                    found.spans.append(span)
                 case Signed(boundary=boundary, block=block, model=model):
                     if not answers or model in ("", answers):
-                        signed[boundary] = blocks.read(bytes(block))
+                        found.signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
-                    thinking.append((made.after, made.seq if made.before is None else made.before))
-        return Effects(results, attachments, tuple(spans), tuple(thinking), references, deletions, signed)
+                    found.thinking.append(made.drops)
+        replaced = found.results or found.attachments or found.deletions or found.signed
+        found.quiet = not (replaced or found.thinking or found.references)
+        return found
 
     def since(self, seq: int) -> list[Made]:
         """Decisions that hold and were made after this place in the file."""
@@ -253,8 +224,8 @@ def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
         first, last = places.get(span.first), places.get(span.last)
         if first is None or last is None or last < first:
             continue
-        items[first : last + 1] = [hide(item, span.decision) for item in items[first : last + 1]]
-        if span.summary:
+        items[first : last + 1] = [hide(item, span.id) for item in items[first : last + 1]]
+        if isinstance(span, Fold) and span.summary:
             said = blocks.text(span.summary)
             items[first] = replace(items[first], role="user", shown=(said,), weight=measure(said))
     return items

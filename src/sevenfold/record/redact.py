@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 
 from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.known_secrets import KnownSecrets
-from sevenfold.record.secret_patterns import patterns
+from sevenfold.record.secret_patterns import patterns, places
 
 DIGITS_IN_MASK = 4
 """Hex digits of the hash that a mask shows."""
@@ -107,7 +107,8 @@ def find(text: str, known: KnownSecrets = NONE_KNOWN) -> list[Finding]:
 
 
 def _known(text: str, known: KnownSecrets) -> list[Finding]:
-    return [Finding(KNOWN, digest(value), start, end) for start, end, value in known.find(text)]
+    found = places(text, known.forms)
+    return [Finding(KNOWN, digest(known.forms[form]), at, at + len(form)) for at, form in found]
 
 
 class Uncovered:
@@ -155,8 +156,8 @@ def _find(text: str) -> list[Finding]:
     if len(lower) != len(text):
         lower = text.translate(_LOWER)
     table = patterns()
-    places = [*_names(text), *_places(text, table.literals), *_places(lower, table.contexts)]
-    found = _apart([one for start, hint in places if (one := _at(text, start, hint))])
+    hints = [*_names(text), *places(text, table.literals), *places(lower, table.contexts)]
+    found = _apart([one for start, hint in hints if (one := _at(text, start, hint))])
     return [Finding(one.kind, digest(text[one.start : one.end]), one.start, one.end) for one in found]
 
 
@@ -206,14 +207,6 @@ def _names(text: str) -> Iterator[tuple[int, str]]:
             for length in table.lengths:
                 if length <= end and (name := text[end - length : end]) in table.names:
                     yield end - length, name
-
-
-def _places(text: str, hints: Sequence[str]) -> Iterator[tuple[int, str]]:
-    for hint in hints:
-        place = text.find(hint)
-        while place >= 0:
-            yield place, hint
-            place = text.find(hint, place + len(hint))
 
 
 def _at(text: str, start: int, hint: str) -> Finding | None:
@@ -294,10 +287,10 @@ _NO_TEXT = frozenset(
 )
 """Fields that are checked, or pair a call with its result."""
 _BY_CALL = "sevenfold_results"
+"""The field that holds an object whose names are ids of calls."""
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _string = msgspec.json.Decoder(str)
-_encoder = msgspec.json.Encoder()
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
@@ -341,12 +334,13 @@ class _Walk:
         self._known, self._whole = known, whole
         self.findings: list[Finding] = []
 
-    def value(self, raw: bytes) -> bytes:
+    def value(self, raw: bytes, *, names: bool = True) -> bytes:
+        """The value without its secrets; ``names`` tells whether the names of its fields, too, may hold any."""
         match raw[:1]:
             case b'"':
                 return self.text(raw)
             case b"{":
-                return self._object(raw)
+                return self._object(raw, names)
             case b"[":
                 parts = [bytes(part) for part in _items.decode(raw)]
                 masked = [self.value(part) for part in parts]
@@ -357,9 +351,9 @@ class _Walk:
     def text(self, raw: bytes) -> bytes:
         masked = mask(_string.decode(raw), self._known)
         self.findings += masked.findings
-        return _encoder.encode(masked.text) if masked.findings else raw
+        return msgspec.json.encode(masked.text) if masked.findings else raw
 
-    def _object(self, raw: bytes) -> bytes:
+    def _object(self, raw: bytes, names: bool) -> bytes:
         fields = {name: bytes(value) for name, value in _fields.decode(raw).items()}
         kind = fields.get("type", b"")[1:-1].decode(errors="replace")
         if not self._whole and (fields.get("role") == b'"assistant"' or kind in MODELS_BLOCKS):
@@ -368,25 +362,10 @@ class _Walk:
         for name, value in fields.items():
             if name in _NO_TEXT or (name == "data" and kind in ("base64", "redacted_thinking")):
                 masked[name] = value
-            elif name == _BY_CALL:
-                masked[name] = self._by_call(value)
             else:
-                masked[self._name(name)] = self.value(value)
-        return _written(raw, fields, masked)
-
-    def _by_call(self, raw: bytes) -> bytes:
-        """An object whose keys are ids of calls: only what they have is masked."""
-        stored = {call: bytes(value) for call, value in _fields.decode(raw).items()}
-        return _written(raw, stored, {call: self.value(value) for call, value in stored.items()})
-
-    def _name(self, name: str) -> str:
-        masked = mask(name, self._known)
-        self.findings += masked.findings
-        return masked.text
-
-
-def _written(raw: bytes, fields: dict[str, bytes], masked: dict[str, bytes]) -> bytes:
-    """The object with other fields; as it was if they are the same."""
-    if masked == fields:
-        return raw
-    return _encoder.encode({name: Raw(value) for name, value in masked.items()})
+                named = mask(name, self._known) if names else Redacted(name)
+                self.findings += named.findings
+                masked[named.text] = self.value(value, names=name != _BY_CALL)
+        if masked == fields:
+            return raw
+        return msgspec.json.encode({name: Raw(value) for name, value in masked.items()})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -82,27 +82,28 @@ def patterns() -> Patterns:
             pattern = pattern.replace(f"{{{name}}}", fragment)
         return re.compile(pattern)
 
-    def format_rule(kind: str, hints: str, rest: str, before: str = "", **flags: bool) -> Rule:
-        precedes = compiled(rf"{before}\Z") if before else None
-        return Rule(kind, tuple(hints.split()), compiled(rest), _looks_random, before=precedes, **flags)
-
-    def context_rule(
-        kind: str,
-        hints: list[str],
-        rest: str,
-        check: str,
-        *,
-        literal: bool = False,
-        many_lines: bool = False,
+    def rule(
+        kind: str, hints: list[str], rest: str, check: str, literal: bool, before: str = "", **flags: bool
     ) -> Rule:
         signs = ("_",) if literal else ("_", "-", "")
         spelled = {hint.replace("_", sign): None for sign in signs for hint in hints}
-        return Rule(kind, tuple(spelled), compiled(rest), _CHECKS[check], many_lines=many_lines)
+        precedes = compiled(rf"{before}\Z") if before else None
+        return Rule(kind, tuple(spelled), compiled(rest), _CHECKS[check], before=precedes, **flags)
 
+    form: dict[str, Any] = {"check": "looks_random", "literal": True}
     return Patterns(
-        [format_rule(**entry) for entry in table["formats"]],
-        [context_rule(**entry) for entry in table["contexts"]],
+        [rule(**{**form, **entry, "hints": entry["hints"].split()}) for entry in table["formats"]],
+        [rule(**{"literal": False, **entry}) for entry in table["contexts"]],
     )
+
+
+def places(text: str, wanted: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Where each of the wanted texts begins, wherever it comes up."""
+    for one in wanted:
+        place = text.find(one)
+        while place >= 0:
+            yield place, one
+            place = text.find(one, place + len(one))
 
 
 def _is_example(secret: str) -> bool:
@@ -166,6 +167,7 @@ def _holds_a_key(block: str) -> bool:
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
+    "looks_random": _looks_random,
     "looks_mixed": _looks_mixed,
     "is_password": _is_password,
     "is_assigned": _is_assigned,

@@ -209,12 +209,8 @@ class Iteration(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, reported: Mapping[str, Any]) -> Iteration:
         """Reads one entry of `usage.iterations`."""
-        model = reported.get("model")
-        return cls(
-            kind=str(reported.get("type") or "message"),
-            usage=Usage.of(reported),
-            model=model if isinstance(model, str) else None,
-        )
+        kind, model = str(reported.get("type") or "message"), reported.get("model")
+        return cls(kind, Usage.of(reported), model if isinstance(model, str) else None)
 
     @property
     def answers(self) -> bool:
@@ -271,9 +267,7 @@ class Tally(msgspec.Struct, frozen=True):
 
     def after(self, usage: Usage) -> Tally:
         """With one more answer."""
-        return replace(
-            self, read=self.read + usage.cache_read_input_tokens, prompt=self.prompt + usage.prompt
-        )
+        return Tally(self.read + usage.cache_read_input_tokens, self.prompt + usage.prompt)
 
     @property
     def share(self) -> float | None:

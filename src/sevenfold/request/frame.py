@@ -298,9 +298,8 @@ def edge_of(messages: Sequence[Message], cleared: int, excluded: Collection[str]
 
 def tail_of(markers: Sequence[Marker]) -> Tail | None:
     """Where the conversation's last marker is."""
-    return next(
-        (Tail(mark.index, mark.block) for mark in reversed(markers) if mark.level == "messages"), None
-    )
+    last = next((mark for mark in reversed(markers) if mark.level == "messages"), None)
+    return Tail(last.index, last.block) if last else None
 
 
 def positions(blocks: Sequence[Block], *, runs_collapse: bool) -> int:

@@ -1,6 +1,6 @@
 """On whose behalf a request is made, and what follows from that.
 
-Everything that differs between the main thread, a fork and a sub-agent is in this one table: whether
+Everything that differs between the main thread, a fork and a sub-agent is in these two sets: whether
 its context may be compacted, and whether its tail is written to the cache, which decides under whose key the cache
 is watched. Whose prefix may be kept for an hour is policy, and a setting.
 """
@@ -21,26 +21,14 @@ class QuerySource(Struct, frozen=True):
     never read again: what it loses is a loss of the conversation whose prefix it repeats."""
 
 
-_TABLE = {
-    source.name: source
-    for source in (
-        QuerySource("main", compacts=True),
-        QuerySource("sdk", compacts=True),
-        QuerySource("agent", compacts=True),
-        QuerySource("compact", writes_tail=False),
-        QuerySource("session_memory", writes_tail=False),
-        QuerySource("extract_memories"),
-        QuerySource("dream"),
-        QuerySource("agent_summary", writes_tail=False),
-        QuerySource("prompt_suggestion", writes_tail=False),
-        QuerySource("collapse", writes_tail=False),
-        QuerySource("keep_alive", writes_tail=False),
-    )
-}
+# All others, such as extract_memories and dream, are not compacted and write their tail.
+_COMPACTS = frozenset({"main", "sdk", "agent"})
+_WRITES_NO_TAIL = frozenset(
+    {"compact", "session_memory", "agent_summary", "prompt_suggestion", "collapse", "keep_alive"}
+)
 
 
 def source(name: str) -> QuerySource:
     """The rules for a query source; ``agent:reviewer`` follows those of ``agent`` under its own name."""
-    kind, _, rest = name.partition(":")
-    known = _TABLE.get(kind, QuerySource(kind))
-    return QuerySource(name, known.compacts, known.writes_tail) if rest else known
+    kind = name.partition(":")[0]
+    return QuerySource(name, kind in _COMPACTS, kind not in _WRITES_NO_TAIL)

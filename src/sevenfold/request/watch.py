@@ -43,9 +43,8 @@ class Sent(Struct, frozen=True):
     @property
     def bytes(self) -> int:
         """The size of all its parts."""
-        return (
-            sum(len(raw) for _, raw in self.frame.parts()) + sum(len(one.raw) for one in self.messages) or 1
-        )
+        fixed = sum(len(raw) for _, raw in self.frame.parts())
+        return fixed + sum(len(one.raw) for one in self.messages) or 1
 
     def marked(self) -> set[str]:
         """The fixed parts behind which the provider was asked to keep an entry."""
@@ -108,9 +107,8 @@ class Watched(Struct, frozen=True):
         """Go on from the last request of an earlier run, if it is known what that sent and left in the cache."""
         if sent is None or usage is None or self.sent is not None:
             return self
-        return replace(
-            self, sent=sent, cached=usage.cache_read_input_tokens + usage.cache_creation_input_tokens
-        )
+        left = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+        return replace(self, sent=sent, cached=left)
 
     def look(self, sending: Sent, profile: Profile) -> Watched:
         """Before sending: find what moved, and what that will cost."""
@@ -120,10 +118,8 @@ class Watched(Struct, frozen=True):
         change = first_change(before, sending)
         expired = sending.at - before.at > SECONDS.get(before.lifetimes.tail, 300)
         lost = self.cached if expired else round(self.cached * (1 - change.kept)) if change else 0
-        forecast = Forecast(
-            change, expired, lost, rewrite_usd(lost, sending.lifetimes, profile), self.announced
-        )
-        return replace(self, pending=sending, forecast=forecast)
+        usd = rewrite_usd(lost, sending.lifetimes, profile)
+        return replace(self, pending=sending, forecast=Forecast(change, expired, lost, usd, self.announced))
 
     def judge(
         self, usage: Usage, profile: Profile, *, keeps: bool = True
@@ -155,14 +151,9 @@ class Watched(Struct, frozen=True):
             cause, part, expected, diff = change.cause, change.part, self.forecast.expired, change.diff()
         elif not self.forecast.expired:
             cause, expected, diff = "evicted", False, "nothing changed here: likely server side"
+        usd, elapsed = rewrite_usd(fall, sending.lifetimes, profile), sending.at - before.at
         return CacheBroke(
-            cause=cause,
-            part=part,
-            tokens=fall,
-            usd=rewrite_usd(fall, sending.lifetimes, profile),
-            elapsed=sending.at - before.at,
-            expected=expected,
-            diff=diff,
+            cause=cause, part=part, tokens=fall, usd=usd, elapsed=elapsed, expected=expected, diff=diff
         )
 
 

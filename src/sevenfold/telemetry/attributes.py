@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sevenfold.events import Answered, Event, Failed, Sending
@@ -42,38 +41,28 @@ UNANSWERED = "unanswered"
 
 # Which field of an event goes under a name of the conventions
 
-ALWAYS: Mapping[str, str] = MappingProxyType(
-    {"session": "gen_ai.conversation.id", "provider": PROVIDER, "error": ERROR}
-)
-REQUEST: Mapping[str, str] = MappingProxyType(
-    {"model": REQUEST_MODEL, "max_tokens": "gen_ai.request.max_tokens"}
-)
-RESPONSE: Mapping[str, str] = MappingProxyType(
-    {
-        "model": RESPONSE_MODEL,
-        "response": "gen_ai.response.id",
-        "stop_reason": FINISH_REASONS,
-        "input_tokens": INPUT_TOKENS,
-        "output_tokens": "gen_ai.usage.output_tokens",
-        "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens",
-        "cache_write_tokens": "gen_ai.usage.cache_write.input_tokens",
-        "thinking_tokens": "gen_ai.usage.reasoning.output_tokens",
-    }
-)
-SUBJECTS: Mapping[str, str] = MappingProxyType(
-    {
-        "CacheBroke": "cache",
-        "EpochOpened": "epoch",
-        "Repaired": "repair",
-        "Masked": "mask",
-        "AgentChanged": "agent",
-    }
-)
+ALWAYS: Mapping[str, str] = {"session": "gen_ai.conversation.id", "provider": PROVIDER, "error": ERROR}
+REQUEST: Mapping[str, str] = {"model": REQUEST_MODEL, "max_tokens": "gen_ai.request.max_tokens"}
+RESPONSE: Mapping[str, str] = {
+    "model": RESPONSE_MODEL,
+    "response": "gen_ai.response.id",
+    "stop_reason": FINISH_REASONS,
+    "input_tokens": INPUT_TOKENS,
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write_tokens": "gen_ai.usage.cache_write.input_tokens",
+    "thinking_tokens": "gen_ai.usage.reasoning.output_tokens",
+}
+SUBJECTS: Mapping[str, str] = {
+    "CacheBroke": "cache",
+    "EpochOpened": "epoch",
+    "Repaired": "repair",
+    "Masked": "mask",
+    "AgentChanged": "agent",
+}
 """What an event without a layer is about, for the name of its span."""
 _NONE_IF_0 = frozenset({"max_tokens", "thinking_tokens"})
-_NAMES: Mapping[type[Event], Mapping[str, str]] = MappingProxyType(
-    {Sending: REQUEST, Failed: REQUEST, Answered: RESPONSE}
-)
+_NAMES: Mapping[type[Event], Mapping[str, str]] = {Sending: REQUEST, Failed: REQUEST, Answered: RESPONSE}
 
 
 def spelled(kind: str) -> str:
@@ -100,6 +89,6 @@ def attributes(event: Event) -> Attributes:
     return found
 
 
-def prompt(event: Answered) -> int:
+def prompt(event: Answered | Failed) -> int:
     """All tokens of the prompt, cached or not."""
     return event.input_tokens + event.cache_read_tokens + event.cache_write_tokens

@@ -8,7 +8,8 @@ never more than twice the limit on the disk. Several processes may write to the 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -33,7 +34,8 @@ class JsonlSink(Sink):
         self._limit = limit
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(self._open())
+            with self._opened():
+                pass
         except OSError as error:
             raise SettingError(
                 f"{self.path}: telemetry cannot be written there ({error.strerror}); "
@@ -48,29 +50,23 @@ class JsonlSink(Sink):
     def _take(self, event: Event) -> None:
         line = msgspec.json.encode(event) + b"\n"
         # Opened each time: another process may have put it aside, or a secret was purged from it.
-        fd = self._open()
-        try:
+        with self._opened() as fd:
             size = os.fstat(fd).st_size
-            if size and size + len(line) > self._limit:
-                self._put_aside(fd)
-                os.close(fd)
-                fd = self._open()
+            if not size or size + len(line) <= self._limit:
+                append_line(fd, line)
+                return
+            self._put_aside(fd)
+        with self._opened() as fd:
             append_line(fd, line)
-        finally:
-            os.close(fd)
 
-    def _finish(self) -> None:
-        """Nothing is open."""
-
-    def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-        fd = os.open(self.path, flags, 0o600)
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
             os.fchmod(fd, 0o600)
-        except OSError:
+            yield fd
+        finally:
             os.close(fd)
-            raise
-        return fd
 
     def _put_aside(self, fd: int) -> None:
         """Put the full file aside, unless another process has or is about to."""

@@ -7,21 +7,11 @@ new value is a series that is kept. So a gauge says what was last seen in this p
 from __future__ import annotations
 
 import math
-from typing import TypeGuard
+from collections.abc import Callable
 
-from opentelemetry.metrics import Counter, Histogram, Meter
+from opentelemetry.metrics import Meter
 
-from sevenfold.events import (
-    Acted,
-    Answered,
-    CacheBroke,
-    Checked,
-    Event,
-    Failed,
-    Sending,
-    SteppedAside,
-    Vetoed,
-)
+from sevenfold import events
 from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.attributes import Attributes, prompt
 
@@ -68,79 +58,55 @@ class Metrics:
             "sevenfold.cache.lost_tokens", "{token}", "What had to be written to the cache again"
         )
 
-    def checked(self, event: Checked) -> None:
+    def checked(self, event: events.Checked) -> None:
         """Sizes before a request."""
         source = _source(event)
         self._tokens.set(event.used, source)
         self._left.set(event.percent_left, source)
         self._wire.set(event.wire, source)
 
-    def answered(self, event: Answered, sent: Sending | None) -> None:
-        """Tokens, time and money of a request."""
-        asked = _asked(event, sent)
-        asked[names.RESPONSE_MODEL] = event.model
-        _record(self._usage, prompt(event), {**asked, names.TOKEN_TYPE: "input"})
-        _record(self._usage, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
-        _record(self._duration, event.seconds or _between(sent, event), asked)
-        _add(self._cost, event.usd, {**asked, **_source(event)})
+    def ended(self, event: events.Answered | events.Failed, sent: events.Sending | None) -> None:
+        """Time, tokens and money of a request; of one that failed, what the provider had reported by then."""
+        seconds = event.at - sent.at if sent else 0.0
+        asked: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: event.provider}
+        asked[names.REQUEST_MODEL] = sent.model if sent else event.model
+        if isinstance(event, events.Failed):
+            asked[names.ERROR] = event.error
+        else:
+            asked[names.RESPONSE_MODEL] = event.model
+            seconds = event.seconds or seconds
+        _measure(self._duration.record, seconds, asked)
+        _measure(self._usage.record, prompt(event), {**asked, names.TOKEN_TYPE: "input"})
+        _measure(self._usage.record, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
+        _measure(self._cost.add, event.usd, {**asked, **_source(event)})
 
-    def failed(self, event: Failed, sent: Sending | None) -> None:
-        """Time of a request that got no answer, and what the provider had reported of one."""
-        asked = {**_asked(event, sent), names.ERROR: event.error}
-        _record(self._duration, _between(sent, event), asked)
-        if event.prompt_tokens:
-            _record(self._usage, event.prompt_tokens, {**asked, names.TOKEN_TYPE: "input"})
-            _record(self._usage, event.output_tokens, {**asked, names.TOKEN_TYPE: "output"})
-            _add(self._cost, event.usd, {**asked, **_source(event)})
-
-    def happened(self, event: Event) -> None:
+    def happened(self, event: events.Event) -> None:
         """Anything else that is counted."""
         match event:
-            case Acted():
+            case events.Acted():
                 self._actions.add(1, _how(event))
-                _add(self._freed, event.tokens_before - event.tokens_after, _how(event))
-            case Vetoed():
+                _measure(self._freed.add, event.tokens_before - event.tokens_after, _how(event))
+            case events.Vetoed():
                 self._vetoes.add(1, _how(event))
-            case SteppedAside():
+            case events.SteppedAside():
                 error: Attributes = {names.ERROR: event.error} if event.error else {}
                 self._aside.add(1, {"sevenfold.layer": event.layer, **error})
-            case CacheBroke():
+            case events.CacheBroke():
                 why: Attributes = {"sevenfold.cause": event.cause, "sevenfold.expected": event.expected}
                 self._breaks.add(1, why)
-                _add(self._lost, event.tokens, why)
+                _measure(self._lost.add, event.tokens, why)
 
 
-def _asked(event: Answered | Failed, sent: Sending | None) -> Attributes:
-    return {
-        names.OPERATION: names.CHAT,
-        names.PROVIDER: event.provider,
-        names.REQUEST_MODEL: sent.model if sent else event.model,
-    }
-
-
-def _source(event: Event) -> Attributes:
+def _source(event: events.Event) -> Attributes:
     """The kind of source: `agent:reviewer` is one of many agents."""
     return {"sevenfold.source": event.source.partition(":")[0]}
 
 
-def _how(event: Acted | Vetoed) -> Attributes:
+def _how(event: events.LayerEvent) -> Attributes:
     return {"sevenfold.layer": event.layer, "sevenfold.mechanism": event.mechanism}
 
 
-def _between(sent: Sending | None, event: Event) -> float:
-    return event.at - sent.at if sent else 0.0
-
-
-def _add(counter: Counter, amount: float | None, attributes: Attributes) -> None:
-    if _counts(amount):
-        counter.add(amount, attributes)
-
-
-def _record(histogram: Histogram, amount: float | None, attributes: Attributes) -> None:
-    if _counts(amount):
-        histogram.record(amount, attributes)
-
-
-def _counts(amount: float | None) -> TypeGuard[float]:
+def _measure(take: Callable[[float, Attributes], None], amount: float | None, about: Attributes) -> None:
     """Nothing known is no measurement, counters take no less than nothing, and infinity would stay for good."""
-    return amount is not None and 0 < amount < math.inf
+    if amount is not None and 0 < amount < math.inf:
+        take(amount, about)

@@ -53,10 +53,8 @@ class OtelSink(Sink):
                 self._metrics.checked(event)
             case Sending():
                 self._spans.sending(event)
-            case Answered():
-                self._metrics.answered(event, self._spans.answered(event))
-            case Failed():
-                self._metrics.failed(event, self._spans.failed(event))
+            case Answered() | Failed():
+                self._metrics.ended(event, self._spans.ended(event))
             case Proposed():
                 self._spans.proposed(event)
             case _:

@@ -12,9 +12,9 @@ from time import time_ns
 from typing import TypeVar
 
 from msgspec import Struct
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 
-from sevenfold.events import Acted, Answered, Event, Failed, Proposed, Sending
+from sevenfold.events import Acted, Answered, Event, Failed, Proposed, RequestEvent, Sending
 from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.attributes import Attributes, attributes
 
@@ -57,13 +57,20 @@ class Spans:
         under_way = _Open(self._chat(event.model, began, about), began, event)
         self._abandon(_keep(self._open, key, under_way, MOST_OPEN), event)
 
-    def answered(self, event: Answered) -> Sending | None:
+    def ended(self, event: Answered | Failed) -> Sending | None:
         """End the span of a request; returns what was sent, if that was seen."""
-        return self._ended(event, event.at - event.seconds)
-
-    def failed(self, event: Failed) -> Sending | None:
-        """End the span of a request that got no answer."""
-        return self._ended(event, event.at, Status(StatusCode.ERROR, event.reason))
+        under_way = self._open.pop(_request(event), None)
+        if under_way:
+            span, start = under_way.span, under_way.began
+        else:
+            start = _nanoseconds(event.at - event.seconds if isinstance(event, Answered) else event.at)
+            asked: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: event.model}
+            span = self._chat(event.model, start, asked)
+        span.set_attributes(attributes(event))
+        if isinstance(event, Failed):
+            span.set_status(StatusCode.ERROR, event.reason)
+        span.end(max(start, _nanoseconds(event.at)))
+        return under_way.sent if under_way else None
 
     def proposed(self, event: Proposed) -> None:
         """Remember when a layer set about it."""
@@ -97,22 +104,6 @@ class Spans:
         name = f"{names.CHAT} {model}"
         return self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=about, start_time=began)
 
-    def _ended(
-        self, event: Answered | Failed, began: float, status: Status | None = None
-    ) -> Sending | None:
-        under_way = self._open.pop(_request(event), None)
-        if under_way:
-            span, start = under_way.span, under_way.began
-        else:
-            start = _nanoseconds(began)
-            asked: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: event.model}
-            span = self._chat(event.model, start, asked)
-        span.set_attributes(attributes(event))
-        if status:
-            span.set_status(status)
-        span.end(max(start, _nanoseconds(event.at)))
-        return under_way.sent if under_way else None
-
     def _abandon(self, left: _Open | None, event: Event) -> None:
         if left:
             left.span.set_attribute(names.ERROR, names.UNANSWERED)
@@ -128,7 +119,7 @@ def _thread(event: Event) -> Key:
     return (event.session, event.source)
 
 
-def _request(event: Sending | Answered | Failed) -> Key:
+def _request(event: RequestEvent) -> Key:
     return (event.session, event.source, event.request)
 
 

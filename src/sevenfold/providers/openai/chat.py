@@ -12,7 +12,7 @@ cached tokens are part of the prompt, here they are counted separately.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,18 +21,10 @@ from msgspec import Raw, Struct
 from sevenfold.errors import InputError, RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers.failures import MalformedAnswer
-from sevenfold.providers.openai.written import (
-    CALL,
-    CALLED,
-    THOUGHT,
-    WrittenPart,
-    WrittenText,
-    call_in,
-    only_call,
-)
-from sevenfold.providers.reader import NULL, Seed, decoded, error_answer
+from sevenfold.providers.openai import written
+from sevenfold.providers.reader import NULL, AskedFor, decoded, error_answer, id_from
 from sevenfold.record import blocks
-from sevenfold.record.blocks import THINKING, Block, tool_input
+from sevenfold.record.blocks import THINKING, Block, read_field, tool_input
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import SERVER_CALLS
 
@@ -40,18 +32,9 @@ Json = Mapping[str, Any]
 
 SAME = ("temperature", "top_p")
 """Fields that mean the same everywhere."""
-EXPRESSED = frozenset(SAME) | {
-    *(
-        "model",
-        "max_tokens",
-        "system",
-        "messages",
-        "tools",
-        "tool_choice",
-        "stop_sequences",
-        "output_config",
-    )
-}
+EXPRESSED = frozenset(SAME) | (
+    {"model", "max_tokens", "system", "messages", "tools", "tool_choice", "stop_sequences", "output_config"}
+)
 SILENT = frozenset(
     {"stream", "thinking", "cache_control", "diagnostics", "metadata", "service_tier", "speed"}
     | {"inference_geo", "user_profile_id", "workspace_id"}
@@ -79,46 +62,62 @@ def chat_request(
     thought before, None where it takes none.
     """
     asked = expressible(body, "Chat Completions")
-    request = {name: asked[name] for name in ("model", *SAME) if name in asked}
-    system = text_of(asked.get("system") or "", "system")
-    request["messages"] = [{"role": "system", "content": system}] if system else []
-    request["messages"] += _results_first(
-        said
+    said: list[Json] = [{"role": "system", "content": asked["system"]}] if asked["system"] else []
+    said += _results_first(
+        one
         for place, message in enumerate(asked["messages"])
-        for said in _messages(message, f"messages.{place}", reasoning)
+        for one in _messages(message, f"messages.{place}", reasoning)
     )
-    if asked.get("tools"):
-        request["tools"] = [{"type": "function", "function": function(tool)} for tool in asked["tools"]]
-    choice = asked.get("tool_choice") or {}
-    if choice:
-        request["tool_choice"] = CHOICES.get(choice["type"]) or {
-            "type": "function",
-            "function": {"name": choice["name"]},
-        }
-    if choice.get("disable_parallel_tool_use"):
-        request["parallel_tool_calls"] = False
-    if asked.get("stop_sequences"):
-        request["stop"] = asked["stop_sequences"]
-    wanted = asked.get("output_config") or {}
-    if wanted.get("effort"):
-        request["reasoning_effort"] = wanted["effort"]
-    if wanted.get("format"):
-        schema = {"name": "answer", "schema": wanted["format"]["schema"], "strict": True}
-        request["response_format"] = {"type": "json_schema", "json_schema": schema}
-    request[room] = asked["max_tokens"]
-    if cache_key:
-        request["prompt_cache_key"] = cache_key
-    if stream:
-        request |= {"stream": True, "stream_options": {"include_usage": True}}
-    return msgspec.json.encode(request)
+    effort, schema = effort_and_schema(asked)
+    strict = {"type": "json_schema", "json_schema": {**schema, "strict": True}} if schema else None
+    return encoded(
+        model=asked["model"],
+        **{name: asked.get(name) for name in SAME},
+        messages=said,
+        **tool_fields(asked, lambda made: {"type": "function", "function": made}),
+        stop=asked.get("stop_sequences") or None,
+        reasoning_effort=effort,
+        response_format=strict,
+        **{room: asked["max_tokens"]},
+        prompt_cache_key=cache_key or None,
+        stream=stream or None,
+        stream_options={"include_usage": True} if stream else None,
+    )
 
 
 def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
-    """The request decoded; raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``."""
-    asked: Json = msgspec.json.decode(body)
+    """The request decoded, its system prompt as text.
+
+    Raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``.
+    """
+    asked = msgspec.json.decode(body)
     if foreign := sorted(set(asked) - EXPRESSED - SILENT - also):
         raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
-    return asked
+    return {**asked, "system": text_of(asked.get("system") or "", "system")}
+
+
+def encoded(**fields: Any) -> bytes:
+    """The body of a request with these fields; those that are None are left out."""
+    return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+
+
+def tool_fields(asked: Json, wrapped: Callable[[Json], Json], defaults: Mapping[str, Any] = {}) -> Json:
+    """The tools and how they may be used; ``wrapped`` puts a function, or its name, as the API wants it."""
+    fields: dict[str, Any] = {
+        "tools": [wrapped({**defaults, **function(tool)}) for tool in asked.get("tools") or ()] or None
+    }
+    if choice := asked.get("tool_choice"):
+        fields["tool_choice"] = CHOICES.get(choice["type"]) or wrapped({"name": choice["name"]})
+        if choice.get("disable_parallel_tool_use"):
+            fields["parallel_tool_calls"] = False
+    return fields
+
+
+def effort_and_schema(asked: Json) -> tuple[str | None, Json | None]:
+    """How hard the model is to think, and the schema its answer must follow."""
+    wanted = asked.get("output_config") or {}
+    schema = {"name": "answer", "schema": wanted["format"]["schema"]} if wanted.get("format") else None
+    return wanted.get("effort") or None, schema
 
 
 def text_of(content: str | Sequence[Json], where: str) -> str:
@@ -162,17 +161,13 @@ def image_url(source: Json) -> str:
 
 def result_parts(block: Json) -> tuple[str, list[Json]]:
     """The words of a tool result, and what is not words, which a tool's message cannot hold."""
-    content = block.get("content") or ""
-    if isinstance(content, str):
-        return content, []
-    parts = [plain for part in content for plain in in_words(part)]
+    parts = blocks_of(block.get("content") or "")
     words = [str(part["text"]) for part in parts if part["type"] == "text"]
     return "\n\n".join(words), [part for part in parts if part["type"] != "text"]
 
 
-def blocks_of(message: Json) -> list[Json]:
-    """The content of a message as blocks, without those that only Anthropic's servers can read."""
-    content = message["content"]
+def blocks_of(content: str | Sequence[Json]) -> list[Json]:
+    """The content of a message or a result as blocks, without those that only Anthropic's servers can read."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [plain for block in content for plain in in_words(block)]
@@ -187,7 +182,7 @@ def in_words(block: Json) -> Iterator[Json]:
         case {"type": "document", "source": {"type": "text", "data": words}}:
             yield {"type": "text", "text": words}
         case {"type": "document", "source": {"type": "content", "content": inside}}:
-            yield from blocks_of({"content": inside})
+            yield from blocks_of(inside)
         case {"type": "compaction", "content": str() as summary}:
             yield {"type": "text", "text": summary}
         case {"type": "tool_reference" | "browser_state"}:
@@ -209,13 +204,14 @@ def inexpressible(block: Json, where: str) -> RequestRefused:
 
 
 def _messages(message: Json, where: str, reasoning: str | None) -> Iterator[Json]:
+    content = blocks_of(message["content"])
     match message["role"]:
         case "assistant":
-            yield from _assistant(blocks_of(message), where, reasoning)
+            yield from _assistant(content, where, reasoning)
         case "system":
-            yield {"role": "system", "content": text_of(blocks_of(message), where)}
+            yield {"role": "system", "content": text_of(content, where)}
         case _:
-            yield from _user(blocks_of(message), where)
+            yield from _user(content, where)
 
 
 def _results_first(messages: Iterable[Json]) -> list[Json]:
@@ -297,15 +293,10 @@ def _part(block: Json, where: str) -> Json:
             raise inexpressible(block, where)
 
 
-class _Function(Struct, frozen=True):
-    name: str | None = None
-    arguments: str | None = None
-
-
 class _Called(Struct, frozen=True):
     index: int | None = None
     id: str | None = None
-    function: _Function = _Function()
+    function: written.WrittenCall = written.WrittenCall()
 
 
 class _Said(Struct, frozen=True):
@@ -356,37 +347,24 @@ class _Chunk(Struct, frozen=True):
 _chunk = msgspec.json.Decoder(_Chunk)
 
 
-class _Offered(Struct, frozen=True):
-    name: str = ""
-
-
-class _Offer(Struct, frozen=True):
-    tools: list[_Offered] = []
-
-
-_offer = msgspec.json.Decoder(_Offer)
-
-
-class _Call:
+class _Call(Struct):
     """A tool call whose arguments are still coming."""
 
-    def __init__(self, id_: str) -> None:
-        self.id = id_
-        self.name = ""
-        self.arguments: list[str] = []
+    id: str
+    name: str = ""
+    arguments: list[str] = []
 
     def block(self) -> Block:
         return tool_use(self.id, self.name, "".join(self.arguments))
 
 
 class ChatReader:
-    """Reads a chat completion; ``seed`` makes ids for what the server left unnamed, ``asked`` is the request."""
+    """Reads the chat completion that answers ``asked``."""
 
-    def __init__(self, seed: Seed, asked: bytes = b"") -> None:
-        self._seed = seed
+    def __init__(self, asked: bytes) -> None:
         self._asked = asked
-        self._written = WrittenText()
-        self._held: list[WrittenPart] = []
+        self._written = written.WrittenText()
+        self._held: list[Piece] = []
         """What was written as calls, and blanks behind it, with no other text after it so far."""
         self._head: _Chunk | None = None
         self._usage = Raw(b"{}")
@@ -459,40 +437,40 @@ class ChatReader:
         self._texts.append(words)
         yield Piece("text", words)
 
-    def _part(self, part: WrittenPart) -> Iterator[Piece]:
+    def _part(self, part: Piece) -> Iterator[Piece]:
         """Take a part of the text; what was written as a call and is followed by other text was an example."""
         if part.kind == "call" or (self._held and not part.words.strip()):
             self._held.append(part)
         elif part.kind == "thinking":
             self._thoughts.append(part.words)
-            yield Piece("thinking", part.words)
+            yield part
         else:
             yield from self._unheld()
             yield from self._say(part.words)
 
     def _unheld(self) -> Iterator[Piece]:
         held, self._held = self._held, []
-        for kind, words in held:
-            yield from self._say(f"{CALL}{words}{CALLED}" if kind == "call" else words)
+        for part in held:
+            is_call = part.kind == "call"
+            yield from self._say(f"{written.CALL}{part.words}{written.CALLED}" if is_call else part.words)
 
     def _finish(self) -> Iterator[Piece]:
         """Take what is left of the text, and the calls that were written instead of made."""
         for part in self._written.end():
             yield from self._part(part)
         tools = () if self._calls else self._tools()
-        found = [call_in(words) for kind, words in self._held if kind == "call"] if tools else []
+        found = [written.call_in(part.words) for part in self._held if part.kind == "call"] if tools else []
         if not all(found) or not found:
             yield from self._unheld()
-        if not found and tools and (alone := only_call("".join(self._texts), tools)):
+        if not found and tools and (alone := written.only_call("".join(self._texts), tools)):
             found, self._texts = [alone], []
         self._held = []
         for number, call in enumerate(filter(None, found) if all(found) else ()):
-            function = _Function(call.name, call.arguments)
-            yield from self._called(_Called(index=number, function=function))
+            yield from self._called(_Called(index=number, function=call))
 
     def _tools(self) -> Collection[str]:
         """The names of the tools that the request offered."""
-        return [one.name for one in _offer.decode(self._asked).tools] if self._asked else ()
+        return [read_field(bytes(tool), "name") for tool in AskedFor.of(self._asked).tools or ()]
 
     def _called(self, called: _Called) -> Iterator[Piece]:
         opens = called.id or called.function.name or not self._calls
@@ -500,7 +478,7 @@ class ChatReader:
         call = self._by_index.get(index)
         # Some servers number every call 0: a new id is a new call.
         if call is None or (called.id and called.id != call.id and call.name):
-            call = _Call(called.id or f"call_{self._seed()}_{len(self._calls)}")
+            call = _Call(called.id or f"call_{id_from(self._asked)}_{len(self._calls)}")
             self._by_index[index] = call
             self._calls.append(call)
         if called.function.name and not call.name:
@@ -515,9 +493,9 @@ class ChatReader:
         found = []
         followed = self._texts or calls or self._stop
         thought, words = "".join(self._thoughts), "".join(self._texts)
-        if THOUGHT in words and not thought:
+        if written.THOUGHT in words and not thought:
             # Some templates open the thinking in the prompt, so that the answer has only its end.
-            thought, _, words = words.partition(THOUGHT)
+            thought, _, words = words.partition(written.THOUGHT)
             words = words.lstrip()
         if thought and followed:
             found.append(thinking(thought))
@@ -530,15 +508,11 @@ class ChatReader:
         if self._head is None:
             raise MalformedAnswer("there is nothing in it")
         name = self._head.id or "chatcmpl"
+        if len(name) < SURELY_UNIQUE:
+            name = f"{name}-{id_from(self._asked)}"
         stop = "tool_use" if self._stop == "end_turn" and self._calls else self._stop
-        return Answer(
-            id=name if len(name) >= SURELY_UNIQUE else f"{name}-{self._seed()}",
-            model=self._head.model or "",
-            blocks=found,
-            usage=self._usage,
-            stop_reason="refusal" if self._refused and stop else stop,
-            request_id=request_id,
-        )
+        stop = "refusal" if self._refused and stop else stop
+        return Answer(name, self._head.model or "", found, self._usage, stop, request_id)
 
 
 def tool_use(id_: str, name: str, arguments: str) -> Block:

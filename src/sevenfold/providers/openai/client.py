@@ -12,37 +12,19 @@ from typing import Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from sevenfold.ports import Call
 from sevenfold.profiles import Betas, Profile, ThinkingRules
-from sevenfold.providers.http_client import HttpClient
-from sevenfold.providers.models import is_local, read_listing
-from sevenfold.providers.openai.chat import ChatReader, chat_request
-from sevenfold.providers.openai.local_servers import running_window
-from sevenfold.providers.openai.responses import (
-    ResponsesReader,
-    compact_request,
-    responses_request,
-    summary_reader,
-)
+from sevenfold.providers.models import Fetch, is_local, read_listing, running_window
+from sevenfold.providers.openai import chat, responses
 from sevenfold.providers.provider import Put
-from sevenfold.providers.reader import NULL, Fields, Reader, seeded, words_in
-from sevenfold.providers.sdk import (
-    AsyncSdkClient,
-    Fetch,
-    SdkClient,
-    SdkOptions,
-    SdkProvider,
-    Vendor,
-    headers_in,
-)
+from sevenfold.providers.reader import NULL, AskedFor, Fields, Reader, words_in
+from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 
 OPENAI = Vendor("OpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "openai")
 ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
 """Variables that say who pays, and the headers they go into."""
-CUSTOM_HEADERS = "OPENAI_CUSTOM_HEADERS"
 OFFICIAL = "api.openai.com"
 OFFICIAL_ROOM = "max_completion_tokens"
 UNUSED_KEY = "unused"
@@ -88,11 +70,10 @@ class OpenAIProvider(SdkProvider):
         """The same for asyncio."""
         return AsyncOpenAIClient(given, api=_api(wire))
 
-    def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
-        """OpenAI, or a server like it, over HTTP; a server of one's own often has no key."""
+    def headers(self, env: Mapping[str, str]) -> dict[str, str] | None:
+        """The key and who pays; a server of one's own often has no key."""
         headers = {"authorization": f"Bearer {env.get(self.vendor.key_variable) or UNUSED_KEY}"}
-        headers |= {name: env[variable] for variable, name in ACCOUNT.items() if variable in env}
-        return HttpClient(self.address(env), headers | headers_in(env.get(CUSTOM_HEADERS, "")), **options)
+        return headers | {name: env[variable] for variable, name in ACCOUNT.items() if variable in env}
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
         """The server's listing; where it leaves out the window, what a local server says about the running model."""
@@ -136,7 +117,7 @@ class ChatCompletions(OpenAIProvider):
         """The same request as Chat Completions."""
         # A server of one's own has one cache, and may refuse a field it does not know.
         key = call.cache_key if self.room == OFFICIAL_ROOM else ""
-        made = chat_request(
+        made = chat.chat_request(
             call.body, stream=stream, room=self.room, reasoning=self.reasoning, cache_key=key
         )
         return Put("/chat/completions", made)
@@ -148,7 +129,7 @@ class ChatCompletions(OpenAIProvider):
 
     def reader(self, asked: bytes) -> Reader:
         """Reads a chat completion."""
-        return ChatReader(seeded(asked), asked)
+        return chat.ChatReader(asked)
 
 
 class Responses(OpenAIProvider):
@@ -158,9 +139,11 @@ class Responses(OpenAIProvider):
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
         """The same request as one of the Responses API; one for its own summary is never answered as a stream."""
-        if _summariser(call.body) is not None:
-            return Put("/responses/compact", compact_request(call.body, call.cache_key))
-        return Put("/responses", responses_request(call.body, stream=stream, cache_key=call.cache_key))
+        if _wants_summary(call.body):
+            return Put("/responses/compact", responses.compact_request(call.body, call.cache_key))
+        return Put(
+            "/responses", responses.responses_request(call.body, stream=stream, cache_key=call.cache_key)
+        )
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response, or an event of one."""
@@ -170,43 +153,32 @@ class Responses(OpenAIProvider):
 
     def reader(self, asked: bytes) -> Reader:
         """Reads a response, or the provider's own summary."""
-        seed, model = seeded(asked), _summariser(asked)
-        return ResponsesReader(seed) if model is None else summary_reader(model, seed)
+        return (
+            responses.summary_reader(asked) if _wants_summary(asked) else responses.ResponsesReader(asked)
+        )
 
 
 CHAT, RESPONSES = ChatCompletions(), Responses()
 
 
-class OpenAIClient(SdkClient):
+class _OpenAIServer(SdkBase):
+    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
+        made = sdk or OPENAI.sdk_class(awaits=self.awaits)(**_options(dialect))
+        stream = dialect.get("stream", True)
+        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
+
+
+class OpenAIClient(_OpenAIServer, SdkClient):
     """Asks OpenAI or a server like it; ``sdk`` is a client of the official SDK, or one is made."""
 
-    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
-        made = sdk or OPENAI.load().OpenAI(**_options(dialect))
-        stream = dialect.get("stream", True)
-        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
 
-
-class AsyncOpenAIClient(AsyncSdkClient):
+class AsyncOpenAIClient(_OpenAIServer, AsyncSdkClient):
     """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
 
-    def __init__(self, sdk: Any = None, **dialect: Unpack[OpenAIOptions]) -> None:
-        made = sdk or OPENAI.load().AsyncOpenAI(**_options(dialect))
-        stream = dialect.get("stream", True)
-        super().__init__(made, _spoken(made, dialect), stream=stream, owned=sdk is None)
 
-
-class _Asking(Struct):
-    model: str = ""
-    compaction: Raw = NULL
-
-
-_asking = msgspec.json.Decoder(_Asking)
-
-
-def _summariser(body: bytes) -> str | None:
-    """The model by which a request wants the provider's own summary; None for any other request."""
-    asking = _asking.decode(body or b"{}")
-    return None if bytes(asking.compaction) == b"null" else asking.model
+def _wants_summary(body: bytes) -> bool:
+    """Whether a request asks for the provider's own summary."""
+    return bytes(AskedFor.of(body).compaction) != b"null"
 
 
 def _api(wire: str | None) -> Literal["chat", "responses"] | None:
@@ -215,8 +187,8 @@ def _api(wire: str | None) -> Literal["chat", "responses"] | None:
 
 def _spoken(sdk: Any, dialect: OpenAIOptions) -> Sequence[OpenAIProvider]:
     """The APIs a client speaks; a model that belongs to neither is asked through the first."""
-    chat = ChatCompletions(reasoning=dialect.get("reasoning_field")).behind(sdk)
-    return [one for one in (chat, RESPONSES) if dialect.get("api") in (None, one.name)]
+    own = ChatCompletions(reasoning=dialect.get("reasoning_field")).behind(sdk)
+    return [one for one in (own, RESPONSES) if dialect.get("api") in (None, one.name)]
 
 
 def _options(dialect: OpenAIOptions) -> dict[str, Any]:
@@ -225,7 +197,5 @@ def _options(dialect: OpenAIOptions) -> dict[str, Any]:
     if not key and not (dialect.get("base_url") or os.environ.get(OPENAI.url_variable)):
         raise OPENAI.no_key()
     own = ("api", "reasoning_field", "stream")
-    return {
-        **{name: value for name, value in dialect.items() if name not in own},
-        "api_key": key or UNUSED_KEY,
-    }
+    given = {name: value for name, value in dialect.items() if name not in own}
+    return {**given, "api_key": key or UNUSED_KEY}

@@ -10,7 +10,6 @@ items of other kinds cannot come, because no request asks for anything that woul
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,23 +18,9 @@ from sevenfold.errors import RequestRefused
 from sevenfold.ports import Piece, Reply
 from sevenfold.providers import failures
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
-from sevenfold.providers.openai.chat import (
-    CHOICES,
-    SAME,
-    Counts,
-    Json,
-    blocks_of,
-    expressible,
-    function,
-    image_url,
-    inexpressible,
-    is_sealed,
-    result_parts,
-    text_of,
-    tool_use,
-    usage,
-)
-from sevenfold.providers.reader import NULL, BodyReader, Seed, decoded, error_answer
+from sevenfold.providers.openai import chat
+from sevenfold.providers.openai.chat import Json
+from sevenfold.providers.reader import NULL, AskedFor, BodyReader, decoded, error_answer, id_from, pieces_of
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
@@ -52,33 +37,24 @@ WATCHED = {
 
 def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> bytes:
     """The body of the Responses request that asks the same."""
-    asked = expressible(body, "The Responses API")
+    asked = chat.expressible(body, "The Responses API")
     if asked.get("stop_sequences"):
         raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
-    request: dict[str, Any] = {"model": asked["model"], "store": False, **_routed(cache_key)}
-    request["include"] = ["reasoning.encrypted_content"]
-    if system := text_of(asked.get("system") or "", "system"):
-        request["instructions"] = system
-    if asked.get("tools"):
-        request["tools"] = [
-            {"type": "function", "strict": False, **function(tool)} for tool in asked["tools"]
-        ]
-    choice = asked.get("tool_choice") or {}
-    if choice:
-        named = {"type": "function", "name": choice.get("name")}
-        request["tool_choice"] = CHOICES.get(choice["type"]) or named
-    if choice.get("disable_parallel_tool_use"):
-        request["parallel_tool_calls"] = False
-    wanted = asked.get("output_config") or {}
-    if wanted.get("effort"):
-        request["reasoning"] = {"effort": wanted["effort"]}
-    if wanted.get("format"):
-        schema = {"type": "json_schema", "name": "answer", "schema": wanted["format"]["schema"]}
-        request["text"] = {"format": schema}
-    request |= {name: asked[name] for name in SAME if name in asked}
-    request["max_output_tokens"] = asked["max_tokens"]
-    request["input"] = _input(asked)
-    return msgspec.json.encode(request | ({"stream": True} if stream else {}))
+    effort, schema = chat.effort_and_schema(asked)
+    return chat.encoded(
+        model=asked["model"],
+        store=False,
+        prompt_cache_key=cache_key or None,
+        include=["reasoning.encrypted_content"],
+        instructions=asked["system"] or None,
+        **chat.tool_fields(asked, lambda made: {"type": "function", **made}, {"strict": False}),
+        reasoning={"effort": effort} if effort else None,
+        text={"format": {"type": "json_schema", **schema}} if schema else None,
+        **{name: asked.get(name) for name in chat.SAME},
+        max_output_tokens=asked["max_tokens"],
+        input=_input(asked),
+        stream=stream or None,
+    )
 
 
 def compact_request(body: bytes, cache_key: str = "") -> bytes:
@@ -86,17 +62,15 @@ def compact_request(body: bytes, cache_key: str = "") -> bytes:
 
     It takes neither tools nor instructions: the provider decides what the summary holds.
     """
-    asked = expressible(body, "The Responses API", frozenset({"compaction"}))
+    asked = chat.expressible(body, "The Responses API", frozenset({"compaction"}))
     if asked["compaction"].get("instructions"):
         raise RequestRefused("The Responses API's compaction takes no instructions: leave them out")
-    request: dict[str, Any] = {"model": asked["model"], **_routed(cache_key)}
-    if system := text_of(asked.get("system") or "", "system"):
-        request["instructions"] = system
-    return msgspec.json.encode(request | {"input": _input(asked)})
-
-
-def _routed(cache_key: str) -> Json:
-    return {"prompt_cache_key": cache_key} if cache_key else {}
+    return chat.encoded(
+        model=asked["model"],
+        prompt_cache_key=cache_key or None,
+        instructions=asked["system"] or None,
+        input=_input(asked),
+    )
 
 
 def _input(asked: Json) -> list[Json]:
@@ -111,7 +85,7 @@ def _items(message: Json, where: str) -> Iterator[Json]:
     """The items a message becomes: neighbouring texts and images share one, every other block has its own."""
     role = message["role"]
     content: list[Json] = []
-    for place, block in enumerate(blocks_of(message)):
+    for place, block in enumerate(chat.blocks_of(message["content"])):
         path = f"{where}.content.{place}"
         if (part := _part(block, role)) is not None:
             content.append(part)
@@ -130,16 +104,13 @@ def _part(block: Json, role: str) -> Json | None:
             return {"type": "output_text" if role == "assistant" else "input_text", "text": words}
         case {"type": "image" | "document" as kind, "source": {"type": "file", "file_id": file}}:
             return {"type": "input_image" if kind == "image" else "input_file", "file_id": file}
-        case {"type": "image", "source": source} if url := image_url(source):
+        case {"type": "image", "source": source} if url := chat.image_url(source):
             return {"type": "input_image", "image_url": url, "detail": "auto"}
         case {"type": "document", "source": {"type": "url", "url": url}}:
             return {"type": "input_file", "file_url": url}
-        case {"type": "document", "source": source} if url := image_url(source):
-            return {
-                "type": "input_file",
-                "filename": block.get("title") or "document.pdf",
-                "file_data": url,
-            }
+        case {"type": "document", "source": source} if url := chat.image_url(source):
+            named = {"filename": block.get("title") or "document.pdf"}
+            return {"type": "input_file", **named, "file_data": url}
         case _:
             return None
 
@@ -151,24 +122,21 @@ def _item(block: Json, where: str) -> Iterator[Json]:
             named = {"call_id": block["id"], "name": block["name"]}
             yield {"type": "function_call", **named, "arguments": given}
         case "tool_result":
-            words, others = result_parts(block)
-            output: str | list[Json] = words
-            if others:
-                output = [{"type": "input_text", "text": words}]
-                for one in others:
-                    if (part := _part(one, "user")) is None:
-                        raise inexpressible(one, where)
-                    output.append(part)
+            words, others = chat.result_parts(block)
+            parts = [_part(one, "user") for one in others]
+            if None in parts:
+                raise chat.inexpressible(others[parts.index(None)], where)
+            output = [{"type": "input_text", "text": words}, *parts] if parts else words
             yield {"type": "function_call_output", "call_id": block["tool_use_id"], "output": output}
         case "redacted_thinking" if "id" in block:
             reasoned = {"id": block["id"], "encrypted_content": block["data"]}
             yield {"type": "reasoning", **reasoned, "summary": []}
         case "thinking" | "redacted_thinking":
             return
-        case "compaction" if is_sealed(block):
+        case "compaction" if chat.is_sealed(block):
             yield {name: value for name, value in block.items() if name != "cache_control"}
         case _:
-            raise inexpressible(block, where)
+            raise chat.inexpressible(block, where)
 
 
 class _Part(Struct, frozen=True):
@@ -195,7 +163,7 @@ class _Response(Struct, frozen=True):
     model: str = ""
     status: str = ""
     output: list[_Item] | None = None
-    usage: Counts | None = None
+    usage: chat.Counts | None = None
     incomplete_details: _Why | None = None
     error: Raw = NULL
 
@@ -213,10 +181,10 @@ _response = msgspec.json.Decoder(_Response)
 
 
 class ResponsesReader:
-    """Reads a response; ``seed`` makes ids for what the server left unnamed."""
+    """Reads the response that answers ``asked``."""
 
-    def __init__(self, seed: Seed) -> None:
-        self._seed = seed
+    def __init__(self, asked: bytes) -> None:
+        self._asked = asked
         self._response: _Response | None = None
         self._items: dict[int, _Item] = {}
         self._words: dict[int, list[str]] = {}
@@ -254,7 +222,9 @@ class ResponsesReader:
         if response.output is None:
             raise MalformedAnswer("it has no output")
         self._items = dict(enumerate(response.output))
-        return [piece for item in response.output for piece in _shown(item)]
+        return [
+            piece for item in response.output for block in self._block(item) for piece in pieces_of(block)
+        ]
 
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer."""
@@ -280,24 +250,20 @@ class ResponsesReader:
     def _answer(self, items: Sequence[tuple[int, _Item]], request_id: str | None) -> Answer | None:
         if self._response is None:
             return None
-        found = [block for _, item in items for block in self._block(item)]
-        return Answer(
-            id=self._response.id or f"resp_{self._seed()}",
-            model=self._response.model,
-            blocks=tuple(found),
-            usage=usage(self._response.usage),
-            stop_reason=self._stopped(items) if self._ended else None,
-            request_id=request_id,
-        )
+        name = self._response.id or f"resp_{id_from(self._asked)}"
+        found = tuple(block for _, item in items for block in self._block(item))
+        usage, stop = chat.usage(self._response.usage), self._stopped(items) if self._ended else None
+        return Answer(name, self._response.model, found, usage, stop, request_id)
 
     def _block(self, item: _Item) -> Iterator[Block]:
         if item.type == "function_call":
-            yield tool_use(item.call_id or f"call_{self._seed()}", item.name, item.arguments)
+            yield chat.tool_use(item.call_id or f"call_{id_from(self._asked)}", item.name, item.arguments)
         elif item.type == "reasoning" and item.encrypted_content:
             fields = {"type": "redacted_thinking", "data": item.encrypted_content, "id": item.id}
             yield Block("redacted_thinking", blocks.encode_json(fields), item.id or "")
-        elif words := _said(item):
-            yield blocks.text(words)
+        elif item.type == "message":
+            words = "".join(part.text or part.refusal for part in item.content or ())
+            yield from [blocks.text(words)] if words else []
 
     def _stopped(self, items: Sequence[tuple[int, _Item]]) -> str:
         if self._response is not None and self._response.incomplete_details is not None:
@@ -308,30 +274,17 @@ class ResponsesReader:
         return "tool_use" if any(item.type == "function_call" for _, item in items) else "end_turn"
 
 
-def _said(item: _Item) -> str:
-    return (
-        "".join(part.text or part.refusal for part in item.content or ()) if item.type == "message" else ""
-    )
-
-
-def _shown(item: _Item) -> list[Piece]:
-    if item.type == "function_call":
-        return [Piece("tool", item.name), Piece("input", item.arguments)]
-    words = _said(item)
-    return [Piece("text", words)] if words else []
-
-
 class _Compacted(Struct, frozen=True):
     id: str = ""
     output: list[Raw] = []
-    usage: Counts | None = None
+    usage: chat.Counts | None = None
 
 
 _compacted = msgspec.json.Decoder(_Compacted)
 
 
-def summary_reader(model: str, seed: Seed) -> BodyReader:
-    """Reads the provider's own summary by ``model``: one item that only the provider can read.
+def summary_reader(asked: bytes) -> BodyReader:
+    """Reads the provider's own summary, for which ``asked`` asks: one item that only the provider can read.
 
     It comes behind copies of the user's messages, which are ours anyway. The item is kept byte for byte, as a
     compaction block.
@@ -341,14 +294,8 @@ def summary_reader(model: str, seed: Seed) -> BodyReader:
         answer = decoded(_compacted, raw)
         items = [blocks.read(blocks.minify(bytes(item))) for item in answer.output]
         made = [item for item in items if blocks.opaque(item)]
-        return Reply(
-            Answer(
-                id=answer.id or f"resp_{seed()}",
-                model=model,
-                blocks=tuple(made[-1:]),
-                usage=usage(answer.usage),
-                stop_reason="compaction" if made else "end_turn",
-            )
-        )
+        name, model = answer.id or f"resp_{id_from(asked)}", AskedFor.of(asked).model
+        stop = "compaction" if made else "end_turn"
+        return Reply(Answer(name, model, tuple(made[-1:]), chat.usage(answer.usage), stop))
 
     return BodyReader(read)

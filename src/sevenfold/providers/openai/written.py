@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import Struct
+
+from sevenfold.ports import Piece
 
 THINK, THOUGHT = "<think>", "</think>"
 CALL, CALLED = "<tool_call>", "</tool_call>"
 _FENCED = re.compile(r"\s*```(?:json|tool_call)?[ \t]*\n(.*?)\n\s*```\s*", re.S)
 
 
-class WrittenPart(NamedTuple):
-    """A part of what was written."""
+class WrittenCall(Struct, frozen=True):
+    """A tool call, or a part of one that is still coming."""
 
-    kind: Literal["text", "thinking", "call"]
-    words: str
-
-
-class WrittenCall(NamedTuple):
-    """A tool call as a model wrote it."""
-
-    name: str
-    arguments: str
+    name: str | None = None
+    arguments: str | None = None
     """JSON."""
 
 
@@ -41,12 +36,12 @@ class WrittenText:
         """The tag that ends the thinking or the call that has begun; empty in text."""
         self._spoke = False
 
-    def feed(self, words: str) -> Iterator[WrittenPart]:
-        """Take more text; yields what is certain. A call comes whole."""
+    def feed(self, words: str) -> Iterator[Piece]:
+        """Take more text; yields what is certain, as text, thinking or a call, which comes whole."""
         self._rest += words
         while self._rest:
-            tags = [self._end] if self._end else [CALL]
-            if not self._end and not self._spoke and _begins(self._rest.lstrip(), THINK):
+            tags, start = [self._end or CALL], self._rest.lstrip()
+            if not self._end and not self._spoke and (start.startswith(THINK) or THINK.startswith(start)):
                 # Thinking comes first or not at all: later the tag is something the model talks about.
                 tags.append(THINK)
             found = [(self._rest.index(tag), tag) for tag in tags if tag in self._rest]
@@ -56,32 +51,28 @@ class WrittenText:
             yield from self._out(self._rest[:place])
             self._rest = self._rest[place + len(tag) :]
             self._end = {THINK: THOUGHT, CALL: CALLED}.get(tag, "")
-        if self._end != CALLED:
-            sure = (
-                len(self._rest) - max((_overlap(self._rest, tag) for tag in tags), default=0)
-                if self._rest
-                else 0
-            )
+        if self._rest and self._end != CALLED:
+            sure = len(self._rest) - max(_overlap(self._rest, tag) for tag in tags)
             yield from self._out(self._rest[:sure])
             self._rest = self._rest[sure:]
 
-    def end(self) -> Iterator[WrittenPart]:
+    def end(self) -> Iterator[Piece]:
         """What is left when the answer ends; a call without its end is text, as it was written."""
         rest, self._rest = self._rest, ""
         if self._end == CALLED:
             self._end, rest = "", CALL + rest
         yield from self._out(rest)
 
-    def _out(self, words: str) -> Iterator[WrittenPart]:
+    def _out(self, words: str) -> Iterator[Piece]:
         if self._end == CALLED:
-            yield WrittenPart("call", words)
+            yield Piece("call", words)
         elif self._end:
-            yield from [WrittenPart("thinking", words)] if words else []
+            yield from [Piece("thinking", words)] if words else []
         else:
             # Blank lines between thinking and the answer are part of neither.
             words = words if self._spoke else words.lstrip()
             self._spoke = self._spoke or bool(words)
-            yield from [WrittenPart("text", words)] if words else []
+            yield from [Piece("text", words)] if words else []
 
 
 def call_in(words: str) -> WrittenCall | None:
@@ -104,10 +95,6 @@ def only_call(words: str, tools: Collection[str]) -> WrittenCall | None:
     fence = _FENCED.fullmatch(words)
     found = call_in(fence[1] if fence else words) if "{" in words else None
     return found if found is not None and found.name in tools else None
-
-
-def _begins(words: str, tag: str) -> bool:
-    return words.startswith(tag) or tag.startswith(words)
 
 
 def _overlap(words: str, tag: str) -> int:
