@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from time import monotonic
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -35,12 +34,10 @@ class Runner(Protocol):
 class Threads:
     """Runs work in threads; `close` waits for what is under way, for a while."""
 
-    def __init__(
-        self, client: Callable[[], Client], hooks: HookRunner | None = None, guard: Guard | None = None
-    ) -> None:
+    def __init__(self, client: Callable[[], Client], hooks: HookRunner | None, guard: Guard) -> None:
         self._client = client
         self._hooks = hooks
-        self._guard = guard or nullcontext()
+        self._guard = guard
         self._running: set[threading.Thread] = set()
 
     def __call__(self, work: Work[Result], done: Done[Result]) -> None:
