@@ -45,7 +45,6 @@ from sevenfold.conversation.options import (
     lifetimes_for,
     window_for,
 )
-from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import (
     Outcome,
@@ -72,9 +71,9 @@ from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import BilledCall, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
-from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
+from sevenfold.request.frame import Frame, Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import SECONDS, Watched
+from sevenfold.request.watch import Watched
 from sevenfold.settings import in_force, latch
 
 if TYPE_CHECKING:
@@ -170,7 +169,6 @@ class Conversation:
 
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
         transcript, log = self.transcript, self.transcript.log
-        lifetimes = lifetimes_for(options, self.profile, self._current)
         self.billed: BilledCall | None = None
         self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
@@ -189,7 +187,7 @@ class Conversation:
         """Tokens that were taken out of the last request, and are in the next one again."""
         self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
-        self.wanted = frame
+        self.frame = self.wanted = frame
         """What is to precede the messages as soon as it can be changed at no loss."""
         self.amended: object = None
         self.measured: tuple[Frame, Sizes] | None = None
@@ -199,24 +197,17 @@ class Conversation:
         self.new_fork = False
         """Does it begin with another one's messages, and has it no answer of its own yet?"""
         self.answered_at = answered_at(log)
-        epoch = transcript.view.epoch
-        kept = Lifetimes(**epoch.lifetimes) if epoch else lifetimes
-        cold = self.idle_seconds() > SECONDS[kept.tail]
-        if epoch is not None and EDITS in epoch.settings:
-            frame = asking(self, frame)
-        asked = options.lifetimes == lifetimes
-        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold, asked=asked)
-        self.frame, self.lifetimes = entered.frame, entered.lifetimes
+        self.lifetimes: Lifetimes = lifetimes_for(options, self.profile, self._current)
+        opens, drops = enter(self, asked=options.lifetimes == self.lifetimes)
         self.gauge: Gauge = learned(
             self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
         )
-        if entered.opens == ADOPTED:
+        if opens == ADOPTED:
             self.gauge = replace(self.gauge, overhead=None)
-        if entered.opens and not transcript.read_only:
+        if opens and not transcript.read_only:
             with transcript.together():
-                begins = entered.opens in ("start", ADOPTED)
-                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=begins)
-                if entered.opens in REPLACED:
+                self.open_epoch(opens, drops_thinking=drops, announced=opens in ("start", ADOPTED))
+                if opens in REPLACED:
                     withdraw_changes(transcript)
 
     def refresh(self) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
+from sevenfold.conversation.provider_edits import asking
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
@@ -27,6 +28,7 @@ from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 from sevenfold.request.frame import EDITS, Frame, Lifetimes, spared, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
+from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -45,49 +47,27 @@ REPLACED = ("model", "system or tools")
 """Reasons for which system and tools are sent as they are wanted now, not as they were."""
 
 
-class Amendment(Struct, frozen=True):
-    """What is appended to the conversation because system or tools have changed."""
+def enter(c: Conversation, *, asked: bool) -> tuple[str, bool]:
+    """Go on with what the last epoch sent, unless what is wanted now must precede the messages at once.
 
-    blocks: tuple[Block, ...]
-    record: Amended
-    role: str
-
-
-class Entry(Struct, frozen=True):
-    """How a session goes on."""
-
-    frame: Frame
-    lifetimes: Lifetimes
-    opens: str = ""
-    """The reason for a new epoch; empty: the last one goes on."""
-    drops_thinking: bool = False
-
-
-def enter(
-    view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, cold: bool, asked: bool = False
-) -> Entry:
-    """How a session with this view goes on when ``wanted`` is to precede its messages.
-
-    Where the last epoch goes on and something else was wanted, that is appended before the next request. The cache
-    lifetimes go on as well, unless the caller ``asked`` for others and the provider has not refused them before.
+    Returns the reason for a new epoch, empty if the last one goes on, and whether it drops reasoning. Where the last
+    one goes on and something else was wanted, that is appended before the next request. The cache lifetimes go on as
+    well, unless the caller ``asked`` for others and the provider has not refused them before.
     """
-    epoch = view.epoch
+    view, epoch, wanted = c.transcript.view, c.transcript.view.epoch, c.wanted
     if epoch is None:
-        adopts = bool(view.items)
-        return Entry(wanted, lifetimes, ADOPTED if adopts else "start", drops_thinking=adopts)
+        return (ADOPTED, True) if view.items else ("start", False)
+    if EDITS in epoch.settings:
+        c.frame = wanted = asking(c, wanted)
+    if epoch.model != wanted.model:
+        return "model", True
     stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
-    if stored.model != wanted.model:
-        return Entry(wanted, lifetimes, "model", drops_thinking=True)
-    if asked and epoch.reason != REFUSED_LIFETIME:
-        kept = lifetimes
-    goes_on = _with_settings(stored, wanted)
-    opens = "" if goes_on == stored and kept == Lifetimes(**epoch.lifetimes) else "settings"
-    if in_force(view, stored) == (wanted.system, wanted.tools):
-        return Entry(goes_on, kept, opens)
-    thinks = profile.thinking.bound and view.weight.thoughts > 0
-    if amend(view, stored, wanted, profile) is None or (cold and not thinks):
-        return Entry(wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound)
-    return Entry(goes_on, kept, opens)
+    if _changes(c, stored, wanted, kept) is None:
+        return "system or tools", c.profile.thinking.bound
+    c.frame = _with_settings(stored, wanted)
+    if not asked or epoch.reason == REFUSED_LIFETIME:
+        c.lifetimes = kept
+    return "" if (c.frame, c.lifetimes) == (stored, kept) else "settings", False
 
 
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
@@ -187,9 +167,49 @@ def _last_amendment(view: View) -> Amended | None:
     return None
 
 
-def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendment | None:
-    """The change as an addition to the conversation; None where the model takes none of that kind."""
+def amend(c: Conversation) -> bool:
+    """Append what system and tools are now, if the model does not know it from what is in view.
+
+    They are sent whole instead if the model takes no such additions, or if that costs nothing. True if it had to look,
+    so that the size may be another one.
+    """
+    view = c.transcript.view
+    looking_at = view, view.version, c.wanted
+    if looking_at == c.amended:
+        return False
+    with c.together():
+        c.amended = looking_at
+        added = _changes(c, c.frame, c.wanted, c.lifetimes)
+        if added is None:
+            c.reframe(c.wanted, "system or tools")
+            withdraw_changes(c.transcript)
+        elif added:
+            _tell_changes(c, added)
+    return True
+
+
+def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
+    attached = [item for item in c.transcript.view.items if item.said.attachment == AMENDED]
+    if not attached or attached[-1].shown != added:
+        # The same words may be there already: cut off between the two records, the second was not written.
+        c.transcript.attach(AMENDED, {}, added, role="system" if c.profile.system_messages else "user")
+    c.transcript.decide(
+        Amended(
+            system=[Raw(part) for part in c.wanted.system],
+            sections=sizes(c.wanted),
+            tools=[Raw(part) for part in c.wanted.tools],
+        )
+    )
+
+
+def _changes(
+    c: Conversation, stored: Frame, wanted: Frame, lifetimes: Lifetimes
+) -> tuple[Block, ...] | None:
+    """What the model must be told of other system or tools; None where they must, or may, be sent whole."""
+    view, profile = c.transcript.view, c.profile
     system, tools = in_force(view, stored)
+    if (system, tools) == (wanted.system, wanted.tools):
+        return ()
     added: list[Block] = []
     if system != wanted.system:
         made = _last_amendment(view)
@@ -201,12 +221,9 @@ def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendme
         if not (profile.system_messages and profile.tool_changes and _announced(stored, profile)):
             return None
         added += _tool_changes(tools, wanted.tools)
-    record = Amended(
-        system=[Raw(part) for part in wanted.system],
-        sections=sizes(wanted),
-        tools=[Raw(part) for part in wanted.tools],
-    )
-    return Amendment(tuple(added), record, "system" if profile.system_messages else "user")
+    cold = c.idle_seconds() > SECONDS[lifetimes.tail]
+    thinks = profile.thinking.bound and view.weight.thoughts > 0
+    return None if cold and not thinks else tuple(added)
 
 
 def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) -> str:
@@ -255,28 +272,6 @@ def epoch_record(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking
         lifetimes={"fixed": lifetimes.fixed, "tail": lifetimes.tail},
         drops_thinking=drops_thinking,
     )
-
-
-def tell_changes(
-    transcript: Transcript, stored: Frame, wanted: Frame, profile: Profile, *, cold: bool
-) -> bool:
-    """Append what system and tools are now, if the model does not know it from what is in view.
-
-    False: they must be sent whole instead, because the model takes no such additions, or because that costs nothing.
-    """
-    view = transcript.view
-    if in_force(view, stored) == (wanted.system, wanted.tools):
-        return True
-    amendment = amend(view, stored, wanted, profile)
-    thinks = profile.thinking.bound and view.weight.thoughts > 0
-    if amendment is None or (cold and not thinks):
-        return False
-    attached = [item for item in view.items if item.said.attachment == AMENDED]
-    if not attached or attached[-1].shown != amendment.blocks:
-        # The same words may be there already: cut off between the two records, the second was not written.
-        transcript.attach(AMENDED, {}, amendment.blocks, role=amendment.role)
-    transcript.decide(amendment.record)
-    return True
 
 
 def withdraw_changes(transcript: Transcript) -> None:

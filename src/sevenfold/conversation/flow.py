@@ -176,7 +176,7 @@ def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]], guard: Guard 
 
 def locked(flow: Flow[R], lock: Guard) -> Flow[R]:
     """A flow whose steps hold a lock, and whose waiting does not."""
-    return translated(flow, iter, lock)
+    return translated(flow, _Effect.__iter__, lock)
 
 
 def drive(

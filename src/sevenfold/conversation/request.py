@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.epoch import tell_changes, withdraw_changes
+from sevenfold.conversation.epoch import amend
 from sevenfold.events import CacheBroke
 from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
@@ -130,7 +130,7 @@ def completed(outcome: Outcome) -> Completion:
 
 def write_request(c: Conversation, pending: Pending) -> Prepared:
     """The next request, written down and ready to go out."""
-    changed = _amend(c)
+    changed = amend(c)
     frame, view = c.frame.varied(pending.fields), c.transcript.view
     messages = tuple(view.messages())
     if _mind_reasoning(c, _look(c, frame, messages)):
@@ -204,24 +204,6 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
     read = max(0, min(c.watched.cached - forecast.tokens, size.tokens))
     written = (size.tokens - read) * rate.write(SECONDS[c.lifetimes.tail])
     return (read * rate.read + written) / 1e6
-
-
-def _amend(c: Conversation) -> bool:
-    """Append what system and tools are now, if the model does not know it from what is in view.
-
-    True if it had to look, so that the size may be another one.
-    """
-    view = c.transcript.view
-    looking_at = view, view.version, c.wanted
-    if looking_at == c.amended:
-        return False
-    cold = c.idle_seconds() > SECONDS[c.lifetimes.tail]
-    with c.together():
-        c.amended = looking_at
-        if not tell_changes(c.transcript, c.frame, c.wanted, c.profile, cold=cold):
-            c.reframe(c.wanted, "system or tools")
-            withdraw_changes(c.transcript)
-    return True
 
 
 def _look(
