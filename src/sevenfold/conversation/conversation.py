@@ -65,7 +65,7 @@ from sevenfold.profiles import Profile
 from sevenfold.record import calls
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
-from sevenfold.record.decisions import Epoch, Request, Why
+from sevenfold.record.decisions import Epoch, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
@@ -463,12 +463,6 @@ class Conversation:
         self.vouched = True
 
     # -- the bill --------------------------------------------------------------------------------
-
-    def numbered(self, request: Request) -> Request:
-        """The request that is made next with its number, and with what was spent before it."""
-        before = self.account
-        self.account = replace(before, requests=before.requests + 1)
-        return replace(request, number=before.requests, spent=before.usd)
 
     def charge(self, usd: float | None, *, own: bool = True) -> None:
         """Put a call on this session's bill; ``own``: one the engine made for itself."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.flow import Ask
-from sevenfold.conversation.request import Outcome, Prepared, part_sizes
+from sevenfold.conversation.request import Outcome, Prepared, part_sizes, record_request
 from sevenfold.errors import InputError, ModelError
 from sevenfold.ports import Call
 from sevenfold.record import blocks
@@ -192,12 +192,10 @@ class Fork:
             epoch=self._epoch,
             tip=self._tip,
             source=self._source.name,
-            markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
-            sha256=body.sha256,
             appended=[Raw(message.raw) for message in own],
             upto=self._upto,
         )
-        return self._parent.transcript.decide(self._parent.numbered(made))
+        return record_request(self._parent, made, body)
 
 
 def _size_up_to(parent: Conversation, record: str) -> Size:
