@@ -17,26 +17,11 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
-from sevenfold.conversation.epoch import (
-    ADOPTED,
-    REPLACED,
-    enter,
-    epoch_record,
-    frame_of,
-    learned,
-    withdraw_changes,
-)
+from sevenfold.conversation.epoch import enter, epoch_record, frame_of
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
-from sevenfold.conversation.history import (
-    LastRequest,
-    Past,
-    account_of,
-    answered_at,
-    last_request,
-    past,
-)
+from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
 from sevenfold.conversation.options import (
     RequestOptions,
     Services,
@@ -46,14 +31,7 @@ from sevenfold.conversation.options import (
     window_for,
 )
 from sevenfold.conversation.queries import Finder
-from sevenfold.conversation.request import (
-    Outcome,
-    Pending,
-    Prepared,
-    ToolCall,
-    take_answer,
-    write_request,
-)
+from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
 from sevenfold.conversation.room import Check, Limits, Stock
 from sevenfold.conversation.status import Reading
@@ -95,6 +73,8 @@ _DECIDED = (
 class Conversation:
     """What a user and a model say to each other, kept within the window. Thread-safe, one call at a time."""
 
+    gauge: Gauge
+    """Estimates how large the conversation is, and learns from what answers report."""
     keeps_cut_off = False
     """Whether the beginning of an answer the user interrupts becomes part of the conversation."""
     cut_off: Answer | None = None
@@ -168,7 +148,7 @@ class Conversation:
             self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
-        transcript, log = self.transcript, self.transcript.log
+        log = self.transcript.log
         self.billed: BilledCall | None = None
         self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
@@ -198,17 +178,7 @@ class Conversation:
         """Does it begin with another one's messages, and has it no answer of its own yet?"""
         self.answered_at = answered_at(log)
         self.lifetimes: Lifetimes = lifetimes_for(options, self.profile, self._current)
-        opens, drops = enter(self, asked=options.lifetimes == self.lifetimes)
-        self.gauge: Gauge = learned(
-            self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
-        )
-        if opens == ADOPTED:
-            self.gauge = replace(self.gauge, overhead=None)
-        if opens and not transcript.read_only:
-            with transcript.together():
-                self.open_epoch(opens, drops_thinking=drops, announced=opens in ("start", ADOPTED))
-                if opens in REPLACED:
-                    withdraw_changes(transcript)
+        enter(self, asked=options.lifetimes == self.lifetimes)
 
     def refresh(self) -> None:
         """Read the settings again: switches take effect from here on, without a restart."""

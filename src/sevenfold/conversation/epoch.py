@@ -47,13 +47,25 @@ REPLACED = ("model", "system or tools")
 """Reasons for which system and tools are sent as they are wanted now, not as they were."""
 
 
-def enter(c: Conversation, *, asked: bool) -> tuple[str, bool]:
+def enter(c: Conversation, *, asked: bool) -> None:
     """Go on with what the last epoch sent, unless what is wanted now must precede the messages at once.
 
-    Returns the reason for a new epoch, empty if the last one goes on, and whether it drops reasoning. Where the last
-    one goes on and something else was wanted, that is appended before the next request. The cache lifetimes go on as
-    well, unless the caller ``asked`` for others and the provider has not refused them before.
+    Where the last epoch goes on and something else was wanted, that is appended before the next request. The cache
+    lifetimes go on as well, unless the caller ``asked`` for others and the provider has not refused them before.
     """
+    opens, drops_thinking = _choose(c, asked)
+    c.gauge = learned(c.profile, c.transcript.size_reports, *c.frame.tools, *c.frame.system)
+    if opens == ADOPTED:
+        c.gauge = replace(c.gauge, overhead=None)
+    if opens and not c.transcript.read_only:
+        with c.transcript.together():
+            c.open_epoch(opens, drops_thinking=drops_thinking, announced=opens in ("start", ADOPTED))
+            if opens in REPLACED:
+                withdraw_changes(c.transcript)
+
+
+def _choose(c: Conversation, asked: bool) -> tuple[str, bool]:
+    """The reason for a new epoch, empty if the last one goes on, and whether it drops reasoning."""
     view, epoch, wanted = c.transcript.view, c.transcript.view.epoch, c.wanted
     if epoch is None:
         return (ADOPTED, True) if view.items else ("start", False)

@@ -50,11 +50,7 @@ def result(given: object) -> tuple[str, Any] | None:
     match given:
         case {"role": "tool", "tool_call_id": str() as call, **rest}:
             return call, rest.get("content")
-        case {
-            "type": "function_call_output" | "custom_tool_call_output",
-            "call_id": str() as call,
-            **rest,
-        }:
+        case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str() as call, **rest}:
             return call, rest.get("output")
         case _:
             return None

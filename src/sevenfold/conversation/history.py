@@ -15,17 +15,7 @@ from sevenfold.errors import Refused
 from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.blocks import read as read_block
-from sevenfold.record.decisions import (
-    AgentEnd,
-    Billed,
-    Epoch,
-    Fold,
-    Pinned,
-    Request,
-    Rewound,
-    Snip,
-    Undone,
-)
+from sevenfold.record.decisions import AgentEnd, Billed, Epoch, Fold, Pinned, Request, Rewound, Snip, Undone
 from sevenfold.record.entries import Boundary, Clearing, Decision, Link, Said
 from sevenfold.record.usage import Account, Usage
 from sevenfold.record.view import View

@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sevenfold.clock import SystemClock
 from sevenfold.errors import SettingError
 from sevenfold.ports import Clock
-from sevenfold.settings import (
-    Setting,
-    Settings,
-    Source,
-    by_name,
-    checked,
-    described,
-    overlaid,
-    unknown,
-)
+from sevenfold.settings import Setting, Settings, Source, by_name, checked, described, overlaid, unknown
 
 if TYPE_CHECKING:
     from openfeature.client import OpenFeatureClient

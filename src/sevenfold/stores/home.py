@@ -54,23 +54,23 @@ class TranscriptFile(Struct, frozen=True):
     """Bytes."""
 
 
-class SessionFiles(Struct, frozen=True):
+class SessionFiles:
     """All that is kept of one session; ``name`` is the safe form of its id."""
 
-    folder: Path
-    name: str
-    file: Path | None = None
-    """The transcript, if it is not called after the session."""
-
-    @property
-    def transcript(self) -> Path:
+    def __init__(self, folder: Path, name: str, file: Path | None = None) -> None:
+        """``file`` is the transcript, if it is not called after the session."""
+        self.folder = folder
+        self.name = name
+        self.transcript = file or folder / f"{name}{_TRANSCRIPT}"
         """Everything that was said and decided."""
-        return self.file or self.folder / f"{self.name}{_TRANSCRIPT}"
-
-    @property
-    def branches(self) -> Path:
+        self.branches = folder / _BRANCHES / name
         """The folder of its branches."""
-        return self.folder / _BRANCHES / self.name
+        self.results = folder / _RESULTS / name
+        """The folder of results that were too big for the context."""
+        self.notes = folder / _NOTES / f"{name}.md"
+        """The running notes."""
+        self.agent = folder / _AGENTS / name
+        """The folder of what an agent needs to continue."""
 
     def branch(self, name: str) -> Path:
         """The file of one of its branches."""
@@ -79,21 +79,6 @@ class SessionFiles(Struct, frozen=True):
     def branch_files(self) -> list[Path]:
         """The branches that are there."""
         return [path for path in _files(self.branches) if path.suffix == _TRANSCRIPT]
-
-    @property
-    def results(self) -> Path:
-        """The folder of results that were too big for the context."""
-        return self.folder / _RESULTS / self.name
-
-    @property
-    def notes(self) -> Path:
-        """The running notes."""
-        return self.folder / _NOTES / f"{self.name}.md"
-
-    @property
-    def agent(self) -> Path:
-        """The folder of what an agent needs to continue."""
-        return self.folder / _AGENTS / self.name
 
     def texts(self) -> list[Path]:
         """The files that may hold something of the conversation."""
@@ -118,24 +103,19 @@ class SessionFiles(Struct, frozen=True):
         return [path for path in (*self.stored_results(), *_files(self.branches)) if is_temporary(path)]
 
 
-class Project(Struct, frozen=True):
+class Project:
     """The data of one folder in which sessions work."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.memory = folder / _MEMORY
+        """The folder of what outlives its sessions."""
+        self.mailbox = folder / MAILBOX
+        """The messages between its agents."""
 
     def session(self, session: str) -> SessionFiles:
         """The files of a session, by its id."""
         return SessionFiles(self.folder, safe_name(session))
-
-    @property
-    def memory(self) -> Path:
-        """The folder of what outlives its sessions."""
-        return self.folder / _MEMORY
-
-    @property
-    def mailbox(self) -> Path:
-        """The messages between its agents."""
-        return self.folder / MAILBOX
 
     def sessions(self) -> list[TranscriptFile]:
         """The transcripts that are there, the newest first."""
@@ -167,10 +147,21 @@ class Project(Struct, frozen=True):
         return [path for path in found if path.name.partition(INDEX)[0] not in names]
 
 
-class Home(Struct, frozen=True):
+class Home:
     """Everything of ours that is kept for a user."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.memory = root / _MEMORY
+        """The folder of what the user wants known in every project."""
+        self.journal = root / "purged.jsonl"
+        """Where it is written down what was purged."""
+        self.typed = root / "chat-history.jsonl"
+        """What was typed in the chat."""
+        self.telemetry = root / "telemetry.jsonl"
+        """Where events are written if no other file is named."""
+        self.models = root / "models.json"
+        """The model lists of servers, as of their last answer."""
 
     def project(self, folder: Path) -> Project:
         """The data of one folder; whichever way leads to the folder, it is the same."""
@@ -186,31 +177,6 @@ class Home(Struct, frozen=True):
     def projects(self) -> list[Project]:
         """Those that have data, in order of their names."""
         return [Project(path) for path in _entries(self.root / "projects") if path.is_dir()]
-
-    @property
-    def memory(self) -> Path:
-        """The folder of what the user wants known in every project."""
-        return self.root / _MEMORY
-
-    @property
-    def journal(self) -> Path:
-        """Where it is written down what was purged."""
-        return self.root / "purged.jsonl"
-
-    @property
-    def typed(self) -> Path:
-        """What was typed in the chat."""
-        return self.root / "chat-history.jsonl"
-
-    @property
-    def telemetry(self) -> Path:
-        """Where events are written if no other file is named."""
-        return self.root / "telemetry.jsonl"
-
-    @property
-    def models(self) -> Path:
-        """The model lists of servers, as of their last answer."""
-        return self.root / "models.json"
 
     def common_texts(self) -> list[Path]:
         """Texts that belong to no one project."""

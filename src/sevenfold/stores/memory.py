@@ -11,12 +11,7 @@ from threading import Condition, Lock
 
 from msgspec import Struct, field
 
-from sevenfold.errors import (
-    TranscriptError,
-    TranscriptLocked,
-    TranscriptMissing,
-    TranscriptOvertaken,
-)
+from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
 from sevenfold.ports import NO_FILE, SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
 from sevenfold.stores.folder import MemoryFolder
