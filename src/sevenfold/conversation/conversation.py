@@ -22,14 +22,7 @@ from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
-from sevenfold.conversation.options import (
-    RequestOptions,
-    Services,
-    against_lifetime,
-    frame_for,
-    lifetimes_for,
-    window_for,
-)
+from sevenfold.conversation.options import RequestOptions, Services, frame_for, lifetimes_for, window_for
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
@@ -133,6 +126,7 @@ class Conversation:
         """The compaction the view began with when the newest answer came; another one now was made since."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
+        self.lifetimes, against = lifetimes_for(options, profile, self._current)
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.seen = self.size()
         """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""
@@ -140,11 +134,8 @@ class Conversation:
         """Called after a compaction, to forget what is no longer in view."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
         """What comes back after a compaction, the most important first."""
-        self._report_opening(options)
-
-    def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
-        if against := against_lifetime(options, self.profile, self._current):
+        if against:
             self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
@@ -177,7 +168,6 @@ class Conversation:
         self.new_fork = False
         """Does it begin with another one's messages, and has it no answer of its own yet?"""
         self.answered_at = answered_at(log)
-        self.lifetimes: Lifetimes = lifetimes_for(options, self.profile, self._current)
         enter(self, asked=options.lifetimes == self.lifetimes)
 
     def refresh(self) -> None:

@@ -76,15 +76,11 @@ class FlagSource:
         self._start = start or _in_a_thread
         self._reading = threading.Lock()
         self._read_at: float | None = None
-        self._flags: Mapping[str, Any] = {}
+        self.flags: Mapping[str, Any] = {}
+        """The settings that flags last gave a value of their own."""
         self._told: frozenset[str] = frozenset()
         self._settings = base.current()
-        self._made_of: tuple[Settings, Mapping[str, Any]] = (self._settings, self._flags)
-
-    @property
-    def flags(self) -> Mapping[str, Any]:
-        """The settings that flags last gave a value of their own."""
-        return self._flags
+        self._made_of: tuple[Settings, Mapping[str, Any]] = (self._settings, self.flags)
 
     def current(self) -> Settings:
         """The settings as of the last copy; starts reading the flags again if that has grown old."""
@@ -93,7 +89,7 @@ class FlagSource:
                 self._start(self._read_and_release)
             except RuntimeError:  # no thread to be had: the last copy has to do
                 self._reading.release()
-        base, flags = self._base.current(), self._flags
+        base, flags = self._base.current(), self.flags
         if self._made_of[0] is not base or self._made_of[1] is not flags:
             self._settings, complaints = overlaid(base, flags, dict.fromkeys(flags, "flag"))
             self._made_of = (base, flags)
@@ -131,10 +127,10 @@ class FlagSource:
                 flags |= self._evaluated(setting, getattr(base, setting.name))
             except SettingError as error:
                 problems.append(f"{error}. It stays as it was")
-                if setting.name in self._flags:
-                    flags[setting.name] = self._flags[setting.name]
-        if flags != self._flags:
-            self._flags = flags
+                if setting.name in self.flags:
+                    flags[setting.name] = self.flags[setting.name]
+        if flags != self.flags:
+            self.flags = flags
         self._tell_new(problems)
 
     def _evaluated(self, setting: Setting, value: Any) -> Mapping[str, Any]:

@@ -87,20 +87,24 @@ def missing_result(path: str) -> ResultMissing:
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The file for reading. Only a regular one can be read again from any position, as is done everywhere here."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise TranscriptForeign(
-                    f"{path}: this is no regular file; copy what it gives into one first"
-                )
-            yield file
-    except OSError as error:
-        raise explain(error, path) from error
+    with explained(path), open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise TranscriptForeign(f"{path}: this is no regular file; copy what it gives into one first")
+        yield file
 
 
 def _without_waiting(path: str, flags: int) -> int:
     """Open without waiting for a writer, should it be a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns the system's errors in here into ours; see `explain`."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, path) from error
 
 
 def explain(error: OSError, path: Path) -> TranscriptError:
@@ -130,21 +134,17 @@ class Staged:
     def __init__(self, target: Path, content: Iterable[bytes]) -> None:
         """Write the content; raises `sevenfold.errors.TranscriptError`, and then leaves nothing behind."""
         self.target = target
-        try:
+        with explained(target):
             handle, name = tempfile.mkstemp(TEMPORARY, f".{target.name[:80]}.", target.parent)
-        except OSError as error:
-            raise explain(error, target) from error
-        self.path = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.writelines(content)
-                file.flush()
-                os.fsync(handle)
-        except BaseException as error:
-            self.discard()
-            if isinstance(error, OSError):
-                raise explain(error, target) from error
-            raise
+            self.path = Path(name)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.writelines(content)
+                    file.flush()
+                    os.fsync(handle)
+            except BaseException:
+                self.discard()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -154,11 +154,9 @@ class Staged:
 
     def commit(self) -> None:
         """Give it its name, replacing the file that had it."""
-        try:
+        with explained(self.target):
             self.path.replace(self.target)
             _force(self.target.parent)
-        except OSError as error:
-            raise explain(error, self.target) from error
 
     def discard(self) -> None:
         """Remove it, unless it was committed."""
@@ -188,12 +186,10 @@ def private_folder(folder: Path) -> None:
         )
     if folder.is_dir():
         return
-    try:
+    with explained(folder):
         if not folder.parent.exists():
             private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise explain(error, folder) from error
 
 
 def is_temporary(path: Path) -> bool:

@@ -18,7 +18,15 @@ from pathlib import Path
 from secrets import token_hex
 
 from sevenfold.errors import InputError, TranscriptDenied, TranscriptLocked
-from sevenfold.stores.files import Staged, append_line, explain, is_temporary, private_folder, write_whole
+from sevenfold.stores.files import (
+    Staged,
+    append_line,
+    explain,
+    explained,
+    is_temporary,
+    private_folder,
+    write_whole,
+)
 from sevenfold.stores.jsonl.lock import FileLock
 
 LARGEST = 16 * 1024 * 1024
@@ -103,23 +111,19 @@ class FileFolder:
         """Add a line to a file."""
         path = self._path(name)
         private_folder(path.parent)
-        try:
+        with explained(path):
             handle = os.open(path, _APPENDING, 0o600)
             try:
                 append_line(handle, line + b"\n")
                 os.fsync(handle)
             finally:
                 os.close(handle)
-        except OSError as error:
-            raise explain(error, path) from error
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         path = self._path(name)
-        try:
+        with explained(path):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise explain(error, path) from error
 
     def _path(self, name: str) -> Path:
         """Where a file is; raises `TranscriptDenied` if a folder on the way to it is a link."""
@@ -135,10 +139,8 @@ class FileFolder:
     def lock(self, *, wait: float = 0.0) -> Iterator[None]:
         """Hold the folder's lock."""
         private_folder(self._folder)
-        try:
+        with explained(self._folder):
             lock = FileLock(self._folder, wait=wait)
-        except OSError as error:
-            raise explain(error, self._folder) from error
         with lock:
             yield
 

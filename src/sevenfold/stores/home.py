@@ -24,12 +24,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PureWindowsPath
 
 from msgspec import Struct
 
 from sevenfold.errors import InputError, SettingError
-from sevenfold.stores.files import explain, is_temporary, safe_name
+from sevenfold.stores.files import explained, is_temporary, safe_name
 from sevenfold.stores.trust import HOME_VARIABLE
 
 _RESULTS = "tool-results"
@@ -230,9 +231,6 @@ def _below(folder: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    try:
+    with explained(folder), suppress(FileNotFoundError):
         return sorted(folder.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise explain(error, folder) from error
+    return []

@@ -105,13 +105,9 @@ class FileSource:
         self._told = ""
         self._files = _watched(project, user_folder(self._environ))
         self._seen = self._stamps()
-        self._resolved = self._load()
-        warn_ignored(self._resolved)
-
-    @property
-    def resolved(self) -> Resolved:
+        self.resolved = self._load()
         """The last good copy, with where each value came from."""
-        return self._resolved
+        warn_ignored(self.resolved)
 
     def current(self) -> Settings:
         """The settings as of now: the last copy, unless a file has changed since and can be used."""
@@ -119,7 +115,7 @@ class FileSource:
         if stamp != self._seen or _unsettled(stamp):
             self._seen = stamp
             self._reload()
-        return self._resolved.settings
+        return self.resolved.settings
 
     def _reload(self) -> None:
         try:
@@ -127,12 +123,12 @@ class FileSource:
         except UserError as error:
             self._tell(f"{error}. The settings from before stay in force")
             return
-        if found.ignored and found.ignored != self._resolved.ignored:
+        if found.ignored and found.ignored != self.resolved.ignored:
             self._tell(f"{found.ignored[0]}. The settings from before stay in force")
             return
         self._told = ""
-        if found != self._resolved:
-            self._resolved = found
+        if found != self.resolved:
+            self.resolved = found
 
     def _stamps(self) -> Stamp:
         return tuple(map(_stamp, self._files))

@@ -28,7 +28,7 @@ from sevenfold.errors import (
     TranscriptLocked,
 )
 from sevenfold.ports import AgentMessage
-from sevenfold.stores.files import explain, private_folder
+from sevenfold.stores.files import explained, private_folder
 from sevenfold.stores.jsonl.lock import exclusive
 
 MOST_WAITING = 1_000
@@ -146,11 +146,9 @@ class SqliteMailbox:
     def _connected(self) -> sqlite3.Connection:
         if self._path is not None:
             private_folder(self._path.parent)
-            try:
+            with explained(self._path):
                 os.close(os.open(self._path, _OWN, 0o600))
                 self._guard = os.open(self._path.with_name(self._path.name + ".lock"), _OWN, 0o600)
-            except OSError as error:
-                raise explain(error, self._path) from error
         with self._guarded():
             db = sqlite3.connect(
                 self._path or ":memory:",

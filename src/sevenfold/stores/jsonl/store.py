@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError, TranscriptError, TranscriptForeign
 from sevenfold.ports import SessionInfo
 from sevenfold.stores.files import (
-    explain,
+    explained,
     is_plain,
     missing_result,
     private_folder,
@@ -79,13 +79,9 @@ class FileText:
 
     def read(self) -> str | None:
         """The text, or None if there is none yet."""
-        try:
-            with self._path.open("rb") as file:
-                return file.read(LARGEST_TEXT).decode(errors="replace")
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explain(error, self._path) from error
+        with explained(self._path), suppress(FileNotFoundError), self._path.open("rb") as file:
+            return file.read(LARGEST_TEXT).decode(errors="replace")
+        return None
 
     def write(self, text: str) -> None:
         """Replace the text."""
