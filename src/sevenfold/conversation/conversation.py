@@ -23,6 +23,7 @@ from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
 from sevenfold.conversation.options import RequestOptions, Services, frame_for, lifetimes_for, window_for
+from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
@@ -42,7 +43,7 @@ from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.usage import BilledCall, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
-from sevenfold.request.frame import Frame, Lifetimes, Sizes, Tail
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import Watched
 from sevenfold.settings import in_force, latch
@@ -158,7 +159,7 @@ class Conversation:
         """Tokens that were taken out of the last request, and are in the next one again."""
         self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
-        self.frame = self.wanted = frame
+        self.wanted = frame
         """What is to precede the messages as soon as it can be changed at no loss."""
         self.amended: object = None
         self.measured: tuple[Frame, Sizes] | None = None
@@ -168,6 +169,8 @@ class Conversation:
         self.new_fork = False
         """Does it begin with another one's messages, and has it no answer of its own yet?"""
         self.answered_at = answered_at(log)
+        epoch = self.transcript.view.epoch
+        self.frame = asking(self, frame) if epoch is not None and EDITS in epoch.settings else frame
         enter(self, asked=options.lifetimes == self.lifetimes)
 
     def refresh(self) -> None:

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from sevenfold.conversation.provider_edits import asking
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
@@ -66,11 +65,9 @@ def enter(c: Conversation, *, asked: bool) -> None:
 
 def _choose(c: Conversation, asked: bool) -> tuple[str, bool]:
     """The reason for a new epoch, empty if the last one goes on, and whether it drops reasoning."""
-    view, epoch, wanted = c.transcript.view, c.transcript.view.epoch, c.wanted
+    view, epoch, wanted = c.transcript.view, c.transcript.view.epoch, c.frame
     if epoch is None:
         return (ADOPTED, True) if view.items else ("start", False)
-    if EDITS in epoch.settings:
-        c.frame = wanted = asking(c, wanted)
     if epoch.model != wanted.model:
         return "model", True
     stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
@@ -85,20 +82,16 @@ def _choose(c: Conversation, asked: bool) -> tuple[str, bool]:
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored parts with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
-    edits = _edits(stored.edits, wanted.edits)
+    edits = wanted.edits
+    if stored.edits and edits and not spared(edits) - spared(stored.edits):
+        # Only if they were switched off or on, or must spare more, are they others than the epoch has.
+        edits = stored.edits
     return replace(
         stored,
         settings=tuple(sorted([*others, (EDITS, edits)] if edits else others)),
         betas=tuple(sorted({*stored.betas, *wanted.betas})),
         max_tokens=wanted.max_tokens,
     )
-
-
-def _edits(stored: bytes | None, wanted: bytes | None) -> bytes | None:
-    """The provider's edits: as the epoch has them, unless they were switched off or on, or must spare more."""
-    if stored is None or wanted is None:
-        return wanted
-    return wanted if spared(wanted) - spared(stored) else stored
 
 
 def frame_of(epoch: Epoch) -> Frame:
@@ -179,25 +172,19 @@ def _last_amendment(view: View) -> Amended | None:
     return None
 
 
-def amend(c: Conversation) -> bool:
+def amend(c: Conversation) -> None:
     """Append what system and tools are now, if the model does not know it from what is in view.
 
-    They are sent whole instead if the model takes no such additions, or if that costs nothing. True if it had to look,
-    so that the size may be another one.
+    They are sent whole instead if the model takes no such additions, or if that costs nothing.
     """
-    view = c.transcript.view
-    looking_at = view, view.version, c.wanted
-    if looking_at == c.amended:
-        return False
     with c.together():
-        c.amended = looking_at
+        c.amended = c.transcript.view, c.transcript.view.version, c.wanted
         added = _changes(c, c.frame, c.wanted, c.lifetimes)
         if added is None:
             c.reframe(c.wanted, "system or tools")
             withdraw_changes(c.transcript)
         elif added:
             _tell_changes(c, added)
-    return True
 
 
 def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
@@ -230,7 +217,9 @@ def _changes(
             return None
         added.append(blocks.text(told))
     if tools != wanted.tools:
-        if not (profile.system_messages and profile.tool_changes and _announced(stored, profile)):
+        # The headers such changes need were sent from the start: adding them now would change the prefix.
+        announced = {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
+        if not (profile.system_messages and profile.tool_changes and announced):
             return None
         added += _tool_changes(tools, wanted.tools)
     cold = c.idle_seconds() > SECONDS[lifetimes.tail]
@@ -249,11 +238,6 @@ def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) 
     if not (profile.system_messages and wanted.system):
         return ""
     return Replaced(wanted.words()).render()
-
-
-def _announced(stored: Frame, profile: Profile) -> bool:
-    """Were the headers such changes need sent from the start? Adding them now would change the prefix."""
-    return {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
 
 
 def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
@@ -311,23 +295,17 @@ def recover(c: Conversation, error: ModelError) -> bool:
 
 
 def _without_opaque_summary(c: Conversation) -> bool:
-    made = _shown_summary(c)
-    if made is None:
+    view = c.transcript.view
+    shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
+    signed = (made for made in view.decisions() if isinstance(made, Signed) and made.id not in view.undone)
+    made = next((made for made in signed if bytes(made.block) in shown), None)
+    if made is None or not blocks.opaque(blocks.read(bytes(made.block))):
         return False
     c.announce("the provider refused its summary")
     c.transcript.decide(Undone(decision=made.id))
     reason = "the provider can no longer read its own summary: the readable one goes on without it"
     c.events.aside("compact", reason)
     return True
-
-
-def _shown_summary(c: Conversation) -> Signed | None:
-    view = c.transcript.view
-    shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
-    for made in view.decisions():
-        if isinstance(made, Signed) and bytes(made.block) in shown and made.id not in view.undone:
-            return made if blocks.opaque(blocks.read(bytes(made.block))) else None
-    return None
 
 
 def _without_reasoning(c: Conversation) -> bool:

@@ -25,7 +25,7 @@ from sevenfold.record.weight import opening
 from sevenfold.record.wire import NO_RESULT, Message, open_server_calls
 from sevenfold.request.frame import assemble, plan
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Sent, Watched
+from sevenfold.request.watch import Sent
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -139,8 +139,10 @@ class Fork:
         usage = Usage.read(reply.answer.usage)
         before = self._watched
         self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
-        if broken is None:
-            _renew_cache(parent, before)
+        sent, read = parent.watched.sent, before.pending
+        if broken is None and sent is not None and sent is before.sent and read is not None:
+            # It has read what its parent keeps in the cache, so that lives longer.
+            parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))
         cost = usage.cost(parent.profile)
         parent.charge(cost)
         parent.transcript.decide(
@@ -256,10 +258,3 @@ def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
                 parts.append(part)
         kept[place] = Message.of("assistant", parts or [blocks.text(NO_RESULT)])
     return tuple(kept), moved
-
-
-def _renew_cache(parent: Conversation, fork: Watched) -> None:
-    """The fork has read what its parent keeps in the cache, so that lives longer."""
-    sent, read = parent.watched.sent, fork.pending
-    if sent is not None and sent is fork.sent and read is not None:
-        parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))

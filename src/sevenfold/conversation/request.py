@@ -25,7 +25,6 @@ from sevenfold.request.frame import (
     Frame,
     Marker,
     Sizes,
-    Tail,
     assemble,
     edge_of,
     plan,
@@ -120,21 +119,20 @@ def completed(outcome: Outcome) -> Completion:
 
 def write_request(c: Conversation, pending: Pending) -> Prepared:
     """The next request, written down and ready to go out."""
-    changed = amend(c)
+    view = c.transcript.view
+    changed = c.amended != (view, view.version, c.wanted)
+    if changed:
+        amend(c)
     frame, view = c.frame.varied(pending.fields), c.transcript.view
     messages = tuple(view.messages())
     if _mind_reasoning(c, _look(c, frame, messages)):
         changed, messages = True, tuple(view.messages())
     size = c.seen = c.size() if changed else c.seen
-    markers = plan(
-        frame,
-        messages,
-        c.profile.cache,
-        part_sizes(c),
-        c.lifetimes,
-        before=c.tail,
-        edge=shared_edge(messages) if c.new_fork else _edge(c, frame, messages),
-    )
+    edge = shared_edge(messages) if c.new_fork else None
+    if c.cleared_uses and not c.new_fork:
+        # The last result the provider cleared in the last request.
+        edge = edge_of(messages, c.cleared_uses, spared(frame.edits or b"{}"))
+    markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
     body = assemble(frame, messages, markers)
     forecast = _look(c, frame, messages, markers)
     newest = view.layout.items[-1] if view.layout.items else None
@@ -157,11 +155,6 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         newest.said.uuid if newest else None,
         view.version,
     )
-
-
-def _edge(c: Conversation, frame: Frame, messages: Sequence[Message]) -> Tail | None:
-    """The last result the provider cleared in the last request; None if it cleared nothing."""
-    return edge_of(messages, c.cleared_uses, spared(frame.edits or b"{}")) if c.cleared_uses else None
 
 
 def part_sizes(c: Conversation) -> Sizes:

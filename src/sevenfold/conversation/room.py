@@ -178,8 +178,11 @@ def overloaded(c: Conversation, size: Size) -> bool:
 
 def check(c: Conversation, size: Size) -> Check:
     """Hold a size against the limits, and report it."""
-    found, window = c.limits.check(size, c.window), c.window
-    if found.verdict == "blocked" and _waits_for_refusal(c, found):
+    found, window, settings = c.limits.check(size, c.window), c.window, c.settings
+    reacts = settings.reactive_only and settings.reactive and c.source.compacts
+    blocked = found.verdict == "blocked" and found.budget == "tokens"
+    if reacts and blocked and size.tokens < window.context:
+        # The provider decides what is too long, but not about more than its window holds.
         found = replace(found, verdict="warning")
     c.events.tell(
         Checked(
@@ -198,12 +201,6 @@ def check(c: Conversation, size: Size) -> Check:
         )
     )
     return found
-
-
-def _waits_for_refusal(c: Conversation, check: Check) -> bool:
-    """Does the provider decide what is too long, as ``reactive_only`` has it? Not about more than its window holds."""
-    reacts = c.settings.reactive_only and c.settings.reactive and c.source.compacts
-    return reacts and check.budget == "tokens" and check.size.tokens < c.window.context
 
 
 def explain(c: Conversation, check: Check) -> str:

@@ -149,12 +149,13 @@ def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
 
 def _take_in(c: Conversation, given: Sequence[Given]) -> None:
     for role, run in groupby(given, key=lambda message: message.role):
-        if role == "assistant":
-            # Neighbouring messages, and items, of the model are one answer.
-            _take_answer(c, [block for message in run for block in message.blocks])
-        else:
+        if role != "assistant":
             for message in run:
                 _take_message(c, message)
+        elif said := tuple(block for message in run for block in message.blocks):
+            # Neighbouring messages, and items, of the model are one answer.
+            answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.frame.model, said)
+            c.transcript.model(c.transcript.distinct(answer))
     if any(block.kind in THINKING for message in given for block in message.blocks):
         # Reasoning from elsewhere is bound to what preceded it there.
         c.open_epoch("imported", drops_thinking=True)
@@ -163,12 +164,6 @@ def _take_in(c: Conversation, given: Sequence[Given]) -> None:
 def _report(c: Conversation) -> None:
     events.epochs(c)
     c.follow()
-
-
-def _take_answer(c: Conversation, said: Sequence[Block]) -> None:
-    if said:
-        answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.frame.model, tuple(said))
-        c.transcript.model(c.transcript.distinct(answer))
 
 
 def _take_message(c: Conversation, message: Given) -> None:

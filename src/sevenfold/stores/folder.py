@@ -18,15 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from sevenfold.errors import InputError, TranscriptDenied, TranscriptLocked
-from sevenfold.stores.files import (
-    Staged,
-    append_line,
-    explain,
-    explained,
-    is_temporary,
-    private_folder,
-    write_whole,
-)
+from sevenfold.stores.files import Staged, append_line, explained, is_temporary, private_folder, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
 LARGEST = 16 * 1024 * 1024
@@ -57,12 +49,13 @@ def check_name(name: str) -> str:
 
 def read_regular(path: Path, most: int = sys.maxsize) -> bytes | None:
     """A file's content; None if there is no such file, it has more than ``most`` bytes, or it is a link or a pipe."""
-    try:
-        handle = os.open(path, _READING)
-    except OSError as error:
-        if error.errno in _NO_FILE or path.is_symlink() or path.is_dir():
-            return None
-        raise explain(error, path) from error
+    with explained(path):
+        try:
+            handle = os.open(path, _READING)
+        except OSError as error:
+            if error.errno in _NO_FILE or path.is_symlink() or path.is_dir():
+                return None
+            raise
     state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode) or state.st_size > most:
         os.close(handle)

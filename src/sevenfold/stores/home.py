@@ -55,23 +55,23 @@ class TranscriptFile(Struct, frozen=True):
     """Bytes."""
 
 
-class SessionFiles:
+class SessionFiles(Struct, frozen=True):
     """All that is kept of one session; ``name`` is the safe form of its id."""
 
-    def __init__(self, folder: Path, name: str, file: Path | None = None) -> None:
-        """``file`` is the transcript, if it is not called after the session."""
-        self.folder = folder
-        self.name = name
-        self.transcript = file or folder / f"{name}{_TRANSCRIPT}"
+    folder: Path
+    name: str
+    file: Path | None = None
+    """The transcript, if it is not called after the session."""
+
+    @property
+    def transcript(self) -> Path:
         """Everything that was said and decided."""
-        self.branches = folder / _BRANCHES / name
+        return self.file or self.folder / f"{self.name}{_TRANSCRIPT}"
+
+    @property
+    def branches(self) -> Path:
         """The folder of its branches."""
-        self.results = folder / _RESULTS / name
-        """The folder of results that were too big for the context."""
-        self.notes = folder / _NOTES / f"{name}.md"
-        """The running notes."""
-        self.agent = folder / _AGENTS / name
-        """The folder of what an agent needs to continue."""
+        return self.folder / _BRANCHES / self.name
 
     def branch(self, name: str) -> Path:
         """The file of one of its branches."""
@@ -80,6 +80,21 @@ class SessionFiles:
     def branch_files(self) -> list[Path]:
         """The branches that are there."""
         return [path for path in _files(self.branches) if path.suffix == _TRANSCRIPT]
+
+    @property
+    def results(self) -> Path:
+        """The folder of results that were too big for the context."""
+        return self.folder / _RESULTS / self.name
+
+    @property
+    def notes(self) -> Path:
+        """The running notes."""
+        return self.folder / _NOTES / f"{self.name}.md"
+
+    @property
+    def agent(self) -> Path:
+        """The folder of what an agent needs to continue."""
+        return self.folder / _AGENTS / self.name
 
     def texts(self) -> list[Path]:
         """The files that may hold something of the conversation."""
