@@ -14,26 +14,23 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake
-from sevenfold.conversation.flow import Ask
+from sevenfold.conversation.flow import Ask, Flow
 from sevenfold.conversation.request import Outcome, Prepared, part_sizes, record_request
 from sevenfold.errors import InputError, ModelError
-from sevenfold.ports import Call
+from sevenfold.ports import Call, Log, Reply
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import NO_RESULT, Message, open_server_calls
-from sevenfold.request.frame import assemble, plan
+from sevenfold.request.frame import Body, assemble, plan
 from sevenfold.request.sources import source as rules_of
 from sevenfold.request.watch import Sent
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.flow import Flow
-    from sevenfold.ports import Log, Reply
     from sevenfold.record.blocks import Block
     from sevenfold.record.gauge import Size
-    from sevenfold.request.frame import Body
 
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 

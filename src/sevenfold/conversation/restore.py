@@ -164,12 +164,8 @@ class FilesSlot:
                 left.append(f"{seen.path}: no room")
             else:
                 used += tokens
-                facts: dict[str, object] = {
-                    "filename": seen.path,
-                    "displayPath": seen.path,
-                    "content": text,
-                }
-                attachments.append(Attachment("file", (blocks.text(text),), facts))
+                named: dict[str, object] = dict.fromkeys(("filename", "displayPath"), seen.path)
+                attachments.append(Attachment("file", (blocks.text(text),), {**named, "content": text}))
         return Restored(tuple(attachments), used, tuple(left))
 
     def _wanted(self, moment: Moment) -> list[Seen]:

@@ -9,30 +9,23 @@ from functools import partial, wraps
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
-from sevenfold.conversation.flow import drive_async
-from sevenfold.conversation.request import completed
-from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.conversation.flow import AsyncHookRunner, Flow, drive_async
+from sevenfold.conversation.request import Completion, completed
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.idle import IdleDecision, idle
 from sevenfold.layers.notes.layer import compact
-from sevenfold.ports import Call
+from sevenfold.ports import AsyncClient, Call, Store, Watcher
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
 from sevenfold.session.factory import OFFLINE_JOBS, Options, RequestFields
 from sevenfold.session.options import check_name, checked
-from sevenfold.session.results import Request
+from sevenfold.session.results import Request, Wishes
 from sevenfold.session.session import Session, SessionBase
-
-if TYPE_CHECKING:
-    from sevenfold.conversation.flow import AsyncHookRunner, Flow
-    from sevenfold.conversation.request import Completion
-    from sevenfold.layers.compact.request import Compacted
-    from sevenfold.ports import AsyncClient, Store, Watcher
-    from sevenfold.session.results import Wishes
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,40 +13,35 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
-from sevenfold.conversation.flow import drive
-from sevenfold.conversation.fork import fork
+from sevenfold.conversation.flow import Flow, HookRunner, drive
+from sevenfold.conversation.fork import Fork, fork
 from sevenfold.conversation.options import request_fields
 from sevenfold.conversation.request import Completion, ToolCall, completed
 from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
-from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.dream.layer import Dreamer
 from sevenfold.layers.dream.task import DreamTask
 from sevenfold.layers.idle import Choice, IdleDecision, idle, next_costs
 from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Call
+from sevenfold.ports import Call, Client, Store, Watcher
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, error_of, provider_for
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
-from sevenfold.session.factory import Options, RequestFields
+from sevenfold.session.factory import Options, RequestFields, SessionParts
 from sevenfold.session.options import check_name, checked
 from sevenfold.session.results import Explanation, Request, Wishes, explained
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.flow import Flow, HookRunner
-    from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
     from sevenfold.conversation.status import Health, Reading
     from sevenfold.conversation.tasks import TaskRegistry
     from sevenfold.events import Listener, Proposed
-    from sevenfold.layers.compact.request import Compacted, Preview
-    from sevenfold.ports import Client, Store, Watcher
     from sevenfold.recall.search import Hit
-    from sevenfold.session.factory import SessionParts
 
 __all__ = ["Completion", "Explanation", "Session", "ToolCall", "Wishes"]
 

@@ -181,8 +181,11 @@ class Home:
 
     def project(self, folder: Path) -> Project:
         """The data of one folder; whichever way leads to the folder, it is the same."""
+        named = str(folder)
+        # A place on another system, as transcripts that came from there name it, leads nowhere here.
+        foreign = PureWindowsPath(named).is_absolute() or named.startswith("/")
         try:
-            real = str(folder) if _is_foreign(folder) else str(folder.expanduser().resolve())
+            real = named if foreign and not folder.is_absolute() else str(folder.expanduser().resolve())
         except (OSError, RuntimeError) as error:  # links in a circle, a name that is too long, no such user
             why = getattr(error, "strerror", None) or error
             raise InputError(f"{folder}: this folder cannot be followed ({why}); name another") from error
@@ -227,12 +230,6 @@ def user_home(environ: Mapping[str, str] | None = None) -> Home:
         return Home(Path(environ.get(HOME_VARIABLE) or "~/.sevenfold").expanduser().absolute())
     except RuntimeError as error:
         raise SettingError(f"there is no home folder to keep sessions in; set {HOME_VARIABLE}") from error
-
-
-def _is_foreign(folder: Path) -> bool:
-    """Is this a place on another system, as transcripts that came from there name it? It leads nowhere here."""
-    name = str(folder)
-    return not folder.is_absolute() and (PureWindowsPath(name).is_absolute() or name.startswith("/"))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -118,28 +118,24 @@ class FileSource:
         return self.resolved.settings
 
     def _reload(self) -> None:
+        problem = ""
         try:
             found = self._load()
+            if found.ignored and found.ignored != self.resolved.ignored:
+                problem = found.ignored[0]
+            elif found != self.resolved:
+                self.resolved = found
         except UserError as error:
-            self._tell(f"{error}. The settings from before stay in force")
-            return
-        if found.ignored and found.ignored != self.resolved.ignored:
-            self._tell(f"{found.ignored[0]}. The settings from before stay in force")
-            return
-        self._told = ""
-        if found != self.resolved:
-            self.resolved = found
+            problem = str(error)
+        if problem and problem != self._told:
+            self._report(f"{problem}. The settings from before stay in force")
+        self._told = problem
 
     def _stamps(self) -> Stamp:
         return tuple(map(_stamp, self._files))
 
     def _load(self) -> Resolved:
         return load(self._project, self._code, environ=self._environ)
-
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            self._report(problem)
-        self._told = problem
 
 
 def _watched(project: Path | None, folder: Path) -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import Literal
@@ -125,13 +125,8 @@ class SqliteMailbox:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        if self._guard < 0:
-            yield
-        else:
-            with exclusive(self._guard):
-                yield
+    def _guarded(self) -> AbstractContextManager[None]:
+        return exclusive(self._guard) if self._guard >= 0 else nullcontext()
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:

@@ -144,16 +144,6 @@ def read_branch(files: SessionFiles, path: Path, limit: int = LINE_LIMIT) -> Lin
     return _joined(files, point, JsonlLog(path, limit=limit, start=point.start, header=header), limit)
 
 
-def _open_branch(files: SessionFiles, path: Path, *, wait: float, take: bool, sync: Sync) -> LineLog:
-    point, header = BranchPoint.read(path)
-    own = JsonlLog.open(path, wait=wait, take=take, sync=sync, start=point.start, header=header)
-    try:
-        return _joined(files, point, own)
-    except BaseException:
-        own.close()
-        raise
-
-
 def _begin(files: SessionFiles, path: Path, of: str, at: int | None) -> None:
     parent, start, header = files.transcript, 0, 0
     if of:
@@ -231,7 +221,13 @@ class JsonlStore:
         path = files.branch(name)
         if not path.exists():
             _begin(files, path, of, at)
-        return _open_branch(files, path, wait=wait, take=take, sync=self._sync)
+        point, header = BranchPoint.read(path)
+        own = JsonlLog.open(path, wait=wait, take=take, sync=self._sync, start=point.start, header=header)
+        try:
+            return _joined(files, point, own)
+        except BaseException:
+            own.close()
+            raise
 
     def branches(self, session: str) -> Sequence[str]:
         """The names of the session's branches, in their safe form."""
