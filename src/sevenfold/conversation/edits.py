@@ -41,7 +41,9 @@ def pin(c: Conversation, record: str) -> None:
     with c.lock:
         c.refresh()
         budget = c.window.budget(c.settings.pins_tokens)
-        item = c.finder.in_view(record)
+        item = c.transcript.view.item(record)
+        if item is None:
+            raise Refused(f"{record} is not a record in view")
         others = c.transcript.pinned() - {record}
         held = [one for one in c.transcript.view.items if one.said.uuid in others]
         tokens, used = _tokens(c, [item]), _tokens(c, held)

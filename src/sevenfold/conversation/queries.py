@@ -10,13 +10,12 @@ import msgspec
 from sevenfold.conversation import history
 from sevenfold.conversation.results import same
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.errors import Refused, ResultMissing
+from sevenfold.errors import ResultMissing
 from sevenfold.ports import Results
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.decisions import Offloaded, Purged
 from sevenfold.record.entries import Clearing, Stored
-from sevenfold.record.layout import Item
 
 
 class Finder:
@@ -42,13 +41,6 @@ class Finder:
             return True
         compacted = self._transcript.view.boundary is not None
         return compacted and self._transcript.log.result(call) is not None
-
-    def in_view(self, record: str) -> Item:
-        """A record in view."""
-        item = self._transcript.view.item(record)
-        if item is None:
-            raise Refused(f"{record} is not a record in view")
-        return item
 
     def result(self, call: str) -> Block | None:
         """The result of a call as it was recorded."""

@@ -160,6 +160,19 @@ class Options(TypedDict, total=False):
     """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
 
 
+class OpenOptions(Options, total=False):
+    """The same, and where the session is kept."""
+
+    folder: Path | str | None
+    """Of the project it belongs to; left out, where the program runs."""
+    file: Path | str | None
+    store: Store | Path | str | None
+    lock_wait: float
+    """Seconds to wait for another writer."""
+    branch: str | None
+    """A fork of the session under this name, new or continued."""
+
+
 class RequestFields(TypedDict, total=False):
     """What may be different in one request."""
 
@@ -231,16 +244,10 @@ class SessionParts(Struct, frozen=True):
         return self.recall.search(query, kind=kind, k=k, by=meaning.way(by), meant=meant)
 
 
-def on_disk(
-    name: str,
-    folder: Path | str | None,
-    file: Path | str | None,
-    settings: Mapping[str, object] | Source | None,
-    lock_wait: float,
-    store: Store | Path | str | None = None,
-    branch: str | None = None,
-) -> SessionParts:
+def on_disk(name: str, options: OpenOptions) -> SessionParts:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
+    folder, file, store = options.get("folder"), options.get("file"), options.get("store")
+    settings, branch = options.get("settings"), options.get("branch")
     check_name(name, "name")
     if branch is not None:
         check_name(branch, "branch")
@@ -262,7 +269,7 @@ def on_disk(
         place = FileStore(Path(file), home.project(project), sync=sync)
     else:
         place = JsonlStore(home.project(project).folder, sync=sync)
-    parts = _opened(place, name, source, branch, lock_wait)
+    parts = _opened(place, name, source, branch, options.get("lock_wait", 0.0))
     user_memory = FileFolder(home.memory)
     return replace(
         parts, cwd=str(project), telemetry=home.telemetry, models=home.models, user_memory=user_memory
