@@ -225,18 +225,14 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     kept = c.transcript.pinned()
     items = c.transcript.view.items
     fresh = {item.said.uuid for item in unsent(c)}
-    newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
+    news = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
     pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
-    made = Parts(
-        system=_amount(c, opening(*frame.system), budget),
-        tools=_amount(c, opening(*frame.tools), budget),
-        pinned=_amount(c, pins, budget),
-        newest=_amount(c, newest, budget),
-        rest=0,
-    )
+    weights = (opening(*frame.system), opening(*frame.tools), pins, news)
+    system, tools, pinned, newest = (_amount(c, weight, budget) for weight in weights)
     # Bytes and pictures are counted in messages alone.
-    known = made.fixed if budget == "tokens" else made.pinned + made.newest
-    return replace(made, rest=max(0, whole[budget] - known))
+    known = pinned + newest + (system + tools if budget == "tokens" else 0)
+    rest = max(0, whole[budget] - known)
+    return Parts(system=system, tools=tools, pinned=pinned, newest=newest, rest=rest)
 
 
 def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:

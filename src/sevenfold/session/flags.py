@@ -84,7 +84,9 @@ class FlagSource:
 
     def current(self) -> Settings:
         """The settings as of the last copy; starts reading the flags again if that has grown old."""
-        if self._due() and self._reading.acquire(blocking=False):
+        age = None if self._read_at is None else self._clock.now() - self._read_at
+        due = age is None or not 0 <= age < self._seconds
+        if due and self._reading.acquire(blocking=False):
             try:
                 self._start(self._read_and_release)
             except RuntimeError:  # no thread to be had: the last copy has to do
@@ -100,9 +102,6 @@ class FlagSource:
         """Read the flags now and wait for it; for the start of a program that must not miss one."""
         with self._reading:
             self._read()
-
-    def _due(self) -> bool:
-        return self._read_at is None or not 0 <= self._clock.now() - self._read_at < self._seconds
 
     def _read_and_release(self) -> None:
         try:
