@@ -247,18 +247,14 @@ class SessionParts(Struct, frozen=True):
 def on_disk(name: str, options: OpenOptions) -> SessionParts:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
     folder, file, store = options.get("folder"), options.get("file"), options.get("store")
-    settings, branch = options.get("settings"), options.get("branch")
+    settings, branch = options.get("settings", {}), options.get("branch")
     check_name(name, "name")
     if branch is not None:
         check_name(branch, "branch")
     if file is not None:
         _must_be_transcript(Path(file))
     project = Path(folder) if folder is not None else Path.cwd()
-    source = (
-        FileSource(project, settings or {})
-        if settings is None or isinstance(settings, Mapping)
-        else settings
-    )
+    source = FileSource(project, settings) if isinstance(settings, Mapping) else settings
     if file is not None and store is not None:
         raise InputError("a session is kept in a file or in a store; give one of the two")
     home, sync = user_home(), Sync(source.current().fsync)

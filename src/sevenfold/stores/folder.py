@@ -13,7 +13,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from secrets import token_hex
 
@@ -142,6 +142,17 @@ class FileFolder:
         return ConsolidateLock(self)
 
 
+@contextmanager
+def held(lock: threading.Lock, wait: float, problem: str) -> Iterator[None]:
+    """Hold the lock; raises `TranscriptLocked` after ``wait`` seconds, and waits for ever if these are negative."""
+    if not lock.acquire(timeout=-1 if wait < 0 else wait):
+        raise TranscriptLocked(problem)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 class MemoryFolder:
     """The same in memory."""
 
@@ -174,15 +185,9 @@ class MemoryFolder:
         """Remove a file, if it is there."""
         self._files.pop(check_name(name), None)
 
-    @contextmanager
-    def lock(self, *, wait: float = 0.0) -> Iterator[None]:
+    def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the folder's lock."""
-        if not self._held.acquire(timeout=wait if wait > 0 else -1 if wait < 0 else 0.0001):
-            raise TranscriptLocked("this memory is being written in another thread; try again")
-        try:
-            yield
-        finally:
-            self._held.release()
+        return held(self._held, wait, "this memory is being written in another thread; try again")
 
     def dream_lock(self) -> MemoryDreamLock:
         """The lock of those who consolidate what is in the folder."""

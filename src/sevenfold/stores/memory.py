@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Condition, Lock
 
@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
 from sevenfold.ports import NO_FILE, SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
-from sevenfold.stores.folder import MemoryFolder
+from sevenfold.stores.folder import MemoryFolder, held
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.log import BranchLog, LineLog, PrefixLog, fill, positions
 
@@ -211,16 +211,10 @@ class MemoryStore:
         """Messages between agents of this process."""
         return self._mailbox
 
-    @contextmanager
-    def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
+    def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold a lock of that name; see `sevenfold.ports.Store`."""
-        lock = self._locks.setdefault(name, Lock())
-        if not lock.acquire(timeout=wait):
-            raise TranscriptLocked(f"{name}: locked by another thread; wait for it")
-        try:
-            yield
-        finally:
-            lock.release()
+        problem = f"{name}: locked by another thread; wait for it"
+        return held(self._locks.setdefault(name, Lock()), wait, problem)
 
     def sessions(self) -> Sequence[SessionInfo]:
         """The sessions that have lines, the newest first."""

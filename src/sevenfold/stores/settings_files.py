@@ -103,7 +103,11 @@ class FileSource:
         self._environ = dict(os.environ if environ is None else environ)
         self._report: Report = report or logging.getLogger(__name__).warning
         self._told = ""
-        self._files = _watched(project, user_folder(self._environ))
+        folder = user_folder(self._environ)
+        self._files = [folder / FILE, Trust(folder).path]
+        """On these the settings depend."""
+        if project is not None:
+            self._files.append(project / PROJECT_FILE)
         self._seen = self._stamps()
         self.resolved = self._load()
         """The last good copy, with where each value came from."""
@@ -136,12 +140,6 @@ class FileSource:
 
     def _load(self) -> Resolved:
         return load(self._project, self._code, environ=self._environ)
-
-
-def _watched(project: Path | None, folder: Path) -> tuple[Path, ...]:
-    """The files on which the settings depend."""
-    own = (folder / FILE, Trust(folder).path)
-    return own if project is None else (*own, project / PROJECT_FILE)
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
