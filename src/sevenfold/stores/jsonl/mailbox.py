@@ -116,14 +116,10 @@ class SqliteMailbox:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._opened() as db, self._guarded():
+        # Leaving the connection's own context commits, or rolls back if there was an error.
+        with self._opened() as db, self._guarded(), db:
             db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+            yield db
 
     def _guarded(self) -> AbstractContextManager[None]:
         return exclusive(self._guard) if self._guard >= 0 else nullcontext()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Unpack
 
 import msgspec
 from msgspec import Struct
@@ -33,7 +34,7 @@ from sevenfold.stores.home import Project, SessionFiles
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import LINE_LIMIT, JsonlLog, Sync, end_of, line_before, scan
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
-from sevenfold.stores.log import BranchLog, LineLog, PrefixLog, fill
+from sevenfold.stores.log import BranchLog, Lease, LineLog, PrefixLog, fill
 
 LARGEST_TEXT = 4 * 1024 * 1024
 
@@ -195,10 +196,10 @@ class JsonlStore:
         """Where the session's files are."""
         return SessionFiles(self.folder, safe_name(session))
 
-    def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> JsonlLog:
+    def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
         """The session's log for writing; see `sevenfold.ports.Store`."""
         private_folder(self.folder)
-        return JsonlLog.open(self.files(session).transcript, wait=wait, take=take, sync=self._sync)
+        return JsonlLog.open(self.files(session).transcript, sync=self._sync, **lease)
 
     def read(self, session: str) -> JsonlLog:
         """The session's log for reading."""
@@ -207,14 +208,7 @@ class JsonlStore:
         return log
 
     def branch(
-        self,
-        session: str,
-        name: str,
-        *,
-        of: str = "",
-        at: int | None = None,
-        wait: float = 0.0,
-        take: bool = False,
+        self, session: str, name: str, *, of: str = "", at: int | None = None, **lease: Unpack[Lease]
     ) -> LineLog:
         """A branch of the session for writing; see `sevenfold.ports.Store`."""
         files = self.files(session)
@@ -222,7 +216,7 @@ class JsonlStore:
         if not path.exists():
             _begin(files, path, of, at)
         point, header = BranchPoint.read(path)
-        own = JsonlLog.open(path, wait=wait, take=take, sync=self._sync, start=point.start, header=header)
+        own = JsonlLog.open(path, sync=self._sync, start=point.start, header=header, **lease)
         try:
             return _joined(files, point, own)
         except BaseException:
@@ -290,9 +284,9 @@ class FileStore(JsonlStore):
         """Where the session's files are, whatever it is called."""
         return SessionFiles(self.folder, self._path.stem, self._path)
 
-    def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> JsonlLog:
+    def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
         """The log for writing; its folder is the user's and stays as it is."""
-        return JsonlLog.open(self._path, wait=wait, take=take, sync=self._sync)
+        return JsonlLog.open(self._path, sync=self._sync, **lease)
 
 
 def _name_of(transcript: Path) -> str:
