@@ -52,7 +52,7 @@ def enter(c: Conversation, *, asked: bool) -> None:
     Where the last epoch goes on and something else was wanted, that is appended before the next request. The cache
     lifetimes go on as well, unless the caller ``asked`` for others and the provider has not refused them before.
     """
-    opens, drops_thinking = _choose(c, asked)
+    opens, drops_thinking = _settle(c, asked)
     c.gauge = learned(c.profile, c.transcript.size_reports, *c.frame.tools, *c.frame.system)
     if opens == ADOPTED:
         c.gauge = replace(c.gauge, overhead=None)
@@ -63,8 +63,11 @@ def enter(c: Conversation, *, asked: bool) -> None:
                 withdraw_changes(c.transcript)
 
 
-def _choose(c: Conversation, asked: bool) -> tuple[str, bool]:
-    """The reason for a new epoch, empty if the last one goes on, and whether it drops reasoning."""
+def _settle(c: Conversation, asked: bool) -> tuple[str, bool]:
+    """Settle what precedes the messages, and for how long it is cached.
+
+    Returns the reason for a new epoch, empty if the last one goes on, and whether it drops reasoning.
+    """
     view, epoch, wanted = c.transcript.view, c.transcript.view.epoch, c.frame
     if epoch is None:
         return (ADOPTED, True) if view.items else ("start", False)

@@ -18,14 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import BinaryIO, Self
 
-from sevenfold.errors import (
-    ResultMissing,
-    TranscriptDenied,
-    TranscriptError,
-    TranscriptForeign,
-    TranscriptFull,
-    TranscriptMissing,
-)
+from sevenfold import errors
 
 TEMPORARY = ".tmp"
 """How the name of an unfinished file ends; it begins with a dot."""
@@ -74,9 +67,9 @@ def result_name(path: str, folder: str) -> str:
     return given.name if plain and not is_temporary(Path(given.name)) else ""
 
 
-def missing_result(path: str) -> ResultMissing:
+def missing_result(path: str) -> errors.ResultMissing:
     """The error for a path under which nothing is stored."""
-    return ResultMissing(
+    return errors.ResultMissing(
         f"{path!r}: no stored result of this session is kept there; it may have been collected, or purged"
     )
 
@@ -89,7 +82,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     """The file for reading. Only a regular one can be read again from any position, as is done everywhere here."""
     with explained(path), open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise TranscriptForeign(f"{path}: this is no regular file; copy what it gives into one first")
+            raise errors.TranscriptForeign(
+                f"{path}: this is no regular file; copy what it gives into one first"
+            )
         yield file
 
 
@@ -107,22 +102,22 @@ def explained(path: Path) -> Iterator[None]:
         raise explain(error, path) from error
 
 
-def explain(error: OSError, path: Path) -> TranscriptError:
+def explain(error: OSError, path: Path) -> errors.TranscriptError:
     """The system's error in words that say what to do."""
     match error.errno:
         case errno.ENOENT:
-            return TranscriptMissing(f"{path}: there is no such file; check the path")
+            return errors.TranscriptMissing(f"{path}: there is no such file; check the path")
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return TranscriptDenied(f"{path}: {error.strerror}; check its owner and permissions")
+            return errors.TranscriptDenied(f"{path}: {error.strerror}; check its owner and permissions")
         case errno.EISDIR:
-            return TranscriptForeign(f"{path}: this is a directory; name a file inside it")
+            return errors.TranscriptForeign(f"{path}: this is a directory; name a file inside it")
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return TranscriptFull(
+            return errors.TranscriptFull(
                 f"{path}: no room for the record ({error.strerror}); everything before it is intact. "
                 "Free some space and try again"
             )
         case _:
-            return TranscriptError(f"{path}: {error.strerror or error}")
+            return errors.TranscriptError(f"{path}: {error.strerror or error}")
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -181,7 +176,7 @@ def append_line(fd: int, line: bytes) -> None:
 def private_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for their owner alone."""
     if folder.is_symlink():
-        raise TranscriptDenied(
+        raise errors.TranscriptDenied(
             f"{folder}: this is a link; what belongs here must not end up elsewhere, so remove it"
         )
     if folder.is_dir():

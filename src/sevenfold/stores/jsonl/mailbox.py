@@ -20,13 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from sevenfold.errors import (
-    TranscriptDenied,
-    TranscriptError,
-    TranscriptForeign,
-    TranscriptFull,
-    TranscriptLocked,
-)
+from sevenfold import errors
 from sevenfold.ports import AgentMessage
 from sevenfold.stores.files import explained, private_folder
 from sevenfold.stores.jsonl.lock import exclusive
@@ -157,16 +151,20 @@ class SqliteMailbox:
                 raise
         return db
 
-    def _explained(self, error: sqlite3.Error) -> TranscriptError:
+    def _explained(self, error: sqlite3.Error) -> errors.TranscriptError:
         where = self._path or "the mailbox"
         match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                return TranscriptLocked(f"{where}: another process is writing to it; try again")
+                return errors.TranscriptLocked(f"{where}: another process is writing to it; try again")
             case sqlite3.SQLITE_FULL:
-                return TranscriptFull(f"{where}: no room for a message; free some space and send it again")
+                return errors.TranscriptFull(
+                    f"{where}: no room for a message; free some space and send it again"
+                )
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-                return TranscriptDenied(f"{where}: {error}; check its owner and permissions")
+                return errors.TranscriptDenied(f"{where}: {error}; check its owner and permissions")
             case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-                return TranscriptForeign(f"{where}: no mailbox, or a damaged one ({error}); move it away")
+                return errors.TranscriptForeign(
+                    f"{where}: no mailbox, or a damaged one ({error}); move it away"
+                )
             case _:
-                return TranscriptError(f"{where}: {error}")
+                return errors.TranscriptError(f"{where}: {error}")
