@@ -61,31 +61,28 @@ class Limits(Struct, frozen=True):
             profile.body_bytes if wire is None else wire, profile.images if images is None else images
         )
 
-    def passed(self, wire: int, images: int) -> bool:
-        """Are these more bytes or pictures than a request may have?"""
-        return (self.wire is not None and wire > self.wire) or (
-            self.images is not None and images > self.images
-        )
+    def passed(self, wire: int, images: int, share: float = 1.0) -> tuple[Budget, ...]:
+        """Of what there is more than a request may have, or than this share of it: pictures, bytes."""
+        found: tuple[Budget, ...] = ()
+        if self.images is not None and images > share * self.images:
+            found = ("images",)
+        if self.wire is not None and wire > share * self.wire:
+            found = (*found, "bytes")
+        return found
 
     def check(self, size: Size, window: Window) -> Check:
         """What a size means in a window with these limits."""
         status = window.status(size.tokens, band=size.band)
         # Before any report so little may be known of a model's tokens that only its server can say whether they fit.
         guess = not size.anchored and size.band > size.tokens and size.tokens < window.blocking
-        heavy: dict[Budget, tuple[int, int | None]] = {
-            "images": (size.images, self.images),
-            "bytes": (size.wire, self.wire),
-        }
-        for budget, (used, most) in heavy.items():
-            if most is not None and used > most:
-                return Check(size, "blocked", budget)
+        if over := self.passed(size.wire, size.images):
+            return Check(size, "blocked", over[0])
         if status.at_blocking and not guess:
             return Check(size, "blocked", "tokens")
         if status.above_auto_compact:
             return Check(size, "compact", "tokens")
-        for budget, (used, most) in heavy.items():
-            if nearly(used, most):
-                return Check(size, "warning", budget)
+        if nearly := self.passed(size.wire, size.images, HEAVY):
+            return Check(size, "warning", nearly[0])
         return Check(size, "warning" if status.above_warning else "fits", "tokens")
 
     def load(self, weight: Weight, tokens: float, window: Window) -> int:
@@ -93,11 +90,6 @@ class Limits(Struct, frozen=True):
         pictures = weight.images + weight.documents
         share = max(_share(weight.wire, self.wire), _share(pictures, self.images))
         return round(max(tokens, min(share, 1.0) * window.threshold, 0))
-
-
-def nearly(used: int, most: int | None) -> bool:
-    """Is so much of a request's bytes or pictures used up that it should be told?"""
-    return most is not None and used > HEAVY * most
 
 
 def _share(used: int, limit: int | None) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from sevenfold.conversation.room import Budget, Limits, nearly
+from sevenfold.conversation.room import HEAVY, Budget, Limits
 from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Account
 from sevenfold.record.window import Window
@@ -67,11 +67,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     @property
     def heavy(self) -> tuple[Budget, ...]:
         """What else a request has nearly too much of, or too much: ``bytes``, ``images``."""
-        found: dict[Budget, bool] = {
-            "bytes": nearly(self.wire, self.wire_limit),
-            "images": nearly(self.images, self.images_limit),
-        }
-        return tuple(budget for budget, is_nearly in found.items() if is_nearly)
+        limits = Limits(self.wire_limit, self.images_limit)
+        return limits.passed(self.wire, self.images, HEAVY)[::-1]
 
 
 class Health(Struct, frozen=True, kw_only=True):
