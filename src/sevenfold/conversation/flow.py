@@ -258,7 +258,8 @@ async def _run(flow: Flow[R], perform: Callable[[Effect], Awaitable[Any]], guard
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
                 go_on = partial(flow.throw, error)
             except BaseException as stop:
-                _cut_off(flow, stop)
+                with guard:
+                    _cut_off(flow, stop)
                 raise
     except StopIteration as end:
         result: R = end.value
