@@ -123,8 +123,6 @@ class Conversation:
         self._asking = False
         self._due: Pending | None = None
         self._out: tuple[Pending, Prepared] | None = None
-        self.boundary_then = transcript.view.boundary or ""
-        """The compaction the view began with when the newest answer came; another one now was made since."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
         self.lifetimes, against = lifetimes_for(options, profile, self._current)
@@ -169,6 +167,8 @@ class Conversation:
         self.new_fork = False
         """Does it begin with another one's messages, and has it no answer of its own yet?"""
         self.answered_at = answered_at(log)
+        self.boundary_then = self.transcript.view.boundary or ""
+        """The compaction the view began with when the newest answer came; another one now was made since."""
         epoch = self.transcript.view.epoch
         self.frame = asking(self, frame) if epoch is not None and EDITS in epoch.settings else frame
         enter(self, asked=options.lifetimes == self.lifetimes)
