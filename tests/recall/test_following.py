@@ -33,7 +33,9 @@ ENOUGH = 30
 def stored(settings: dict[str, object], file: Path | None) -> SessionParts:
     given = {**ALONE, **settings}
     return (
-        opened.in_memory("s", given) if file is None else opened.on_disk("s", file.parent, file, given, 0)
+        opened.in_memory("s", given)
+        if file is None
+        else opened.on_disk("s", {"folder": file.parent, "file": file, "settings": given})
     )
 
 

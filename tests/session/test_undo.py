@@ -234,3 +234,15 @@ def test_a_decision_on_a_branch_left_behind_is_not_the_one_to_undo() -> None:
             session.undo()
         session.complete()
         assert b'"two"' in here.bodies[-1]
+
+
+def test_a_compaction_is_redone_once() -> None:
+    with alone() as session:
+        for number in range(4):
+            session.user(f"say {number}")
+            hear(session, fake_reply(number=number + 1))
+        assert session.compact() is not None
+        name = session.undo()
+        assert session.redo() == name
+        with pytest.raises(Refused, match="nothing was undone that could be redone"):
+            session.redo()

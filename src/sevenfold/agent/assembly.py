@@ -57,7 +57,7 @@ from sevenfold.prompts.context import TasksGone
 from sevenfold.recall.index import SessionRecall
 from sevenfold.request.sections import SystemPrompt
 from sevenfold.session import factory
-from sevenfold.session.factory import Options, SessionParts
+from sevenfold.session.factory import OpenOptions, Options, SessionParts
 from sevenfold.settings import Source
 from sevenfold.stores.files import private_folder
 from sevenfold.stores.jsonl.store import FileResults
@@ -189,7 +189,8 @@ class Assembly:
             return home, descent.open()
         if name is not None:
             place = self.options.get("store")
-            store = factory.on_disk(name, self.workspace, None, settings, 0.0, place, branch)
+            where = OpenOptions(folder=self.workspace, store=place, branch=branch, settings=settings or {})
+            store = factory.on_disk(name, where)
             return AgentHome.for_session(store.store, name, branch), store
         folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
         home = AgentHome(folder, folder / "tool-results", temporary=True)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from time import monotonic
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 from sevenfold.conversation.flow import AsyncHookRunner, Flow, Guard, HookRunner, drive, drive_async
 from sevenfold.ports import AsyncClient, Client
 
 Result = TypeVar("Result")
-Work: TypeAlias = Flow[Result]
 Done = Callable[[Result | Exception], None]
 Stop = Callable[[], object]
 
@@ -25,7 +23,7 @@ Stop = Callable[[], object]
 class Runner(Protocol):
     """Runs flows somewhere else."""
 
-    def __call__(self, work: Work[Result], done: Done[Result]) -> None:
+    def __call__(self, work: Flow[Result], done: Done[Result]) -> None:
         """Begin; ``done`` is called with what came of it."""
 
     def every(self, seconds: float, call: Callable[[], None]) -> Stop:
@@ -35,15 +33,13 @@ class Runner(Protocol):
 class Threads:
     """Runs work in threads; `close` waits for what is under way, for a while."""
 
-    def __init__(
-        self, client: Callable[[], Client], hooks: HookRunner | None = None, guard: Guard | None = None
-    ) -> None:
+    def __init__(self, client: Callable[[], Client], hooks: HookRunner | None, guard: Guard) -> None:
         self._client = client
         self._hooks = hooks
-        self._guard = guard or nullcontext()
+        self._guard = guard
         self._running: set[threading.Thread] = set()
 
-    def __call__(self, work: Work[Result], done: Done[Result]) -> None:
+    def __call__(self, work: Flow[Result], done: Done[Result]) -> None:
         """Begin."""
         thread = threading.Thread(target=self._run, args=(work, done), daemon=True, name="sevenfold")
         self._running = {one for one in self._running if one.is_alive()} | {thread}
@@ -69,7 +65,7 @@ class Threads:
         ):
             running[0].join(left)
 
-    def _run(self, work: Work[Result], done: Done[Result]) -> None:
+    def _run(self, work: Flow[Result], done: Done[Result]) -> None:
         try:
             came: Result | Exception = drive(work, self._client(), hooks=self._hooks, guard=self._guard)
         except Exception as error:  # noqa: BLE001 (whatever happens here, the session only hears of it)
@@ -86,7 +82,7 @@ class TaskRunner:
         self._hooks = hooks
         self._running: set[asyncio.Task[None]] = set()
 
-    def __call__(self, work: Work[Result], done: Done[Result]) -> None:
+    def __call__(self, work: Flow[Result], done: Done[Result]) -> None:
         """Begin."""
         task = asyncio.get_running_loop().create_task(self._run(work, done))
         self._running.add(task)
@@ -116,7 +112,7 @@ class TaskRunner:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _run(self, work: Work[Result], done: Done[Result]) -> None:
+    async def _run(self, work: Flow[Result], done: Done[Result]) -> None:
         try:
             came: Result | Exception = await drive_async(work, self._client(), hooks=self._hooks)
         except Exception as error:  # noqa: BLE001 (the session only hears of it)

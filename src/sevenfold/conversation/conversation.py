@@ -17,44 +17,15 @@ from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake
 from sevenfold.conversation.background import Runner
-from sevenfold.conversation.epoch import (
-    ADOPTED,
-    REPLACED,
-    enter,
-    epoch_record,
-    frame_of,
-    learned,
-    withdraw_changes,
-)
+from sevenfold.conversation.epoch import enter, epoch_record, frame_of
 from sevenfold.conversation.events import Events
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
-from sevenfold.conversation.history import (
-    LastRequest,
-    Past,
-    account_of,
-    answered_at,
-    last_request,
-    past,
-)
-from sevenfold.conversation.options import (
-    RequestOptions,
-    Services,
-    against_lifetime,
-    frame_for,
-    lifetimes_for,
-    window_for,
-)
+from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
+from sevenfold.conversation.options import RequestOptions, Services, frame_for, lifetimes_for, window_for
 from sevenfold.conversation.provider_edits import asking
 from sevenfold.conversation.queries import Finder
-from sevenfold.conversation.request import (
-    Outcome,
-    Pending,
-    Prepared,
-    ToolCall,
-    take_answer,
-    write_request,
-)
+from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
 from sevenfold.conversation.room import Check, Limits, Stock
 from sevenfold.conversation.status import Reading
@@ -66,7 +37,7 @@ from sevenfold.profiles import Profile
 from sevenfold.record import calls
 from sevenfold.record.blocks import Block
 from sevenfold.record.blocks import text as block_of
-from sevenfold.record.decisions import Epoch, Request, Why
+from sevenfold.record.decisions import Epoch, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
@@ -74,7 +45,7 @@ from sevenfold.record.usage import BilledCall, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
 from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import SECONDS, Watched
+from sevenfold.request.watch import Watched
 from sevenfold.settings import in_force, latch
 
 if TYPE_CHECKING:
@@ -96,6 +67,8 @@ _DECIDED = (
 class Conversation:
     """What a user and a model say to each other, kept within the window. Thread-safe, one call at a time."""
 
+    gauge: Gauge
+    """Estimates how large the conversation is, and learns from what answers report."""
     keeps_cut_off = False
     """Whether the beginning of an answer the user interrupts becomes part of the conversation."""
     cut_off: Answer | None = None
@@ -150,10 +123,9 @@ class Conversation:
         self._asking = False
         self._due: Pending | None = None
         self._out: tuple[Pending, Prepared] | None = None
-        self.boundary_then = transcript.view.boundary or ""
-        """The compaction the view began with when the newest answer came; another one now was made since."""
         self.autonomous: Callable[[], bool] = lambda: False
         """Does the work go on with no user to answer questions?"""
+        self.lifetimes, against = lifetimes_for(options, profile, self._current)
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.seen = self.size()
         """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""
@@ -161,16 +133,12 @@ class Conversation:
         """Called after a compaction, to forget what is no longer in view."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
         """What comes back after a compaction, the most important first."""
-        self._report_opening(options)
-
-    def _report_opening(self, options: RequestOptions) -> None:
         events.epochs(self)
-        if against := against_lifetime(options, self.profile, self._current):
+        if against:
             self.events.aside("cache", f"an hour in the cache: {against}")
 
     def _begin_epoch(self, frame: Frame, options: RequestOptions) -> None:
-        transcript, log = self.transcript, self.transcript.log
-        lifetimes = lifetimes_for(options, self.profile, self._current)
+        log = self.transcript.log
         self.billed: BilledCall | None = None
         self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
@@ -199,25 +167,11 @@ class Conversation:
         self.new_fork = False
         """Does it begin with another one's messages, and has it no answer of its own yet?"""
         self.answered_at = answered_at(log)
-        epoch = transcript.view.epoch
-        kept = Lifetimes(**epoch.lifetimes) if epoch else lifetimes
-        cold = self.idle_seconds() > SECONDS[kept.tail]
-        if epoch is not None and EDITS in epoch.settings:
-            frame = asking(self, frame)
-        asked = options.lifetimes == lifetimes
-        entered = enter(transcript.view, frame, lifetimes, self.profile, cold=cold, asked=asked)
-        self.frame, self.lifetimes = entered.frame, entered.lifetimes
-        self.gauge: Gauge = learned(
-            self.profile, transcript.size_reports, *self.frame.tools, *self.frame.system
-        )
-        if entered.opens == ADOPTED:
-            self.gauge = replace(self.gauge, overhead=None)
-        if entered.opens and not transcript.read_only:
-            with transcript.together():
-                begins = entered.opens in ("start", ADOPTED)
-                self.open_epoch(entered.opens, drops_thinking=entered.drops_thinking, announced=begins)
-                if entered.opens in REPLACED:
-                    withdraw_changes(transcript)
+        self.boundary_then = self.transcript.view.boundary or ""
+        """The compaction the view began with when the newest answer came; another one now was made since."""
+        epoch = self.transcript.view.epoch
+        self.frame = asking(self, frame) if epoch is not None and EDITS in epoch.settings else frame
+        enter(self, asked=options.lifetimes == self.lifetimes)
 
     def refresh(self) -> None:
         """Read the settings again: switches take effect from here on, without a restart."""
@@ -472,12 +426,6 @@ class Conversation:
         self.vouched = True
 
     # -- the bill --------------------------------------------------------------------------------
-
-    def numbered(self, request: Request) -> Request:
-        """The request that is made next with its number, and with what was spent before it."""
-        before = self.account
-        self.account = replace(before, requests=before.requests + 1)
-        return replace(request, number=before.requests, spent=before.usd)
 
     def charge(self, usd: float | None, *, own: bool = True) -> None:
         """Put a call on this session's bill; ``own``: one the engine made for itself."""

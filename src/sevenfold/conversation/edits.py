@@ -8,6 +8,7 @@ front of what was said since, and sends again what preceded the messages then.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,9 @@ def pin(c: Conversation, record: str) -> None:
     with c.lock:
         c.refresh()
         budget = c.window.budget(c.settings.pins_tokens)
-        item = c.finder.in_view(record)
+        item = c.transcript.view.item(record)
+        if item is None:
+            raise Refused(f"{record} is not a record in view")
         others = c.transcript.pinned() - {record}
         held = [one for one in c.transcript.view.items if one.said.uuid in others]
         tokens, used = _tokens(c, [item]), _tokens(c, held)
@@ -107,11 +110,14 @@ def go_back(c: Conversation, record: str | None) -> None:
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
         left = transcript.view.messages()
-        if _begins(before, left) and not _waits_for_server(left):
+        # A call of the provider's own tools that has no result goes as soon as something is said.
+        waits = open_server_calls([block for message in left for block in message.parts])
+        imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
+        if _begins(before, left) and not waits:
             c.vouched = True
-        elif transcript.view.weight.thoughts and (c.profile.thinking.bound or _has_imported(c)):
-            # Other decisions hold there, or a call of the provider's own tools goes as soon as something is said:
-            # reasoning would follow other bytes than it was produced behind. What came from elsewhere never counts.
+        elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
+            # Other decisions hold there, or such a call goes: reasoning would follow other bytes than it was produced
+            # behind. What came from elsewhere never counts.
             c.open_epoch("rewound", drops_thinking=True)
 
 
@@ -136,15 +142,6 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     if held := c.transcript.pinned() & {item.said.uuid for item in span}:
         raise Refused(f"{sorted(held)[0]} in that span is pinned; unpin it first")
     return span
-
-
-def _has_imported(c: Conversation) -> bool:
-    return any(item.said.message_id.startswith(IMPORTED) for item in c.transcript.view.items)
-
-
-def _waits_for_server(messages: list[Message]) -> bool:
-    """Does a call of the provider's own tools have no result? Words of the user behind it take it out."""
-    return bool(open_server_calls([block for message in messages for block in message.parts]))
 
 
 def _begins(longer: list[Message], shorter: list[Message]) -> bool:
@@ -198,10 +195,11 @@ def _undo_decision(c: Conversation, reference: str) -> str:
 
 def _redo_decision(c: Conversation, reference: str) -> str:
     view = c.transcript.view
-    taken = [made for made in view.decisions() if isinstance(made, Undoable) and _name(made) in view.undone]
-    names = {_name(made): made for made in taken if not _opened_for(made, taken)}
-    order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
-    name = reference or next((one for one in reversed(order) if one in names), "")
+    names = _decisions(view, undone=True)
+    for made in list(names.values()):
+        for partner in _partner(view, made):
+            names.pop(partner, None)
+    name = reference or next((one for one in _taken_back(view) if one in names), "")
     if name not in names:
         raise Refused(
             f"{name} was not undone, so it cannot be redone"
@@ -214,17 +212,23 @@ def _redo_decision(c: Conversation, reference: str) -> str:
     return name
 
 
-def _candidates(view: View) -> list[Undoable]:
-    """The decisions that could be taken back, in order."""
-    return [
-        made
+def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
+    """The decisions that could be taken back, by name and in order, or those that were."""
+    return {
+        _name(made): made
         for made in view.decisions()
-        if isinstance(made, Undoable) and _name(made) not in view.undone and _is_decision(made)
-    ]
+        if isinstance(made, Undoable) and (_name(made) in view.undone) is undone and _is_decision(made)
+    }
+
+
+def _taken_back(view: View) -> Iterator[str]:
+    """The names of decisions that were taken back and still are, the newest first."""
+    order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
+    return (name for name in reversed(order) if name in view.undone)
 
 
 def _find(view: View, reference: str) -> Undoable:
-    candidates = {_name(made): made for made in _candidates(view)}
+    candidates = _decisions(view)
     if not reference and not candidates:
         raise Refused(
             "there is nothing to undo: no layer has taken anything out of the context "
@@ -272,12 +276,6 @@ def _partner(view: View, made: Undoable) -> list[str]:
     return [before.id] if isinstance(before, Epoch) and _is_decision(before) else []
 
 
-def _opened_for(made: Undoable, taken: list[Undoable]) -> bool:
-    """Is this the epoch that goes with the next decision in the list?"""
-    after = next((later for one, later in pairwise(taken) if one is made), made)
-    return isinstance(made, Epoch) and not isinstance(after, Epoch)
-
-
 def _name(made: OwnDecision | Clearing) -> str:
     return made.uuid if isinstance(made, Clearing) else made.id
 
@@ -290,7 +288,7 @@ def _place(made: Undoable) -> str | None:
 def _must_fit(c: Conversation, made: Undoable) -> None:
     view = c.transcript.view
     thinking = isinstance(made, Epoch) or bool(_partner(view, made))
-    hidden = [item for item in view.items if _touched(item, made) or (thinking and _thinks(item))]
+    hidden = [item for item in view.items if _touched(item, made, thinking)]
     back = sum((_whole(item) - item.weight for item in hidden), NOTHING)
     tokens = round(c.gauge.estimator.tokens(back))
     size, blocking = c.size(), c.window.blocking
@@ -312,18 +310,13 @@ def _whole(item: Item) -> Weight:
     )
 
 
-def _thinks(item: Item) -> bool:
-    return item.said.role == "assistant" and not item.hidden_by
-
-
-def _touched(item: Item, made: Undoable) -> bool:
-    match made:
-        case Clearing(about=about):
-            return not set(item.said.answers).isdisjoint(about.compacted_tool_ids)
-        case Epoch():
-            return False
-        case _:
-            return item.hidden_by == made.id
+def _touched(item: Item, made: Undoable, thinking: bool) -> bool:
+    """Does a decision take something out of a record, be it its reasoning?"""
+    if thinking and item.said.role == "assistant" and not item.hidden_by:
+        return True
+    if isinstance(made, Clearing):
+        return not set(item.said.answers).isdisjoint(made.about.compacted_tool_ids)
+    return item.hidden_by == made.id
 
 
 # -- undoing a compaction -------------------------------------------------------------------------
@@ -388,11 +381,11 @@ def _precedes(epoch: Epoch) -> tuple[object, ...]:
 def _newest_boundary(c: Conversation) -> str:
     """The compaction the view begins with, if nothing that can be taken back was decided since."""
     boundary = c.transcript.view.boundary or ""
-    decided = _candidates(c.transcript.view)
+    decided = [*_decisions(c.transcript.view)]
     if not boundary or not decided:
         return boundary
     log = c.transcript.log
-    return boundary if _decided_at(log, boundary) > _decided_at(log, _name(decided[-1])) else ""
+    return boundary if _decided_at(log, boundary) > _decided_at(log, decided[-1]) else ""
 
 
 def compaction_undone(c: Conversation) -> bool:
@@ -404,10 +397,7 @@ def compaction_undone(c: Conversation) -> bool:
 def undone_compaction(c: Conversation) -> str:
     """The newest compaction that was taken back and still is; empty if there is none."""
     view = c.transcript.view
-    if not view.undone:
-        return ""
-    order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
-    undone = (name for name in reversed(order) if name in view.undone)
+    undone = _taken_back(view) if view.undone else ()
     return next((name for name in undone if is_compaction(c, name)), "")
 
 

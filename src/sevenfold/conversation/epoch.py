@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
@@ -27,6 +27,7 @@ from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 from sevenfold.request.frame import EDITS, Frame, Lifetimes, spared, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
+from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -45,68 +46,55 @@ REPLACED = ("model", "system or tools")
 """Reasons for which system and tools are sent as they are wanted now, not as they were."""
 
 
-class Amendment(Struct, frozen=True):
-    """What is appended to the conversation because system or tools have changed."""
-
-    blocks: tuple[Block, ...]
-    record: Amended
-    role: str
-
-
-class Entry(Struct, frozen=True):
-    """How a session goes on."""
-
-    frame: Frame
-    lifetimes: Lifetimes
-    opens: str = ""
-    """The reason for a new epoch; empty: the last one goes on."""
-    drops_thinking: bool = False
-
-
-def enter(
-    view: View, wanted: Frame, lifetimes: Lifetimes, profile: Profile, *, cold: bool, asked: bool = False
-) -> Entry:
-    """How a session with this view goes on when ``wanted`` is to precede its messages.
+def enter(c: Conversation, *, asked: bool) -> None:
+    """Go on with what the last epoch sent, unless what is wanted now must precede the messages at once.
 
     Where the last epoch goes on and something else was wanted, that is appended before the next request. The cache
     lifetimes go on as well, unless the caller ``asked`` for others and the provider has not refused them before.
     """
-    epoch = view.epoch
+    opens, drops_thinking = _settle(c, asked)
+    c.gauge = learned(c.profile, c.transcript.size_reports, *c.frame.tools, *c.frame.system)
+    if opens == ADOPTED:
+        c.gauge = replace(c.gauge, overhead=None)
+    if opens and not c.transcript.read_only:
+        with c.transcript.together():
+            c.open_epoch(opens, drops_thinking=drops_thinking, announced=opens in ("start", ADOPTED))
+            if opens in REPLACED:
+                withdraw_changes(c.transcript)
+
+
+def _settle(c: Conversation, asked: bool) -> tuple[str, bool]:
+    """Settle what precedes the messages, and for how long it is cached.
+
+    Returns the reason for a new epoch, empty if the last one goes on, and whether it drops reasoning.
+    """
+    view, epoch, wanted = c.transcript.view, c.transcript.view.epoch, c.frame
     if epoch is None:
-        adopts = bool(view.items)
-        return Entry(wanted, lifetimes, ADOPTED if adopts else "start", drops_thinking=adopts)
+        return (ADOPTED, True) if view.items else ("start", False)
+    if epoch.model != wanted.model:
+        return "model", True
     stored, kept = frame_of(epoch), Lifetimes(**epoch.lifetimes)
-    if stored.model != wanted.model:
-        return Entry(wanted, lifetimes, "model", drops_thinking=True)
-    if asked and epoch.reason != REFUSED_LIFETIME:
-        kept = lifetimes
-    goes_on = _with_settings(stored, wanted)
-    opens = "" if goes_on == stored and kept == Lifetimes(**epoch.lifetimes) else "settings"
-    if in_force(view, stored) == (wanted.system, wanted.tools):
-        return Entry(goes_on, kept, opens)
-    thinks = profile.thinking.bound and view.weight.thoughts > 0
-    if amend(view, stored, wanted, profile) is None or (cold and not thinks):
-        return Entry(wanted, lifetimes, "system or tools", drops_thinking=profile.thinking.bound)
-    return Entry(goes_on, kept, opens)
+    if _changes(c, stored, wanted, kept) is None:
+        return "system or tools", c.profile.thinking.bound
+    c.frame = _with_settings(stored, wanted)
+    if not asked or epoch.reason == REFUSED_LIFETIME:
+        c.lifetimes = kept
+    return "" if (c.frame, c.lifetimes) == (stored, kept) else "settings", False
 
 
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored parts with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
-    edits = _edits(stored.edits, wanted.edits)
+    edits = wanted.edits
+    if stored.edits and edits and not spared(edits) - spared(stored.edits):
+        # Only if they were switched off or on, or must spare more, are they others than the epoch has.
+        edits = stored.edits
     return replace(
         stored,
         settings=tuple(sorted([*others, (EDITS, edits)] if edits else others)),
         betas=tuple(sorted({*stored.betas, *wanted.betas})),
         max_tokens=wanted.max_tokens,
     )
-
-
-def _edits(stored: bytes | None, wanted: bytes | None) -> bytes | None:
-    """The provider's edits: as the epoch has them, unless they were switched off or on, or must spare more."""
-    if stored is None or wanted is None:
-        return wanted
-    return wanted if spared(wanted) - spared(stored) else stored
 
 
 def frame_of(epoch: Epoch) -> Frame:
@@ -187,9 +175,43 @@ def _last_amendment(view: View) -> Amended | None:
     return None
 
 
-def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendment | None:
-    """The change as an addition to the conversation; None where the model takes none of that kind."""
+def amend(c: Conversation) -> None:
+    """Append what system and tools are now, if the model does not know it from what is in view.
+
+    They are sent whole instead if the model takes no such additions, or if that costs nothing.
+    """
+    with c.together():
+        c.amended = c.transcript.view, c.transcript.view.version, c.wanted
+        added = _changes(c, c.frame, c.wanted, c.lifetimes)
+        if added is None:
+            c.reframe(c.wanted, "system or tools")
+            withdraw_changes(c.transcript)
+        elif added:
+            _tell_changes(c, added)
+
+
+def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
+    attached = [item for item in c.transcript.view.items if item.said.attachment == AMENDED]
+    if not attached or attached[-1].shown != added:
+        # The same words may be there already: cut off between the two records, the second was not written.
+        c.transcript.attach(AMENDED, {}, added, role="system" if c.profile.system_messages else "user")
+    c.transcript.decide(
+        Amended(
+            system=[Raw(part) for part in c.wanted.system],
+            sections=sizes(c.wanted),
+            tools=[Raw(part) for part in c.wanted.tools],
+        )
+    )
+
+
+def _changes(
+    c: Conversation, stored: Frame, wanted: Frame, lifetimes: Lifetimes
+) -> tuple[Block, ...] | None:
+    """What the model must be told of other system or tools; None where they must, or may, be sent whole."""
+    view, profile = c.transcript.view, c.profile
     system, tools = in_force(view, stored)
+    if (system, tools) == (wanted.system, wanted.tools):
+        return ()
     added: list[Block] = []
     if system != wanted.system:
         made = _last_amendment(view)
@@ -198,15 +220,14 @@ def amend(view: View, stored: Frame, wanted: Frame, profile: Profile) -> Amendme
             return None
         added.append(blocks.text(told))
     if tools != wanted.tools:
-        if not (profile.system_messages and profile.tool_changes and _announced(stored, profile)):
+        # The headers such changes need were sent from the start: adding them now would change the prefix.
+        announced = {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
+        if not (profile.system_messages and profile.tool_changes and announced):
             return None
         added += _tool_changes(tools, wanted.tools)
-    record = Amended(
-        system=[Raw(part) for part in wanted.system],
-        sections=sizes(wanted),
-        tools=[Raw(part) for part in wanted.tools],
-    )
-    return Amendment(tuple(added), record, "system" if profile.system_messages else "user")
+    cold = c.idle_seconds() > SECONDS[lifetimes.tail]
+    thinks = profile.thinking.bound and view.weight.thoughts > 0
+    return None if cold and not thinks else tuple(added)
 
 
 def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) -> str:
@@ -220,11 +241,6 @@ def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) 
     if not (profile.system_messages and wanted.system):
         return ""
     return Replaced(wanted.words()).render()
-
-
-def _announced(stored: Frame, profile: Profile) -> bool:
-    """Were the headers such changes need sent from the start? Adding them now would change the prefix."""
-    return {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
 
 
 def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
@@ -257,28 +273,6 @@ def epoch_record(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking
     )
 
 
-def tell_changes(
-    transcript: Transcript, stored: Frame, wanted: Frame, profile: Profile, *, cold: bool
-) -> bool:
-    """Append what system and tools are now, if the model does not know it from what is in view.
-
-    False: they must be sent whole instead, because the model takes no such additions, or because that costs nothing.
-    """
-    view = transcript.view
-    if in_force(view, stored) == (wanted.system, wanted.tools):
-        return True
-    amendment = amend(view, stored, wanted, profile)
-    thinks = profile.thinking.bound and view.weight.thoughts > 0
-    if amendment is None or (cold and not thinks):
-        return False
-    attached = [item for item in view.items if item.said.attachment == AMENDED]
-    if not attached or attached[-1].shown != amendment.blocks:
-        # The same words may be there already: cut off between the two records, the second was not written.
-        transcript.attach(AMENDED, {}, amendment.blocks, role=amendment.role)
-    transcript.decide(amendment.record)
-    return True
-
-
 def withdraw_changes(transcript: Transcript) -> None:
     """System and tools are sent whole now, so what was said about changes to the old ones is void."""
     items = transcript.view.items
@@ -304,23 +298,17 @@ def recover(c: Conversation, error: ModelError) -> bool:
 
 
 def _without_opaque_summary(c: Conversation) -> bool:
-    made = _shown_summary(c)
-    if made is None:
+    view = c.transcript.view
+    shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
+    signed = (made for made in view.decisions() if isinstance(made, Signed) and made.id not in view.undone)
+    made = next((made for made in signed if bytes(made.block) in shown), None)
+    if made is None or not blocks.opaque(blocks.read(bytes(made.block))):
         return False
     c.announce("the provider refused its summary")
     c.transcript.decide(Undone(decision=made.id))
     reason = "the provider can no longer read its own summary: the readable one goes on without it"
     c.events.aside("compact", reason)
     return True
-
-
-def _shown_summary(c: Conversation) -> Signed | None:
-    view = c.transcript.view
-    shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
-    for made in view.decisions():
-        if isinstance(made, Signed) and bytes(made.block) in shown and made.id not in view.undone:
-            return made if blocks.opaque(blocks.read(bytes(made.block))) else None
-    return None
 
 
 def _without_reasoning(c: Conversation) -> bool:

@@ -13,7 +13,7 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from math import ceil
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never, final
@@ -148,6 +148,7 @@ def unguarded(flow: Flow[R]) -> Flow[R]:
 
 
 Guard = AbstractContextManager[object]
+_UNGUARDED: Guard = nullcontext()
 
 TICK = 0.05
 """Seconds within which a blocked wait notices that it was stopped."""
@@ -155,17 +156,17 @@ FOREVER = 10.0**7
 STOPPED = "stopped before it was done"
 
 
-def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]]) -> Flow[R]:
+def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]], guard: Guard = _UNGUARDED) -> Flow[R]:
     """The flow with each of its effects taken by ``step``, a flow whose result, or error, the first one gets."""
+    go_on: Callable[[], Effect] = partial(next, flow)
     try:
-        effect = next(flow)
         while True:
+            with guard:
+                effect = go_on()
             try:
-                got = yield from step(effect)
+                go_on = partial(flow.send, (yield from step(effect)))
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                effect = flow.throw(error)
-            else:
-                effect = flow.send(got)
+                go_on = partial(flow.throw, error)
     except StopIteration as end:
         result: R = end.value
         return result
@@ -173,22 +174,9 @@ def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]]) -> Flow[R]:
         flow.close()
 
 
-def locked(flow: Flow[R], lock: AbstractContextManager[object]) -> Flow[R]:
+def locked(flow: Flow[R], lock: Guard) -> Flow[R]:
     """A flow whose steps hold a lock, and whose waiting does not."""
-    send: Callable[[], Effect] = partial(next, flow)
-    try:
-        while True:
-            with lock:
-                effect = send()
-            try:
-                send = partial(flow.send, (yield effect))
-            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                send = partial(flow.throw, error)
-    except StopIteration as end:
-        result: R = end.value
-        return result
-    finally:
-        flow.close()
+    return translated(flow, _Effect.__iter__, lock)
 
 
 def drive(
@@ -196,7 +184,7 @@ def drive(
     client: Client | None,
     watch: Watcher | None = None,
     hooks: HookRunner | None = None,
-    guard: Guard | None = None,
+    guard: Guard = _UNGUARDED,
     stopped: Signal | None = None,
 ) -> R:
     """Run a flow to its end; its own steps, but not its waits, are taken under the ``guard``.
@@ -204,37 +192,30 @@ def drive(
     Once ``stopped`` has happened, a hook or a wait raises `Aborted` in the flow. Models and tools are stopped by
     their clients and executors.
     """
-    flow = flow if guard is None else locked(flow, guard)
+
+    async def perform(effect: Effect) -> Any:
+        match effect:
+            case Ask(call=call):
+                return _given(client).ask(call, watch)
+            case Fire(event=event):
+                return _fired(event, hooks, stopped)
+            case Wait(signal=signal, seconds=seconds):
+                return _waited(signal, seconds, stopped)
+            case Run(now=now):
+                return now()
+            case Gather(flows=flows, limit=limit):
+                again = partial(drive, client=client, watch=watch, hooks=hooks, stopped=stopped)
+                return _gathered(flows, limit, again)
+            case _:
+                assert_never(effect)
+
+    # Nothing in there awaits anything, so it runs through at the first step.
     try:
-        effect = next(flow)
-        while True:
-            try:
-                match effect:
-                    case Ask(call=call):
-                        got: Any = _given(client).ask(call, watch)
-                    case Fire(event=event):
-                        got = _fired(event, hooks, stopped)
-                    case Wait(signal=signal, seconds=seconds):
-                        got = _waited(signal, seconds, stopped)
-                    case Run(now=now):
-                        got = now()
-                    case Gather(flows=flows, limit=limit):
-                        again = partial(drive, client=client, watch=watch, hooks=hooks, stopped=stopped)
-                        got = _gathered(flows, limit, again)
-                    case _:
-                        assert_never(effect)
-            except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                effect = flow.throw(error)
-            except BaseException as stop:
-                _cut_off(flow, stop)
-                raise
-            else:
-                effect = flow.send(got)
+        _run(flow, perform, guard).send(None)
     except StopIteration as end:
         result: R = end.value
         return result
-    finally:
-        flow.close()
+    raise AssertionError("unreachable")
 
 
 async def drive_async(
@@ -245,34 +226,41 @@ async def drive_async(
     stopped: Signal | None = None,
 ) -> R:
     """Run a flow to its end without blocking; see `drive` for ``stopped``."""
+
+    async def perform(effect: Effect) -> Any:
+        match effect:
+            case Ask(call=call):
+                return await _given(client).ask(call, watch)
+            case Fire(event=event):
+                return await _unless(stopped, hooks.fire(event)) if hooks else _nothing(event)
+            case Wait(signal=signal, seconds=seconds):
+                return await _unless(stopped if stopped is not signal else None, signal.wait_async(seconds))
+            case Run(later=later):
+                return await later()
+            case Gather(flows=flows, limit=limit):
+                again = partial(drive_async, client=client, watch=watch, hooks=hooks, stopped=stopped)
+                return await _gathered_async(flows, limit, again)
+            case _:
+                assert_never(effect)
+
+    return await _run(flow, perform, _UNGUARDED)
+
+
+async def _run(flow: Flow[R], perform: Callable[[Effect], Awaitable[Any]], guard: Guard) -> R:
+    """The loop of both drivers: each effect is performed, and the flow gets its result, or its error thrown in."""
+    go_on: Callable[[], Effect] = partial(next, flow)
     try:
-        effect = next(flow)
         while True:
+            with guard:
+                effect = go_on()
             try:
-                match effect:
-                    case Ask(call=call):
-                        got: Any = await _given(client).ask(call, watch)
-                    case Fire(event=event):
-                        got = await _unless(stopped, hooks.fire(event)) if hooks else _nothing(event)
-                    case Wait(signal=signal, seconds=seconds):
-                        other = stopped if stopped is not signal else None
-                        got = await _unless(other, signal.wait_async(seconds))
-                    case Run(later=later):
-                        got = await later()
-                    case Gather(flows=flows, limit=limit):
-                        again = partial(
-                            drive_async, client=client, watch=watch, hooks=hooks, stopped=stopped
-                        )
-                        got = await _gathered_async(flows, limit, again)
-                    case _:
-                        assert_never(effect)
+                go_on = partial(flow.send, await perform(effect))
             except Exception as error:  # noqa: BLE001 (the flow decides what to do about any error)
-                effect = flow.throw(error)
+                go_on = partial(flow.throw, error)
             except BaseException as stop:
-                _cut_off(flow, stop)
+                with guard:
+                    _cut_off(flow, stop)
                 raise
-            else:
-                effect = flow.send(got)
     except StopIteration as end:
         result: R = end.value
         return result

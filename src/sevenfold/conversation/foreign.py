@@ -24,15 +24,13 @@ def part(given: Json) -> Json:
     match given:
         case {"type": "input_text" | "output_text", "text": text} | {"type": "refusal", "refusal": text}:
             return {"type": "text", "text": text}
-        case {"type": "image_url", "image_url": {"url": str() as url}} | {
-            "type": "input_image",
-            "image_url": str() as url,
-        }:
+        case {"type": "image_url", "image_url": {"url": str() as url}}:
+            return {"type": "image", "source": _source(url)}
+        case {"type": "input_image", "image_url": str() as url}:
             return {"type": "image", "source": _source(url)}
         case {"type": "input_image" | "input_file" as kind, "file_id": str() as file}:
-            return {"type": kind.replace("input_file", "document").removeprefix("input_")} | {
-                "source": {"type": "file", "file_id": file}
-            }
+            source = {"type": "file", "file_id": file}
+            return {"type": "image" if kind == "input_image" else "document", "source": source}
         case {"type": "file", "file": Mapping() as file}:
             return part({"type": "input_file", **file})
         case {"type": "input_file", "file_data": str() as url} | {
@@ -50,11 +48,7 @@ def result(given: object) -> tuple[str, Any] | None:
     match given:
         case {"role": "tool", "tool_call_id": str() as call, **rest}:
             return call, rest.get("content")
-        case {
-            "type": "function_call_output" | "custom_tool_call_output",
-            "call_id": str() as call,
-            **rest,
-        }:
+        case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str() as call, **rest}:
             return call, rest.get("output")
         case _:
             return None

@@ -14,26 +14,23 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from sevenfold.conversation import events, intake
-from sevenfold.conversation.flow import Ask
-from sevenfold.conversation.request import Outcome, Prepared, part_sizes
+from sevenfold.conversation.flow import Ask, Flow
+from sevenfold.conversation.request import Outcome, Prepared, part_sizes, record_request
 from sevenfold.errors import InputError, ModelError
-from sevenfold.ports import Call
+from sevenfold.ports import Call, Log, Reply
 from sevenfold.record import blocks
 from sevenfold.record.decisions import Billed, Forked, Request
 from sevenfold.record.usage import Usage
 from sevenfold.record.weight import opening
 from sevenfold.record.wire import NO_RESULT, Message, open_server_calls
-from sevenfold.request.frame import assemble, plan
+from sevenfold.request.frame import Body, assemble, plan
 from sevenfold.request.sources import source as rules_of
-from sevenfold.request.watch import Sent, Watched
+from sevenfold.request.watch import Sent
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.flow import Flow
-    from sevenfold.ports import Log, Reply
     from sevenfold.record.blocks import Block
     from sevenfold.record.gauge import Size
-    from sevenfold.request.frame import Body
 
 UNDER_WAY = "[The result of this call is not known here: it is still under way in the main conversation]"
 
@@ -139,8 +136,10 @@ class Fork:
         usage = Usage.read(reply.answer.usage)
         before = self._watched
         self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
-        if broken is None:
-            _renew_cache(parent, before)
+        sent, read = parent.watched.sent, before.pending
+        if broken is None and sent is not None and sent is before.sent and read is not None:
+            # It has read what its parent keeps in the cache, so that lives longer.
+            parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))
         cost = usage.cost(parent.profile)
         parent.charge(cost)
         parent.transcript.decide(
@@ -192,12 +191,10 @@ class Fork:
             epoch=self._epoch,
             tip=self._tip,
             source=self._source.name,
-            markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
-            sha256=body.sha256,
             appended=[Raw(message.raw) for message in own],
             upto=self._upto,
         )
-        return self._parent.transcript.decide(self._parent.numbered(made))
+        return record_request(self._parent, made, body)
 
 
 def _size_up_to(parent: Conversation, record: str) -> Size:
@@ -258,10 +255,3 @@ def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
                 parts.append(part)
         kept[place] = Message.of("assistant", parts or [blocks.text(NO_RESULT)])
     return tuple(kept), moved
-
-
-def _renew_cache(parent: Conversation, fork: Watched) -> None:
-    """The fork has read what its parent keeps in the cache, so that lives longer."""
-    sent, read = parent.watched.sent, fork.pending
-    if sent is not None and sent is fork.sent and read is not None:
-        parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))

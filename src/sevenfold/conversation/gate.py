@@ -9,7 +9,7 @@ as it is in records and requests, since providers check it, and is masked where 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,13 +18,15 @@ from sevenfold.record import entries, redact
 from sevenfold.record.blocks import Block
 from sevenfold.record.known_secrets import KnownSecrets
 from sevenfold.record.log import Written
-from sevenfold.record.redact import Finding, MaskedStream
+from sevenfold.record.redact import MaskedBlocks, MaskedJson, MaskedStream, Redacted
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
     from sevenfold.conversation.options import Services
     from sevenfold.ports import StoredText
     from sevenfold.request.frame import Frame
+
+Found = TypeVar("Found", Redacted, MaskedJson, MaskedBlocks)
 
 
 class Gate:
@@ -46,9 +48,7 @@ class Gate:
 
     def text(self, words: str) -> str:
         """A text without its secrets."""
-        masked = redact.mask(words, self.known)
-        self._report(masked.findings)
-        return masked.text
+        return self._reported(redact.mask(words, self.known)).text
 
     def content(self, raw: bytes) -> bytes:
         """The content of a file without its secrets."""
@@ -60,15 +60,11 @@ class Gate:
 
     def json(self, raw: bytes) -> bytes:
         """JSON without the secrets in its texts."""
-        masked = redact.mask_json(raw, self.known)
-        self._report(masked.findings)
-        return masked.raw
+        return self._reported(redact.mask_json(raw, self.known)).raw
 
     def blocks(self, given: Sequence[Block]) -> list[Block]:
         """Content blocks without their secrets."""
-        masked = redact.mask_blocks(given, self.known)
-        self._report(masked.findings)
-        return masked.blocks
+        return self._reported(redact.mask_blocks(given, self.known)).blocks
 
     def record(self, written: Written) -> Written:
         """A record without its secrets, as it is read back."""
@@ -94,9 +90,11 @@ class Gate:
             notes=GatedText(notes, self) if notes else None,
         )
 
-    def _report(self, findings: Sequence[Finding]) -> None:
-        if findings and self._tell is not None:
-            self._tell(Masked(kinds=tuple(sorted({one.kind for one in findings})), count=len(findings)))
+    def _reported(self, masked: Found) -> Found:
+        if masked.findings and self._tell is not None:
+            kinds = tuple(sorted({one.kind for one in masked.findings}))
+            self._tell(Masked(kinds=kinds, count=len(masked.findings)))
+        return masked
 
 
 class GatedText:

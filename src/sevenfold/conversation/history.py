@@ -15,17 +15,7 @@ from sevenfold.errors import Refused
 from sevenfold.ports import Log
 from sevenfold.profiles import find
 from sevenfold.record.blocks import read as read_block
-from sevenfold.record.decisions import (
-    AgentEnd,
-    Billed,
-    Epoch,
-    Fold,
-    Pinned,
-    Request,
-    Rewound,
-    Snip,
-    Undone,
-)
+from sevenfold.record.decisions import AgentEnd, Billed, Epoch, Fold, Pinned, Request, Rewound, Snip, Undone
 from sevenfold.record.entries import Boundary, Clearing, Decision, Link, Said
 from sevenfold.record.usage import Account, Usage
 from sevenfold.record.view import View
@@ -178,13 +168,10 @@ def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body
     return assemble(frame_of(epoch).varied(request.parameters), [*messages, *own], markers)
 
 
-def _shared(view: View, made: Request) -> list[Message]:
-    """The messages of the view a request begins with: all of them, or those up to a record."""
-    return view.messages() if made.upto is None else _messages(view, made.upto)
-
-
-def _messages(view: View, upto: str) -> list[Message]:
-    """The messages of the view up to a record."""
+def _messages(view: View, upto: str | None) -> list[Message]:
+    """The messages of the view, all of them or those up to a record."""
+    if upto is None:
+        return view.messages()
     wire = Wire()
     for number, item in enumerate(view.items):
         wire.add(number, item.role, item.said.message_id, item.shown, begins=item.begins)
@@ -213,7 +200,7 @@ def _rebuilt(log: Log, position: int, made: Request) -> Past:
             f"request number {made.number} cannot be rebuilt: the record of what preceded its messages is gone"
         )
     epoch = view.epoch
-    body = rebuild(epoch, made, _shared(view, made))
+    body = rebuild(epoch, made, _messages(view, made.upto))
     if body.sha256 != made.sha256 and made.appended:
         epoch, body = _fork_body(log, position, made) or (epoch, body)
     if body.sha256 != made.sha256:
@@ -237,7 +224,7 @@ def _fork_body(log: Log, position: int, made: Request) -> tuple[Epoch, Body] | N
             break
         view.add(entry, place)
         if view.tip == made.tip and view.epoch is not None and view.epoch.id == made.epoch:
-            body = rebuild(view.epoch, made, _shared(view, made))
+            body = rebuild(view.epoch, made, _messages(view, made.upto))
             if body.sha256 == made.sha256:
                 return view.epoch, body
     return None

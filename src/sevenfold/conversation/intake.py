@@ -45,25 +45,18 @@ def message(content: Content) -> list[Block]:
 def user_blocks(content: Content) -> Iterator[Block]:
     """The blocks of a message from the user's side, results of tools among them; blank texts are left out."""
     for where, part in _parts(content):
-        if isinstance(part, Mapping) and part.get("type") == "tool_result":
-            yield _given_result(part, where)
-            continue
-        block = part if isinstance(part, Block) else _block(part, where, shapes.USER)
-        if not _is_blank(block):
-            yield block
+        result = isinstance(part, Mapping) and part.get("type") == "tool_result"
+        yield from _said(_given_result(part, where) if result else _block(part, where, shapes.USER))
 
 
 def answer_blocks(content: Content) -> Iterator[Block]:
     """The blocks of an answer that a model gave elsewhere; blank texts are left out."""
     for where, part in _parts(content):
-        if isinstance(part, Block):
-            yield part
-            continue
-        block = _block(part, where, shapes.ANSWER)
-        if block.kind in _USERS_ALONE:
-            raise InputError(f"{where} is a {block.kind} block, which is no part of an answer")
-        if not _is_blank(block):
-            yield block
+        yield from _said(_block(part, where, shapes.ANSWER))
+
+
+def _said(block: Block) -> tuple[Block, ...]:
+    return () if block.kind == "text" and not blocks.words_of(block).strip() else (block,)
 
 
 def _parts(content: Content) -> Iterator[tuple[str, Any]]:
@@ -77,6 +70,8 @@ def _parts(content: Content) -> Iterator[tuple[str, Any]]:
 
 def _block(part: Any, where: str, allowed: Shapes) -> Block:
     """A text or a mapping as a block; raises if it has none of the shapes that are ``allowed``."""
+    if isinstance(part, Block):
+        return part
     if isinstance(part, str):
         return blocks.read(_encoded({"type": "text", "text": part}, where))
     if not isinstance(part, Mapping):
@@ -85,6 +80,8 @@ def _block(part: Any, where: str, allowed: Shapes) -> Block:
     block = blocks.read(_encoded(bare(part, said_by_model=answers), where))
     if not block.kind:
         raise InputError(f"{where} has no type; a content block is a mapping with a type")
+    if answers and block.kind in _USERS_ALONE:
+        raise InputError(f"{where} is a {block.kind} block, which is no part of an answer")
     if answers and block.kind not in ("text", "tool_use"):
         return block
     if not answers and (block.kind == "tool_use" or block.kind in THINKING):
@@ -95,10 +92,6 @@ def _block(part: Any, where: str, allowed: Shapes) -> Block:
     if wrong := shapes.problem(block.raw, allowed):
         raise InputError(f"{where} is no content block that a provider takes: {wrong}")
     return block
-
-
-def _is_blank(block: Block) -> bool:
-    return block.kind == "text" and not blocks.words_of(block).strip()
 
 
 def _listed(given: Any, what: str, wanted: str) -> list[Any]:
@@ -132,12 +125,11 @@ def _dumped(part: Any) -> Any:
 
 def results(given: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
     """Results of tools: a mapping from call to value, ``tool_result`` blocks, or what OpenAI's APIs have for them."""
-    single = isinstance(given, Mapping) and (
-        given.get("type") == "tool_result" or foreign.result(given) is not None
-    )
-    if isinstance(given, Mapping) and not single:
-        return [result(call, value) for call, value in given.items()]
-    listed = [given] if single else _listed(given, "what tools answered", "a mapping from calls to results")
+    if isinstance(given, Mapping):
+        if given.get("type") != "tool_result" and foreign.result(given) is None:
+            return [result(call, value) for call, value in given.items()]
+        given = [given]
+    listed = _listed(given, "what tools answered", "a mapping from calls to results")
     return [_one_result(one, f"results[{place}]") for place, one in enumerate(listed)]
 
 

@@ -153,19 +153,11 @@ def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> 
     )
 
 
-def lifetimes_for(options: RequestOptions, profile: Profile, settings: Settings) -> Lifetimes:
-    """How long the cache is to keep things: the longer time only where nothing speaks against it."""
-    return Lifetimes() if against_lifetime(options, profile, settings) else _asked(options, settings)
-
-
-def _asked(options: RequestOptions, settings: Settings) -> Lifetimes:
-    return options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
-
-
-def against_lifetime(options: RequestOptions, profile: Profile, settings: Settings) -> str:
-    """Why an hour in the cache, asked for by the caller or by the settings, is not to be had; empty if it is."""
-    wanted = _asked(options, settings) != Lifetimes()
-    return against_long_lifetime(options.source, profile, settings) if wanted else ""
+def lifetimes_for(options: RequestOptions, profile: Profile, settings: Settings) -> tuple[Lifetimes, str]:
+    """How long the cache is to keep things; and why not for an hour, if the caller or the settings ask for that."""
+    asked = options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
+    against = against_long_lifetime(options.source, profile, settings) if asked != Lifetimes() else ""
+    return Lifetimes() if against else asked, against
 
 
 def against_long_lifetime(source: str, profile: Profile, settings: Settings) -> str:

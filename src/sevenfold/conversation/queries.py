@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+
+import msgspec
 
 from sevenfold.conversation import history
 from sevenfold.conversation.results import same
 from sevenfold.conversation.transcript import Transcript
-from sevenfold.errors import Refused, ResultMissing
+from sevenfold.errors import ResultMissing
 from sevenfold.ports import Results
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.decisions import Offloaded, Purged
 from sevenfold.record.entries import Clearing, Stored
-from sevenfold.record.layout import Item
 
 
 class Finder:
@@ -42,13 +42,6 @@ class Finder:
         compacted = self._transcript.view.boundary is not None
         return compacted and self._transcript.log.result(call) is not None
 
-    def in_view(self, record: str) -> Item:
-        """A record in view."""
-        item = self._transcript.view.item(record)
-        if item is None:
-            raise Refused(f"{record} is not a record in view")
-        return item
-
     def result(self, call: str) -> Block | None:
         """The result of a call as it was recorded."""
         for item in self._transcript.view.items:
@@ -74,23 +67,20 @@ class Finder:
         content = body.content if isinstance(body, ToolResult) else None
         if isinstance(content, list):
             words = all(blocks.read(bytes(part)).kind == "text" for part in content)
-            return blocks.words_of(block).encode() if words else _list(content)
+            return blocks.words_of(block).encode() if words else msgspec.json.encode(content)
         return (content or "").encode()
 
     def whole(self, stored: Stored) -> bytes:
         """A stored result; raises `sevenfold.errors.ResultMissing` if it is not what was stored."""
         content = self._results.fetch(stored.path)
         found = hashlib.sha256(content).hexdigest()
-        if found != stored.sha256 and not self._purged(found):
+        purged = (found in made.results.values() for _, made in self._transcript.log.decisions(Purged))
+        if found != stored.sha256 and not any(purged):
             raise ResultMissing(
                 f"{stored.path!r}: it was changed since it was stored, so it is not what the tool returned; "
                 "make the call again"
             )
         return content
-
-    def _purged(self, sha256: str) -> bool:
-        """Is this what a purge made of a stored result?"""
-        return any(sha256 in made.results.values() for _, made in self._transcript.log.decisions(Purged))
 
     def _stored(self, reference: str) -> Stored | str | None:
         """Where the whole of a result is: on disk, or under the call it answers."""
@@ -112,7 +102,3 @@ class Finder:
         raise ResultMissing(
             f"{clearing} cleared {len(calls)} results: fetch one of them by its call ({', '.join(calls)})"
         )
-
-
-def _list(parts: Sequence[Any]) -> bytes:
-    return b"[" + b",".join(bytes(part) for part in parts) + b"]"

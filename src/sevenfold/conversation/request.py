@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.epoch import tell_changes, withdraw_changes
+from sevenfold.conversation.epoch import amend
 from sevenfold.events import CacheBroke
 from sevenfold.ports import Call, Reply
 from sevenfold.record import blocks
@@ -25,7 +25,6 @@ from sevenfold.request.frame import (
     Frame,
     Marker,
     Sizes,
-    Tail,
     assemble,
     edge_of,
     plan,
@@ -42,16 +41,6 @@ if TYPE_CHECKING:
 _DELETED = "cache_deleted_input_tokens"
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
 """Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
-
-
-class Applied(Struct, frozen=True):
-    """What the provider took out of a request by itself."""
-
-    tokens: int = 0
-    uses: int = 0
-    """Tool calls whose results it cleared."""
-    deleted: int = 0
-    """The part of the tokens that was deleted from the cached prefix by reference."""
 
 
 class Pending(Struct, frozen=True):
@@ -130,40 +119,42 @@ def completed(outcome: Outcome) -> Completion:
 
 def write_request(c: Conversation, pending: Pending) -> Prepared:
     """The next request, written down and ready to go out."""
-    changed = _amend(c)
+    view = c.transcript.view
+    changed = c.amended != (view, view.version, c.wanted)
+    if changed:
+        amend(c)
     frame, view = c.frame.varied(pending.fields), c.transcript.view
     messages = tuple(view.messages())
     if _mind_reasoning(c, _look(c, frame, messages)):
         changed, messages = True, tuple(view.messages())
     size = c.seen = c.size() if changed else c.seen
-    markers = plan(
-        frame,
-        messages,
-        c.profile.cache,
-        part_sizes(c),
-        c.lifetimes,
-        before=c.tail,
-        edge=shared_edge(messages) if c.new_fork else _edge(c, frame, messages),
-    )
+    edge = shared_edge(messages) if c.new_fork else None
+    if c.cleared_uses and not c.new_fork:
+        # The last result the provider cleared in the last request.
+        edge = edge_of(messages, c.cleared_uses, spared(frame.edits or b"{}"))
+    markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
     body = assemble(frame, messages, markers)
     forecast = _look(c, frame, messages, markers)
-    expected = replace(pending.why, usd=_expected_usd(c, size, forecast))
     newest = view.layout.items[-1] if view.layout.items else None
+    record = Request(
+        epoch=view.epoch.id if view.epoch else "",
+        tip=view.tip,
+        source=c.source.name,
+        parameters={name: Raw(raw) for name, raw in pending.fields.items()},
+        why=replace(pending.why, usd=_expected_usd(c, size, forecast)),
+    )
+    record = record_request(c, record, body)
+    c.account = replace(c.account, tip=view.tip)
     return Prepared(
         body,
         Call(body.raw, frame.betas, c.source.name, c.cache_key),
         messages,
         size,
         forecast,
-        _record(c, body, pending.fields, expected),
+        record,
         newest.said.uuid if newest else None,
         view.version,
     )
-
-
-def _edge(c: Conversation, frame: Frame, messages: Sequence[Message]) -> Tail | None:
-    """The last result the provider cleared in the last request; None if it cleared nothing."""
-    return edge_of(messages, c.cleared_uses, spared(frame.edits or b"{}")) if c.cleared_uses else None
 
 
 def part_sizes(c: Conversation) -> Sizes:
@@ -206,24 +197,6 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
     return (read * rate.read + written) / 1e6
 
 
-def _amend(c: Conversation) -> bool:
-    """Append what system and tools are now, if the model does not know it from what is in view.
-
-    True if it had to look, so that the size may be another one.
-    """
-    view = c.transcript.view
-    looking_at = view, view.version, c.wanted
-    if looking_at == c.amended:
-        return False
-    cold = c.idle_seconds() > SECONDS[c.lifetimes.tail]
-    with c.together():
-        c.amended = looking_at
-        if not tell_changes(c.transcript, c.frame, c.wanted, c.profile, cold=cold):
-            c.reframe(c.wanted, "system or tools")
-            withdraw_changes(c.transcript)
-    return True
-
-
 def _look(
     c: Conversation, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
 ) -> Forecast:
@@ -235,20 +208,17 @@ def _look(
     return c.watched.forecast
 
 
-def _record(c: Conversation, body: Body, fields: Mapping[str, bytes], why: Why) -> Request:
-    view = c.transcript.view
-    made = Request(
-        epoch=view.epoch.id if view.epoch else "",
-        tip=view.tip,
-        source=c.source.name,
+def record_request(c: Conversation, request: Request, body: Body) -> Request:
+    """Write a request down, with what is known of its body, its number, and what was spent before it."""
+    made = replace(
+        request,
         markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
-        parameters={name: Raw(raw) for name, raw in fields.items()},
         sha256=body.sha256,
-        why=why,
+        number=c.account.requests,
+        spent=c.account.usd,
     )
-    record = c.transcript.decide(c.numbered(made))
-    c.account = replace(c.account, tip=view.tip)
-    return record
+    c.account = replace(c.account, requests=made.number + 1)
+    return c.transcript.decide(made)
 
 
 def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
@@ -257,13 +227,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     c.tail = tail_of(prepared.body.markers) or c.tail
     measured = _answer(c, prepared, reply)
     usage = measured.usage if measured else Usage.read(reply.answer.usage)
-    applied = _applied(reply)
-    moved, c.edited = applied.tokens != c.edited, applied.tokens
-    c.cleared_uses, c.returned = applied.uses, 0
-    if applied.deleted > c.deleted:
-        # What was deleted from the cached prefix is no longer read from it, and none of the rest is written again.
-        c.watched = replace(c.watched, cached=max(0, c.watched.cached - (applied.deleted - c.deleted)))
-    c.deleted = applied.deleted
+    moved = _take_edits(c, reply)
     if moved and not c.watched.announced:
         c.watched = c.watched.announce("provider edits")
     elif measured and not moved:
@@ -313,13 +277,16 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
     return ()
 
 
-def _applied(reply: Reply) -> Applied:
-    """What the provider reports of that; most often nothing."""
+def _take_edits(c: Conversation, reply: Reply) -> bool:
+    """Learn what the provider took out of the request by itself; True if that is more or less than last time."""
     usage, managed = bytes(reply.answer.usage), bytes(reply.context_management)
     deleted = counted(read_fields(usage), _DELETED) if _DELETED.encode() in usage else 0
-    if managed == b"null":
-        return Applied(deleted, 0, deleted)
-    listed = read_fields(managed).get("applied_edits")
+    listed = read_fields(managed).get("applied_edits") if managed != b"null" else None
     edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
-    cleared = sum(counted(edit, "cleared_input_tokens") for edit in edits)
-    return Applied(deleted + cleared, sum(counted(edit, "cleared_tool_uses") for edit in edits), deleted)
+    before, c.edited = c.edited, deleted + sum(counted(edit, "cleared_input_tokens") for edit in edits)
+    c.cleared_uses = sum(counted(edit, "cleared_tool_uses") for edit in edits)
+    if deleted > c.deleted:
+        # What was deleted from the cached prefix is no longer read from it, and none of the rest is written again.
+        c.watched = replace(c.watched, cached=max(0, c.watched.cached - (deleted - c.deleted)))
+    c.deleted, c.returned = deleted, 0
+    return c.edited != before

@@ -154,7 +154,8 @@ class FilesSlot:
         attachments: list[Attachment] = []
         left: list[str] = []
         used, most = 0, min(moment.room, moment.budget(self._together))
-        for seen in self._wanted(moment):
+        wanted = [seen for seen in self._recent() if not (self._own(seen.path) or moment.shows(seen.call))]
+        for seen in wanted[:MOST_FILES]:
             text, reason = self._text(seen.path, moment)
             if reason and seen.assumed:
                 continue
@@ -171,10 +172,6 @@ class FilesSlot:
                 }
                 attachments.append(Attachment("file", (blocks.text(text),), facts))
         return Restored(tuple(attachments), used, tuple(left))
-
-    def _wanted(self, moment: Moment) -> list[Seen]:
-        found = (seen for seen in self._recent() if not self._own(seen.path))
-        return [seen for seen in found if not moment.shows(seen.call)][:MOST_FILES]
 
     def _text(self, path: str, moment: Moment) -> tuple[str, str]:
         """The file as it is put back, or why it is not."""

@@ -35,7 +35,11 @@ def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequenc
         if start == 0 or (view.boundary is not None and view.missing is None):
             break
     view.keeps_history = False
-    _recall_epoch(log, view)
+    if view.epoch is None and view.carry is not None and view.carry.epoch_offset is not None:
+        # The epoch's record may come before the boundary: the carry says where.
+        match next(read(log, view.carry.epoch_offset), None):
+            case (_, Decision(made=Epoch() as epoch)):
+                view.epoch = epoch
     if reports is not None:
         reports.extend(found)
     return view
@@ -86,11 +90,3 @@ def _start_of_view(log: Log, boundary: Boundary, position: int) -> int | None:
                 break
     head = log.record(segment.head_uuid, position)
     return None if head is None else head[0]
-
-
-def _recall_epoch(log: Log, view: View) -> None:
-    """The epoch's record may come before the boundary: the carry says where."""
-    if view.epoch is None and view.carry is not None and view.carry.epoch_offset is not None:
-        match next(read(log, view.carry.epoch_offset), None):
-            case (_, Decision(made=Epoch() as epoch)):
-                view.epoch = epoch

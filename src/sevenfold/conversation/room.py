@@ -61,31 +61,28 @@ class Limits(Struct, frozen=True):
             profile.body_bytes if wire is None else wire, profile.images if images is None else images
         )
 
-    def passed(self, wire: int, images: int) -> bool:
-        """Are these more bytes or pictures than a request may have?"""
-        return (self.wire is not None and wire > self.wire) or (
-            self.images is not None and images > self.images
-        )
+    def passed(self, wire: int, images: int, share: float = 1.0) -> tuple[Budget, ...]:
+        """Of what there is more than a request may have, or than this share of it: pictures, bytes."""
+        found: tuple[Budget, ...] = ()
+        if self.images is not None and images > share * self.images:
+            found = ("images",)
+        if self.wire is not None and wire > share * self.wire:
+            found = (*found, "bytes")
+        return found
 
     def check(self, size: Size, window: Window) -> Check:
         """What a size means in a window with these limits."""
         status = window.status(size.tokens, band=size.band)
         # Before any report so little may be known of a model's tokens that only its server can say whether they fit.
         guess = not size.anchored and size.band > size.tokens and size.tokens < window.blocking
-        heavy: dict[Budget, tuple[int, int | None]] = {
-            "images": (size.images, self.images),
-            "bytes": (size.wire, self.wire),
-        }
-        for budget, (used, most) in heavy.items():
-            if most is not None and used > most:
-                return Check(size, "blocked", budget)
+        if over := self.passed(size.wire, size.images):
+            return Check(size, "blocked", over[0])
         if status.at_blocking and not guess:
             return Check(size, "blocked", "tokens")
         if status.above_auto_compact:
             return Check(size, "compact", "tokens")
-        for budget, (used, most) in heavy.items():
-            if nearly(used, most):
-                return Check(size, "warning", budget)
+        if nearly := self.passed(size.wire, size.images, HEAVY):
+            return Check(size, "warning", nearly[0])
         return Check(size, "warning" if status.above_warning else "fits", "tokens")
 
     def load(self, weight: Weight, tokens: float, window: Window) -> int:
@@ -93,11 +90,6 @@ class Limits(Struct, frozen=True):
         pictures = weight.images + weight.documents
         share = max(_share(weight.wire, self.wire), _share(pictures, self.images))
         return round(max(tokens, min(share, 1.0) * window.threshold, 0))
-
-
-def nearly(used: int, most: int | None) -> bool:
-    """Is so much of a request's bytes or pictures used up that it should be told?"""
-    return most is not None and used > HEAVY * most
 
 
 def _share(used: int, limit: int | None) -> float:
@@ -178,8 +170,11 @@ def overloaded(c: Conversation, size: Size) -> bool:
 
 def check(c: Conversation, size: Size) -> Check:
     """Hold a size against the limits, and report it."""
-    found, window = c.limits.check(size, c.window), c.window
-    if found.verdict == "blocked" and _waits_for_refusal(c, found):
+    found, window, settings = c.limits.check(size, c.window), c.window, c.settings
+    reacts = settings.reactive_only and settings.reactive and c.source.compacts
+    blocked = found.verdict == "blocked" and found.budget == "tokens"
+    if reacts and blocked and size.tokens < window.context:
+        # The provider decides what is too long, but not about more than its window holds.
         found = replace(found, verdict="warning")
     c.events.tell(
         Checked(
@@ -198,12 +193,6 @@ def check(c: Conversation, size: Size) -> Check:
         )
     )
     return found
-
-
-def _waits_for_refusal(c: Conversation, check: Check) -> bool:
-    """Does the provider decide what is too long, as ``reactive_only`` has it? Not about more than its window holds."""
-    reacts = c.settings.reactive_only and c.settings.reactive and c.source.compacts
-    return reacts and check.budget == "tokens" and check.size.tokens < c.window.context
 
 
 def explain(c: Conversation, check: Check) -> str:
@@ -228,18 +217,14 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     kept = c.transcript.pinned()
     items = c.transcript.view.items
     fresh = {item.said.uuid for item in unsent(c)}
-    newest = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
+    news = sum((item.weight for item in items if item.said.uuid in fresh), NOTHING)
     pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
-    made = Parts(
-        system=_amount(c, opening(*frame.system), budget),
-        tools=_amount(c, opening(*frame.tools), budget),
-        pinned=_amount(c, pins, budget),
-        newest=_amount(c, newest, budget),
-        rest=0,
-    )
+    weights = (opening(*frame.system), opening(*frame.tools), pins, news)
+    system, tools, pinned, newest = (_amount(c, weight, budget) for weight in weights)
     # Bytes and pictures are counted in messages alone.
-    known = made.fixed if budget == "tokens" else made.pinned + made.newest
-    return replace(made, rest=max(0, whole[budget] - known))
+    known = pinned + newest + (system + tools if budget == "tokens" else 0)
+    rest = max(0, whole[budget] - known)
+    return Parts(system=system, tools=tools, pinned=pinned, newest=newest, rest=rest)
 
 
 def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:

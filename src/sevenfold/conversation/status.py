@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
-from sevenfold.conversation.room import Budget, Limits, nearly
+from sevenfold.conversation.room import HEAVY, Budget, Limits
 from sevenfold.record.gauge import Size
 from sevenfold.record.usage import Account
 from sevenfold.record.window import Window
@@ -43,23 +44,13 @@ class Reading(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, size: Size, window: Window, limits: Limits, account: Account) -> Reading:
         """``limits`` are the most bytes and pictures a request may have."""
-        status = window.status(size.tokens, band=size.band)
+        levels = asdict(window) | asdict(window.status(size.tokens, band=size.band))
         return cls(
             seen=size.tokens,
             sent=size.sent,
             low=size.low,
             high=size.high,
-            context=window.context,
-            effective=window.effective,
-            threshold=window.threshold,
-            warning=window.warning,
-            blocking=window.blocking,
-            limit=status.limit,
-            percent_left=status.percent_left,
-            above_warning=status.above_warning,
-            above_error=status.above_error,
-            above_auto_compact=status.above_auto_compact,
-            at_blocking=status.at_blocking,
+            **{name: levels[name] for name in cls.__struct_fields__ if name in levels},
             wire=size.wire,
             wire_limit=limits.wire,
             images=size.images,
@@ -76,11 +67,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     @property
     def heavy(self) -> tuple[Budget, ...]:
         """What else a request has nearly too much of, or too much: ``bytes``, ``images``."""
-        found: dict[Budget, bool] = {
-            "bytes": nearly(self.wire, self.wire_limit),
-            "images": nearly(self.images, self.images_limit),
-        }
-        return tuple(budget for budget, is_nearly in found.items() if is_nearly)
+        limits = Limits(self.wire_limit, self.images_limit)
+        return limits.passed(self.wire, self.images, HEAVY)[::-1]
 
 
 class Health(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from sevenfold.conversation.results import same
 from sevenfold.errors import InputError, Refused
 from sevenfold.record import blocks, calls, redact
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED, THINKING, Block
+from sevenfold.record.known_secrets import KnownSecrets
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 from sevenfold.record.wire import CUT_START, NO_RESULT
@@ -65,20 +66,18 @@ def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
         view = c.transcript.view
         if len(view) or view.boundary:
             raise Refused("messages are taken in once, into an empty session; use sync() to follow a list")
-        given = read(messages)
-        known = _system_texts(c, ())
-        with c.together():
-            _take_in(c, [one for one in given if not _is_known_system(one, known)])
-        _report(c)
+        follow(c, messages)
 
 
 def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
     """Follow a list kept elsewhere; returns how many of its messages are new."""
     with c.lock:
-        given = [_as_recorded(c, message) for message in read(messages)]
-        view = c.transcript.view
+        given, view = read(messages), c.transcript.view
         # Everything that led to the present counts, also what was compacted since.
         items = (view if view.boundary is None else whole(c.transcript.log)).items
+        if items and c.gate is not None:
+            # As it would be recorded: what is not the model's, without secrets.
+            given = [_masked(one, c.gate.known) if one.role != "assistant" else one for one in given]
         records, fresh = compare(items, given, _system_texts(c, items))
         branches = records < len(items)
         with c.together():
@@ -88,7 +87,8 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
             _take_in(c, fresh)
         if branches:
             c.forget_request()
-        _report(c)
+        events.epochs(c)
+        c.follow()
         return len(fresh)
 
 
@@ -115,11 +115,8 @@ def read(messages: Iterable[Any]) -> list[Given]:
     return found
 
 
-def _as_recorded(c: Conversation, given: Given) -> Given:
-    """A message as it would be recorded: secrets masked, if they are, in what is not the model's."""
-    if given.role == "assistant" or c.gate is None:
-        return given
-    return Given(given.role, tuple(redact.mask_blocks(given.blocks, c.gate.known).blocks))
+def _masked(given: Given, known: KnownSecrets) -> Given:
+    return Given(given.role, tuple(redact.mask_blocks(given.blocks, known).blocks))
 
 
 def _system_texts(c: Conversation, items: Sequence[Item]) -> frozenset[str]:
@@ -149,26 +146,16 @@ def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
 
 def _take_in(c: Conversation, given: Sequence[Given]) -> None:
     for role, run in groupby(given, key=lambda message: message.role):
-        if role == "assistant":
-            # Neighbouring messages, and items, of the model are one answer.
-            _take_answer(c, [block for message in run for block in message.blocks])
-        else:
+        if role != "assistant":
             for message in run:
                 _take_message(c, message)
+        elif said := tuple(block for message in run for block in message.blocks):
+            # Neighbouring messages, and items, of the model are one answer.
+            answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.frame.model, said)
+            c.transcript.model(c.transcript.distinct(answer))
     if any(block.kind in THINKING for message in given for block in message.blocks):
         # Reasoning from elsewhere is bound to what preceded it there.
         c.open_epoch("imported", drops_thinking=True)
-
-
-def _report(c: Conversation) -> None:
-    events.epochs(c)
-    c.follow()
-
-
-def _take_answer(c: Conversation, said: Sequence[Block]) -> None:
-    if said:
-        answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.frame.model, tuple(said))
-        c.transcript.model(c.transcript.distinct(answer))
 
 
 def _take_message(c: Conversation, message: Given) -> None:

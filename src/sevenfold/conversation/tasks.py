@@ -16,13 +16,12 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import TICK, Effect, Flow, Signal, translated
 from sevenfold.errors import Aborted, InputError
-from sevenfold.ports import Reply
+from sevenfold.ports import Clock, Reply
 from sevenfold.profiles import find
 from sevenfold.record.usage import Usage
 
 if TYPE_CHECKING:
     from sevenfold.conversation.background import Runner
-    from sevenfold.ports import Clock
 
 R = TypeVar("R")
 TaskState = Literal["working", "input_required", "completed", "failed", "cancelled"]

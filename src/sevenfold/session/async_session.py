@@ -6,33 +6,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AsyncExitStack
 from functools import partial, wraps
-from pathlib import Path
 from time import monotonic
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from sevenfold.conversation import turn
 from sevenfold.conversation.background import TaskRunner
-from sevenfold.conversation.flow import drive_async
-from sevenfold.conversation.request import completed
-from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.conversation.flow import AsyncHookRunner, Flow, drive_async
+from sevenfold.conversation.request import Completion, completed
+from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.idle import IdleDecision, idle
 from sevenfold.layers.notes.layer import compact
-from sevenfold.ports import Call
+from sevenfold.ports import AsyncClient, Call, Watcher
 from sevenfold.providers.models import Lister, ListingClient
 from sevenfold.providers.registry import async_client_for, async_client_of, error_of, provider_for
 from sevenfold.session import replies
-from sevenfold.session.factory import OFFLINE_JOBS, Options, RequestFields
+from sevenfold.session.factory import OFFLINE_JOBS, OpenOptions, Options, RequestFields
 from sevenfold.session.options import check_name, checked
-from sevenfold.session.results import Request
+from sevenfold.session.results import Request, Wishes
 from sevenfold.session.session import Session, SessionBase
-
-if TYPE_CHECKING:
-    from sevenfold.conversation.flow import AsyncHookRunner, Flow
-    from sevenfold.conversation.request import Completion
-    from sevenfold.layers.compact.request import Compacted
-    from sevenfold.ports import AsyncClient, Store, Watcher
-    from sevenfold.session.results import Wishes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,9 +57,7 @@ class Opening(Generic[S]):
         self._session = await self
         return self._session
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -95,23 +84,9 @@ class AsyncSession(SessionBase):
             self.conversation.may_ask(self._tasks)
 
     @classmethod
-    def open(
-        cls,
-        name: str,
-        *,
-        model: str,
-        folder: Path | str | None = None,
-        file: Path | str | None = None,
-        store: Store | Path | str | None = None,
-        lock_wait: float = 0.0,
-        branch: str | None = None,
-        **options: Unpack[Options],
-    ) -> Opening[Self]:
+    def open(cls, name: str, *, model: str, **options: Unpack[OpenOptions]) -> Opening[Self]:
         """See `Session.open`; to be awaited, or entered with ``async with``."""
-        opening = partial(
-            Session.open, name, folder=folder, file=file, store=store, lock_wait=lock_wait, branch=branch
-        )
-        return Opening(partial(cls._opened, opening, model, options))
+        return Opening(partial(cls._opened, partial(Session.open, name), model, options))
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Opening[Self]:
@@ -120,7 +95,7 @@ class AsyncSession(SessionBase):
 
     @classmethod
     async def _opened(cls, opening: Callable[..., Session], model: str, options: Options) -> Self:
-        options = checked(options, Options, awaits=True)
+        options = checked(options, OpenOptions, awaits=True)
         check_name(model, "model")
         client, hooks = options.pop("client", None), options.pop("hooks", None)
         options["wire"] = wire = provider_for(model, client, options.get("wire")).name
@@ -136,9 +111,7 @@ class AsyncSession(SessionBase):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     user = _awaited(Session.user)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import sevenfold
+from sevenfold import ports
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.fork import begin_branch
@@ -30,18 +31,6 @@ from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.ladder import REMEMBERING, STANDARD, Ladder
 from sevenfold.layers.remember.offline import find_facts
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import (
-    Clock,
-    Folder,
-    Ids,
-    Log,
-    Mailbox,
-    RelaysStore,
-    RemembersStore,
-    Results,
-    Store,
-    StoredText,
-)
 from sevenfold.profiles import Profile
 from sevenfold.providers.models import Lister, Listings
 from sevenfold.providers.offline import Job
@@ -147,8 +136,8 @@ class Options(TypedDict, total=False):
     fields: Mapping[str, Any]
     """Other fields of every request."""
     betas: Iterable[str]
-    clock: Clock
-    ids: Ids
+    clock: ports.Clock
+    ids: ports.Ids
     """Names records; random ones unless a run is to be repeatable to the byte."""
     source: str
     """On whose behalf requests are made: ``main`` unless it is said otherwise, ``sdk`` for a program's own."""
@@ -158,6 +147,19 @@ class Options(TypedDict, total=False):
     """Remember lasting facts across sessions, and recall them; off unless given."""
     layers: Sequence[Layer]
     """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
+
+
+class OpenOptions(Options, total=False):
+    """The same, and where the session is kept."""
+
+    folder: Path | str | None
+    """Of the project it belongs to; left out, where the program runs."""
+    file: Path | str | None
+    store: ports.Store | Path | str | None
+    lock_wait: float
+    """Seconds to wait for another writer."""
+    branch: str | None
+    """A fork of the session under this name, new or continued."""
 
 
 class RequestFields(TypedDict, total=False):
@@ -180,10 +182,10 @@ class SessionParts(Struct, frozen=True):
     """What a session reads and writes: its log and what belongs to it, opened."""
 
     name: str
-    log: Log
-    results: Results
+    log: ports.Log
+    results: ports.Results
     settings: Source
-    notes: StoredText
+    notes: ports.StoredText
     recall: SessionRecall
     cwd: str = ""
     path: str = ""
@@ -194,12 +196,12 @@ class SessionParts(Struct, frozen=True):
     telemetry: Path | None = None
     models: Path | None = None
     """Where it is kept what servers say of their models."""
-    memory: Folder | None = None
+    memory: ports.Folder | None = None
     """What outlives the session in its project; None: nothing does."""
-    user_memory: Folder | None = None
-    store: Store | None = None
+    user_memory: ports.Folder | None = None
+    store: ports.Store | None = None
     """Where the sessions of the project are."""
-    mailbox: Mailbox | None = None
+    mailbox: ports.Mailbox | None = None
     """Messages between the project's agents; None: the store keeps none."""
 
     def branch_off(self, name: str, *, empty: bool) -> SessionParts:
@@ -231,38 +233,28 @@ class SessionParts(Struct, frozen=True):
         return self.recall.search(query, kind=kind, k=k, by=meaning.way(by), meant=meant)
 
 
-def on_disk(
-    name: str,
-    folder: Path | str | None,
-    file: Path | str | None,
-    settings: Mapping[str, object] | Source | None,
-    lock_wait: float,
-    store: Store | Path | str | None = None,
-    branch: str | None = None,
-) -> SessionParts:
+def on_disk(name: str, options: OpenOptions) -> SessionParts:
     """A session in the user's home, in a file, or in a store of the caller's choice."""
+    folder, file, store = options.get("folder"), options.get("file"), options.get("store")
+    settings, branch = options.get("settings", {}), options.get("branch")
     check_name(name, "name")
     if branch is not None:
         check_name(branch, "branch")
     if file is not None:
         _must_be_transcript(Path(file))
     project = Path(folder) if folder is not None else Path.cwd()
-    source = (
-        FileSource(project, settings or {})
-        if settings is None or isinstance(settings, Mapping)
-        else settings
-    )
+    source = FileSource(project, settings) if isinstance(settings, Mapping) else settings
     if file is not None and store is not None:
         raise InputError("a session is kept in a file or in a store; give one of the two")
     home, sync = user_home(), Sync(source.current().fsync)
-    place: Store
+    place: ports.Store
     if store is not None:
         place = open_store(store, sync=sync)
     elif file is not None:
         place = FileStore(Path(file), home.project(project), sync=sync)
     else:
         place = JsonlStore(home.project(project).folder, sync=sync)
-    parts = _opened(place, name, source, branch, lock_wait)
+    parts = _opened(place, name, source, branch, options.get("lock_wait", 0.0))
     user_memory = FileFolder(home.memory)
     return replace(
         parts, cwd=str(project), telemetry=home.telemetry, models=home.models, user_memory=user_memory
@@ -270,7 +262,7 @@ def on_disk(
 
 
 def _opened(
-    place: Store, name: str, source: Source, branch: str | None = None, wait: float = 0.0
+    place: ports.Store, name: str, source: Source, branch: str | None = None, wait: float = 0.0
 ) -> SessionParts:
     """A session of a store, or a branch of it."""
     now, results, transcript = source.current(), place.results(name), place.transcript(name)
@@ -290,9 +282,9 @@ def _opened(
         recall=SessionRecall(log, index, results, masks=masks, vectors=now.recall_vectors),
         branch=branch or "",
         path=str(transcript or ""),
-        memory=place.memory() if isinstance(place, RemembersStore) else None,
+        memory=place.memory() if isinstance(place, ports.RemembersStore) else None,
         store=place,
-        mailbox=place.mailbox() if isinstance(place, RelaysStore) else None,
+        mailbox=place.mailbox() if isinstance(place, ports.RelaysStore) else None,
     )
 
 
@@ -347,7 +339,7 @@ def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memo
     return lasting(FileFolder(place), SystemClock())
 
 
-def lasting(folder: Folder, clock: Clock) -> Memory:
+def lasting(folder: ports.Folder, clock: ports.Clock) -> Memory:
     """The memory in a folder; what holds a secret never enters it."""
     return Memory(folder, clock, lambda: datetime.fromtimestamp(clock.now()).date().isoformat(), _secret_in)
 

@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sevenfold.clock import SystemClock
 from sevenfold.errors import SettingError
 from sevenfold.ports import Clock
-from sevenfold.settings import (
-    Setting,
-    Settings,
-    Source,
-    by_name,
-    checked,
-    described,
-    overlaid,
-    unknown,
-)
+from sevenfold.settings import Setting, Settings, Source, by_name, checked, described, overlaid, unknown
 
 if TYPE_CHECKING:
     from openfeature.client import OpenFeatureClient
@@ -85,24 +76,22 @@ class FlagSource:
         self._start = start or _in_a_thread
         self._reading = threading.Lock()
         self._read_at: float | None = None
-        self._flags: Mapping[str, Any] = {}
+        self.flags: Mapping[str, Any] = {}
+        """The settings that flags last gave a value of their own."""
         self._told: frozenset[str] = frozenset()
         self._settings = base.current()
-        self._made_of: tuple[Settings, Mapping[str, Any]] = (self._settings, self._flags)
-
-    @property
-    def flags(self) -> Mapping[str, Any]:
-        """The settings that flags last gave a value of their own."""
-        return self._flags
+        self._made_of: tuple[Settings, Mapping[str, Any]] = (self._settings, self.flags)
 
     def current(self) -> Settings:
         """The settings as of the last copy; starts reading the flags again if that has grown old."""
-        if self._due() and self._reading.acquire(blocking=False):
+        age = None if self._read_at is None else self._clock.now() - self._read_at
+        due = age is None or not 0 <= age < self._seconds
+        if due and self._reading.acquire(blocking=False):
             try:
                 self._start(self._read_and_release)
             except RuntimeError:  # no thread to be had: the last copy has to do
                 self._reading.release()
-        base, flags = self._base.current(), self._flags
+        base, flags = self._base.current(), self.flags
         if self._made_of[0] is not base or self._made_of[1] is not flags:
             self._settings, complaints = overlaid(base, flags, dict.fromkeys(flags, "flag"))
             self._made_of = (base, flags)
@@ -113,9 +102,6 @@ class FlagSource:
         """Read the flags now and wait for it; for the start of a program that must not miss one."""
         with self._reading:
             self._read()
-
-    def _due(self) -> bool:
-        return self._read_at is None or not 0 <= self._clock.now() - self._read_at < self._seconds
 
     def _read_and_release(self) -> None:
         try:
@@ -140,10 +126,10 @@ class FlagSource:
                 flags |= self._evaluated(setting, getattr(base, setting.name))
             except SettingError as error:
                 problems.append(f"{error}. It stays as it was")
-                if setting.name in self._flags:
-                    flags[setting.name] = self._flags[setting.name]
-        if flags != self._flags:
-            self._flags = flags
+                if setting.name in self.flags:
+                    flags[setting.name] = self.flags[setting.name]
+        if flags != self.flags:
+            self.flags = flags
         self._tell_new(problems)
 
     def _evaluated(self, setting: Setting, value: Any) -> Mapping[str, Any]:

@@ -53,10 +53,7 @@ def checked(
 
 def check_name(given: object, what: str) -> None:
     """Raise unless it is a text that can be a name."""
-    fits = (
-        isinstance(given, str) and bool(given.strip()) and given.encode(errors="replace").decode() == given
-    )
-    if not fits:
+    if not (isinstance(given, str) and given.strip() and given.encode(errors="replace").decode() == given):
         raise InputError(f"{what} is {_shown(given)}; it has to be a text with at least one character")
 
 

@@ -4,49 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from msgspec.structs import replace
 
 from sevenfold.conversation import edits, sync, turn
 from sevenfold.conversation.background import Threads
-from sevenfold.conversation.flow import drive
-from sevenfold.conversation.fork import fork
+from sevenfold.conversation.flow import Flow, HookRunner, drive
+from sevenfold.conversation.fork import Fork, fork
 from sevenfold.conversation.options import request_fields
 from sevenfold.conversation.request import Completion, ToolCall, completed
 from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
-from sevenfold.layers.compact.request import CompactionRequest
+from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.dream.layer import Dreamer
 from sevenfold.layers.dream.task import DreamTask
 from sevenfold.layers.idle import Choice, IdleDecision, idle, next_costs
 from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory
-from sevenfold.ports import Call
+from sevenfold.ports import Call, Client, Watcher
 from sevenfold.providers.models import ListingClient
 from sevenfold.providers.registry import client_for, error_of, provider_for
 from sevenfold.record.log import title_of
 from sevenfold.session import factory as opened
 from sevenfold.session import replies
-from sevenfold.session.factory import Options, RequestFields
+from sevenfold.session.factory import OpenOptions, Options, RequestFields, SessionParts
 from sevenfold.session.options import check_name, checked
 from sevenfold.session.results import Explanation, Request, Wishes, explained
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
-    from sevenfold.conversation.flow import Flow, HookRunner
-    from sevenfold.conversation.fork import Fork
     from sevenfold.conversation.intake import Content
     from sevenfold.conversation.status import Health, Reading
     from sevenfold.conversation.tasks import TaskRegistry
     from sevenfold.events import Listener, Proposed
-    from sevenfold.layers.compact.request import Compacted, Preview
-    from sevenfold.ports import Client, Store, Watcher
     from sevenfold.recall.search import Hit
-    from sevenfold.session.factory import SessionParts
 
 __all__ = ["Completion", "Explanation", "Session", "ToolCall", "Wishes"]
 
@@ -149,18 +142,7 @@ class Session(SessionBase):
             conversation.may_ask(self._threads)
 
     @classmethod
-    def open(
-        cls,
-        name: str,
-        *,
-        model: str,
-        folder: Path | str | None = None,
-        file: Path | str | None = None,
-        store: Store | Path | str | None = None,
-        lock_wait: float = 0.0,
-        branch: str | None = None,
-        **options: Unpack[Options],
-    ) -> Self:
+    def open(cls, name: str, *, model: str, **options: Unpack[OpenOptions]) -> Self:
         """Open a session by its name, new or continued.
 
         It belongs to the project in ``folder`` (default: where the program runs) and is kept in the user's home,
@@ -169,10 +151,9 @@ class Session(SessionBase):
         continued: it begins with the session's bytes and goes its own way, in a log of its own. See `Options` for the
         rest.
         """
-        options = checked(options, Options)
+        options = checked(options, OpenOptions)
         check_name(model, "model")
-        kept = opened.on_disk(name, folder, file, options.get("settings"), lock_wait, store, branch)
-        return cls._of(kept, model, options)
+        return cls._of(opened.on_disk(name, options), model, options)
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
@@ -196,9 +177,7 @@ class Session(SessionBase):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- the conversation ------------------------------------------------------------------------

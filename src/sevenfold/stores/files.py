@@ -18,14 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import BinaryIO, Self
 
-from sevenfold.errors import (
-    ResultMissing,
-    TranscriptDenied,
-    TranscriptError,
-    TranscriptForeign,
-    TranscriptFull,
-    TranscriptMissing,
-)
+from sevenfold import errors
 
 TEMPORARY = ".tmp"
 """How the name of an unfinished file ends; it begins with a dot."""
@@ -74,9 +67,9 @@ def result_name(path: str, folder: str) -> str:
     return given.name if plain and not is_temporary(Path(given.name)) else ""
 
 
-def missing_result(path: str) -> ResultMissing:
+def missing_result(path: str) -> errors.ResultMissing:
     """The error for a path under which nothing is stored."""
-    return ResultMissing(
+    return errors.ResultMissing(
         f"{path!r}: no stored result of this session is kept there; it may have been collected, or purged"
     )
 
@@ -87,15 +80,12 @@ def missing_result(path: str) -> ResultMissing:
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The file for reading. Only a regular one can be read again from any position, as is done everywhere here."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise TranscriptForeign(
-                    f"{path}: this is no regular file; copy what it gives into one first"
-                )
-            yield file
-    except OSError as error:
-        raise explain(error, path) from error
+    with explained(path), open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise errors.TranscriptForeign(
+                f"{path}: this is no regular file; copy what it gives into one first"
+            )
+        yield file
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -103,22 +93,31 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def explain(error: OSError, path: Path) -> TranscriptError:
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns the system's errors in here into ours; see `explain`."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, path) from error
+
+
+def explain(error: OSError, path: Path) -> errors.TranscriptError:
     """The system's error in words that say what to do."""
     match error.errno:
         case errno.ENOENT:
-            return TranscriptMissing(f"{path}: there is no such file; check the path")
+            return errors.TranscriptMissing(f"{path}: there is no such file; check the path")
         case errno.EACCES | errno.EPERM | errno.EROFS:
-            return TranscriptDenied(f"{path}: {error.strerror}; check its owner and permissions")
+            return errors.TranscriptDenied(f"{path}: {error.strerror}; check its owner and permissions")
         case errno.EISDIR:
-            return TranscriptForeign(f"{path}: this is a directory; name a file inside it")
+            return errors.TranscriptForeign(f"{path}: this is a directory; name a file inside it")
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return TranscriptFull(
+            return errors.TranscriptFull(
                 f"{path}: no room for the record ({error.strerror}); everything before it is intact. "
                 "Free some space and try again"
             )
         case _:
-            return TranscriptError(f"{path}: {error.strerror or error}")
+            return errors.TranscriptError(f"{path}: {error.strerror or error}")
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -130,21 +129,17 @@ class Staged:
     def __init__(self, target: Path, content: Iterable[bytes]) -> None:
         """Write the content; raises `sevenfold.errors.TranscriptError`, and then leaves nothing behind."""
         self.target = target
-        try:
+        with explained(target):
             handle, name = tempfile.mkstemp(TEMPORARY, f".{target.name[:80]}.", target.parent)
-        except OSError as error:
-            raise explain(error, target) from error
-        self.path = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.writelines(content)
-                file.flush()
-                os.fsync(handle)
-        except BaseException as error:
-            self.discard()
-            if isinstance(error, OSError):
-                raise explain(error, target) from error
-            raise
+            self.path = Path(name)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.writelines(content)
+                    file.flush()
+                    os.fsync(handle)
+            except BaseException:
+                self.discard()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -154,11 +149,9 @@ class Staged:
 
     def commit(self) -> None:
         """Give it its name, replacing the file that had it."""
-        try:
+        with explained(self.target):
             self.path.replace(self.target)
             _force(self.target.parent)
-        except OSError as error:
-            raise explain(error, self.target) from error
 
     def discard(self) -> None:
         """Remove it, unless it was committed."""
@@ -183,17 +176,15 @@ def append_line(fd: int, line: bytes) -> None:
 def private_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for their owner alone."""
     if folder.is_symlink():
-        raise TranscriptDenied(
+        raise errors.TranscriptDenied(
             f"{folder}: this is a link; what belongs here must not end up elsewhere, so remove it"
         )
     if folder.is_dir():
         return
-    try:
+    with explained(folder):
         if not folder.parent.exists():
             private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise explain(error, folder) from error
 
 
 def is_temporary(path: Path) -> bool:

@@ -13,12 +13,12 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from secrets import token_hex
 
 from sevenfold.errors import InputError, TranscriptDenied, TranscriptLocked
-from sevenfold.stores.files import Staged, append_line, explain, is_temporary, private_folder, write_whole
+from sevenfold.stores.files import Staged, append_line, explained, is_temporary, private_folder, write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
 LARGEST = 16 * 1024 * 1024
@@ -49,12 +49,13 @@ def check_name(name: str) -> str:
 
 def read_regular(path: Path, most: int = sys.maxsize) -> bytes | None:
     """A file's content; None if there is no such file, it has more than ``most`` bytes, or it is a link or a pipe."""
-    try:
-        handle = os.open(path, _READING)
-    except OSError as error:
-        if error.errno in _NO_FILE or path.is_symlink() or path.is_dir():
-            return None
-        raise explain(error, path) from error
+    with explained(path):
+        try:
+            handle = os.open(path, _READING)
+        except OSError as error:
+            if error.errno in _NO_FILE or path.is_symlink() or path.is_dir():
+                return None
+            raise
     state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode) or state.st_size > most:
         os.close(handle)
@@ -103,23 +104,19 @@ class FileFolder:
         """Add a line to a file."""
         path = self._path(name)
         private_folder(path.parent)
-        try:
+        with explained(path):
             handle = os.open(path, _APPENDING, 0o600)
             try:
                 append_line(handle, line + b"\n")
                 os.fsync(handle)
             finally:
                 os.close(handle)
-        except OSError as error:
-            raise explain(error, path) from error
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         path = self._path(name)
-        try:
+        with explained(path):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise explain(error, path) from error
 
     def _path(self, name: str) -> Path:
         """Where a file is; raises `TranscriptDenied` if a folder on the way to it is a link."""
@@ -135,16 +132,25 @@ class FileFolder:
     def lock(self, *, wait: float = 0.0) -> Iterator[None]:
         """Hold the folder's lock."""
         private_folder(self._folder)
-        try:
+        with explained(self._folder):
             lock = FileLock(self._folder, wait=wait)
-        except OSError as error:
-            raise explain(error, self._folder) from error
         with lock:
             yield
 
     def dream_lock(self) -> ConsolidateLock:
         """The lock of those who consolidate what is in the folder."""
         return ConsolidateLock(self)
+
+
+@contextmanager
+def held(lock: threading.Lock, wait: float, problem: str) -> Iterator[None]:
+    """Hold the lock; raises `TranscriptLocked` after ``wait`` seconds, and waits for ever if these are negative."""
+    if not lock.acquire(timeout=-1 if wait < 0 else wait):
+        raise TranscriptLocked(problem)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class MemoryFolder:
@@ -179,15 +185,9 @@ class MemoryFolder:
         """Remove a file, if it is there."""
         self._files.pop(check_name(name), None)
 
-    @contextmanager
-    def lock(self, *, wait: float = 0.0) -> Iterator[None]:
+    def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the folder's lock."""
-        if not self._held.acquire(timeout=wait if wait > 0 else -1 if wait < 0 else 0.0001):
-            raise TranscriptLocked("this memory is being written in another thread; try again")
-        try:
-            yield
-        finally:
-            self._held.release()
+        return held(self._held, wait, "this memory is being written in another thread; try again")
 
     def dream_lock(self) -> MemoryDreamLock:
         """The lock of those who consolidate what is in the folder."""

@@ -24,12 +24,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PureWindowsPath
 
 from msgspec import Struct
 
 from sevenfold.errors import InputError, SettingError
-from sevenfold.stores.files import explain, is_temporary, safe_name
+from sevenfold.stores.files import explained, is_temporary, safe_name
 from sevenfold.stores.trust import HOME_VARIABLE
 
 _RESULTS = "tool-results"
@@ -118,24 +119,19 @@ class SessionFiles(Struct, frozen=True):
         return [path for path in (*self.stored_results(), *_files(self.branches)) if is_temporary(path)]
 
 
-class Project(Struct, frozen=True):
+class Project:
     """The data of one folder in which sessions work."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.memory = folder / _MEMORY
+        """The folder of what outlives its sessions."""
+        self.mailbox = folder / MAILBOX
+        """The messages between its agents."""
 
     def session(self, session: str) -> SessionFiles:
         """The files of a session, by its id."""
         return SessionFiles(self.folder, safe_name(session))
-
-    @property
-    def memory(self) -> Path:
-        """The folder of what outlives its sessions."""
-        return self.folder / _MEMORY
-
-    @property
-    def mailbox(self) -> Path:
-        """The messages between its agents."""
-        return self.folder / MAILBOX
 
     def sessions(self) -> list[TranscriptFile]:
         """The transcripts that are there, the newest first."""
@@ -167,15 +163,29 @@ class Project(Struct, frozen=True):
         return [path for path in found if path.name.partition(INDEX)[0] not in names]
 
 
-class Home(Struct, frozen=True):
+class Home:
     """Everything of ours that is kept for a user."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.memory = root / _MEMORY
+        """The folder of what the user wants known in every project."""
+        self.journal = root / "purged.jsonl"
+        """Where it is written down what was purged."""
+        self.typed = root / "chat-history.jsonl"
+        """What was typed in the chat."""
+        self.telemetry = root / "telemetry.jsonl"
+        """Where events are written if no other file is named."""
+        self.models = root / "models.json"
+        """The model lists of servers, as of their last answer."""
 
     def project(self, folder: Path) -> Project:
         """The data of one folder; whichever way leads to the folder, it is the same."""
+        named = str(folder)
+        # A place on another system, as transcripts that came from there name it, leads nowhere here.
+        foreign = PureWindowsPath(named).is_absolute() or named.startswith("/")
         try:
-            real = str(folder) if _is_foreign(folder) else str(folder.expanduser().resolve())
+            real = named if foreign and not folder.is_absolute() else str(folder.expanduser().resolve())
         except (OSError, RuntimeError) as error:  # links in a circle, a name that is too long, no such user
             why = getattr(error, "strerror", None) or error
             raise InputError(f"{folder}: this folder cannot be followed ({why}); name another") from error
@@ -186,31 +196,6 @@ class Home(Struct, frozen=True):
     def projects(self) -> list[Project]:
         """Those that have data, in order of their names."""
         return [Project(path) for path in _entries(self.root / "projects") if path.is_dir()]
-
-    @property
-    def memory(self) -> Path:
-        """The folder of what the user wants known in every project."""
-        return self.root / _MEMORY
-
-    @property
-    def journal(self) -> Path:
-        """Where it is written down what was purged."""
-        return self.root / "purged.jsonl"
-
-    @property
-    def typed(self) -> Path:
-        """What was typed in the chat."""
-        return self.root / "chat-history.jsonl"
-
-    @property
-    def telemetry(self) -> Path:
-        """Where events are written if no other file is named."""
-        return self.root / "telemetry.jsonl"
-
-    @property
-    def models(self) -> Path:
-        """The model lists of servers, as of their last answer."""
-        return self.root / "models.json"
 
     def common_texts(self) -> list[Path]:
         """Texts that belong to no one project."""
@@ -247,12 +232,6 @@ def user_home(environ: Mapping[str, str] | None = None) -> Home:
         raise SettingError(f"there is no home folder to keep sessions in; set {HOME_VARIABLE}") from error
 
 
-def _is_foreign(folder: Path) -> bool:
-    """Is this a place on another system, as transcripts that came from there name it? It leads nowhere here."""
-    name = str(folder)
-    return not folder.is_absolute() and (PureWindowsPath(name).is_absolute() or name.startswith("/"))
-
-
 def _files(folder: Path) -> list[Path]:
     return [path for path in _entries(folder) if path.is_file() and not path.is_symlink()]
 
@@ -264,9 +243,6 @@ def _below(folder: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    try:
+    with explained(folder), suppress(FileNotFoundError):
         return sorted(folder.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise explain(error, folder) from error
+    return []

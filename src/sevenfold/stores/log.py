@@ -9,8 +9,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import islice
-from typing import TypeVar, cast
+from itertools import accumulate, islice
+from typing import TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -22,6 +22,13 @@ from sevenfold.record.decisions import Commit, OwnDecision, Undone
 from sevenfold.record.entries import Boundary, Clearing, Decision, Entry, Said, Stored
 
 Made = TypeVar("Made", bound=OwnDecision)
+
+
+class Lease(TypedDict, total=False):
+    """How a log is opened for writing; see `sevenfold.ports.Store.open`."""
+
+    wait: float
+    take: bool
 
 
 class LineLog(Log):
@@ -190,11 +197,7 @@ def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:
 
 def positions(first: int, lines: Sequence[bytes]) -> list[int]:
     """Where each of these lines is once they are written one after another."""
-    made = []
-    for line in lines:
-        made.append(first)
-        first += len(line)
-    return made
+    return list(accumulate(map(len, lines), initial=first))[:-1]
 
 
 def _quoted(text: str) -> bytes:

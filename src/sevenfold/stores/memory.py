@@ -5,23 +5,19 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Condition, Lock
+from typing import Unpack
 
 from msgspec import Struct, field
 
-from sevenfold.errors import (
-    TranscriptError,
-    TranscriptLocked,
-    TranscriptMissing,
-    TranscriptOvertaken,
-)
+from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
 from sevenfold.ports import NO_FILE, SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
-from sevenfold.stores.folder import MemoryFolder
+from sevenfold.stores.folder import MemoryFolder, held
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
-from sevenfold.stores.log import BranchLog, LineLog, PrefixLog, fill, positions
+from sevenfold.stores.log import BranchLog, Lease, LineLog, PrefixLog, fill, positions
 
 
 class MemoryLog(LineLog):
@@ -158,23 +154,16 @@ class MemoryStore:
         self._memory = MemoryFolder()
         self._mailbox = SqliteMailbox()
 
-    def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> LineLog:
+    def open(self, session: str, **lease: Unpack[Lease]) -> LineLog:
         """The session's log for writing; see `sevenfold.ports.Store`."""
-        return self._opened(self._kept(session), session, wait, take)
+        return self._opened(self._kept(session), session, **lease)
 
     def read(self, session: str) -> LineLog:
         """The session's log for reading."""
         return self._there(session).log
 
     def branch(
-        self,
-        session: str,
-        name: str,
-        *,
-        of: str = "",
-        at: int | None = None,
-        wait: float = 0.0,
-        take: bool = False,
+        self, session: str, name: str, *, of: str = "", at: int | None = None, **lease: Unpack[Lease]
     ) -> LineLog:
         """A branch of the session for writing; see `sevenfold.ports.Store`."""
         whole: LineLog = (own := self._there(session).log)
@@ -186,7 +175,7 @@ class MemoryStore:
         start = own.end if at is None else at
         fresh = whole.upto(start), _Session(MemoryLog(start=start))
         base, kept = self._branches.setdefault((session, name), fresh)
-        return BranchLog(base, self._opened(kept, f"{session}, branch {name}", wait, take), base.end)
+        return BranchLog(base, self._opened(kept, f"{session}, branch {name}", **lease), base.end)
 
     def branches(self, session: str) -> Sequence[str]:
         """The names of the session's branches."""
@@ -216,16 +205,10 @@ class MemoryStore:
         """Messages between agents of this process."""
         return self._mailbox
 
-    @contextmanager
-    def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
+    def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold a lock of that name; see `sevenfold.ports.Store`."""
-        lock = self._locks.setdefault(name, Lock())
-        if not lock.acquire(timeout=wait):
-            raise TranscriptLocked(f"{name}: locked by another thread; wait for it")
-        try:
-            yield
-        finally:
-            lock.release()
+        problem = f"{name}: locked by another thread; wait for it"
+        return held(self._locks.setdefault(name, Lock()), wait, problem)
 
     def sessions(self) -> Sequence[SessionInfo]:
         """The sessions that have lines, the newest first."""
@@ -248,7 +231,7 @@ class MemoryStore:
             raise TranscriptMissing(f"{session}: there is no such session; check its name")
         return self._sessions[session]
 
-    def _opened(self, kept: _Session, name: str, wait: float, take: bool) -> _Writer:
+    def _opened(self, kept: _Session, name: str, wait: float = 0.0, take: bool = False) -> _Writer:
         with self._changed:
             if not self._changed.wait_for(lambda: not kept.writing, wait) and not take:
                 raise TranscriptLocked(f"{name}: another writer has it open; close that one or wait for it")

@@ -36,17 +36,14 @@ def open_store(given: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store
     url = _URL.match(str(given)) if isinstance(given, str) else None
     if url is None:
         return JsonlStore(Path(given).expanduser().resolve(), sync=sync)
-    return _maker(url[1].lower())(str(given))
-
-
-def _maker(scheme: str) -> MakeStore:
+    scheme = url[1].lower()
     if scheme in _SCHEMES:
-        return _SCHEMES[scheme]
+        return _SCHEMES[scheme](str(given))
     from importlib.metadata import entry_points  # most programs name no store, and need not wait for it
 
     for found in entry_points(group="sevenfold.stores", name=scheme):
         make: MakeStore = found.load()
-        return make
+        return make(str(given))
     raise InputError(
         f"no store is known for {scheme}://; known are {', '.join(sorted(_SCHEMES))}. A store of your own is made "
         "known with sevenfold.stores.registry.register"

@@ -103,15 +103,15 @@ class FileSource:
         self._environ = dict(os.environ if environ is None else environ)
         self._report: Report = report or logging.getLogger(__name__).warning
         self._told = ""
-        self._files = _watched(project, user_folder(self._environ))
+        folder = user_folder(self._environ)
+        self._files = [folder / FILE, Trust(folder).path]
+        """On these the settings depend."""
+        if project is not None:
+            self._files.append(project / PROJECT_FILE)
         self._seen = self._stamps()
-        self._resolved = self._load()
-        warn_ignored(self._resolved)
-
-    @property
-    def resolved(self) -> Resolved:
+        self.resolved = self._load()
         """The last good copy, with where each value came from."""
-        return self._resolved
+        warn_ignored(self.resolved)
 
     def current(self) -> Settings:
         """The settings as of now: the last copy, unless a file has changed since and can be used."""
@@ -119,37 +119,27 @@ class FileSource:
         if stamp != self._seen or _unsettled(stamp):
             self._seen = stamp
             self._reload()
-        return self._resolved.settings
+        return self.resolved.settings
 
     def _reload(self) -> None:
+        problem = ""
         try:
             found = self._load()
+            if found.ignored and found.ignored != self.resolved.ignored:
+                problem = found.ignored[0]
+            elif found != self.resolved:
+                self.resolved = found
         except UserError as error:
-            self._tell(f"{error}. The settings from before stay in force")
-            return
-        if found.ignored and found.ignored != self._resolved.ignored:
-            self._tell(f"{found.ignored[0]}. The settings from before stay in force")
-            return
-        self._told = ""
-        if found != self._resolved:
-            self._resolved = found
+            problem = str(error)
+        if problem and problem != self._told:
+            self._report(f"{problem}. The settings from before stay in force")
+        self._told = problem
 
     def _stamps(self) -> Stamp:
         return tuple(map(_stamp, self._files))
 
     def _load(self) -> Resolved:
         return load(self._project, self._code, environ=self._environ)
-
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            self._report(problem)
-        self._told = problem
-
-
-def _watched(project: Path | None, folder: Path) -> tuple[Path, ...]:
-    """The files on which the settings depend."""
-    own = (folder / FILE, Trust(folder).path)
-    return own if project is None else (*own, project / PROJECT_FILE)
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from sevenfold.errors import SettingError, TranscriptError, TranscriptLocked, UserError
+from sevenfold.errors import SettingError, TranscriptLocked, UserError
 from sevenfold.stores.files import write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
@@ -96,10 +96,7 @@ class Trust:
                 return False
             others = [one for one in known if one != str(folder)]
             now = _Listed(tuple(sorted([*others, str(folder)] if listed else others)))
-            try:
-                write_whole(self.path, msgspec.json.format(msgspec.json.encode(now), indent=2) + b"\n")
-            except TranscriptError as error:
-                raise UserError(str(error)) from error
+            write_whole(self.path, msgspec.json.format(msgspec.json.encode(now), indent=2) + b"\n")
         return True
 
     def _refuse_foreign(self, about: os.stat_result) -> None:

@@ -129,7 +129,7 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     @property
     def heavy(self) -> bool:
         """Are there too many bytes or pictures?"""
-        return self.limits.passed(self.wire, self.images)
+        return bool(self.limits.passed(self.wire, self.images))
 
     @property
     def full(self) -> bool:

@@ -13,22 +13,16 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import Literal
 
 import msgspec
 
-from sevenfold.errors import (
-    TranscriptDenied,
-    TranscriptError,
-    TranscriptForeign,
-    TranscriptFull,
-    TranscriptLocked,
-)
+from sevenfold import errors
 from sevenfold.ports import AgentMessage
-from sevenfold.stores.files import explain, private_folder
+from sevenfold.stores.files import explained, private_folder
 from sevenfold.stores.jsonl.lock import exclusive
 
 MOST_WAITING = 1_000
@@ -116,22 +110,13 @@ class SqliteMailbox:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._opened() as db, self._guarded():
+        # Leaving the connection's own context commits, or rolls back if there was an error.
+        with self._opened() as db, self._guarded(), db:
             db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+            yield db
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        if self._guard < 0:
-            yield
-        else:
-            with exclusive(self._guard):
-                yield
+    def _guarded(self) -> AbstractContextManager[None]:
+        return exclusive(self._guard) if self._guard >= 0 else nullcontext()
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -146,11 +131,9 @@ class SqliteMailbox:
     def _connected(self) -> sqlite3.Connection:
         if self._path is not None:
             private_folder(self._path.parent)
-            try:
+            with explained(self._path):
                 os.close(os.open(self._path, _OWN, 0o600))
                 self._guard = os.open(self._path.with_name(self._path.name + ".lock"), _OWN, 0o600)
-            except OSError as error:
-                raise explain(error, self._path) from error
         with self._guarded():
             db = sqlite3.connect(
                 self._path or ":memory:",
@@ -168,16 +151,20 @@ class SqliteMailbox:
                 raise
         return db
 
-    def _explained(self, error: sqlite3.Error) -> TranscriptError:
+    def _explained(self, error: sqlite3.Error) -> errors.TranscriptError:
         where = self._path or "the mailbox"
         match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                return TranscriptLocked(f"{where}: another process is writing to it; try again")
+                return errors.TranscriptLocked(f"{where}: another process is writing to it; try again")
             case sqlite3.SQLITE_FULL:
-                return TranscriptFull(f"{where}: no room for a message; free some space and send it again")
+                return errors.TranscriptFull(
+                    f"{where}: no room for a message; free some space and send it again"
+                )
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-                return TranscriptDenied(f"{where}: {error}; check its owner and permissions")
+                return errors.TranscriptDenied(f"{where}: {error}; check its owner and permissions")
             case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-                return TranscriptForeign(f"{where}: no mailbox, or a damaged one ({error}); move it away")
+                return errors.TranscriptForeign(
+                    f"{where}: no mailbox, or a damaged one ({error}); move it away"
+                )
             case _:
-                return TranscriptError(f"{where}: {error}")
+                return errors.TranscriptError(f"{where}: {error}")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Unpack
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +20,7 @@ from msgspec import Struct
 from sevenfold.errors import InputError, TranscriptError, TranscriptForeign
 from sevenfold.ports import SessionInfo
 from sevenfold.stores.files import (
-    explain,
+    explained,
     is_plain,
     missing_result,
     private_folder,
@@ -33,7 +34,7 @@ from sevenfold.stores.home import Project, SessionFiles
 from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.log import LINE_LIMIT, JsonlLog, Sync, end_of, line_before, scan
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
-from sevenfold.stores.log import BranchLog, LineLog, PrefixLog, fill
+from sevenfold.stores.log import BranchLog, Lease, LineLog, PrefixLog, fill
 
 LARGEST_TEXT = 4 * 1024 * 1024
 
@@ -79,13 +80,9 @@ class FileText:
 
     def read(self) -> str | None:
         """The text, or None if there is none yet."""
-        try:
-            with self._path.open("rb") as file:
-                return file.read(LARGEST_TEXT).decode(errors="replace")
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explain(error, self._path) from error
+        with explained(self._path), suppress(FileNotFoundError), self._path.open("rb") as file:
+            return file.read(LARGEST_TEXT).decode(errors="replace")
+        return None
 
     def write(self, text: str) -> None:
         """Replace the text."""
@@ -148,16 +145,6 @@ def read_branch(files: SessionFiles, path: Path, limit: int = LINE_LIMIT) -> Lin
     return _joined(files, point, JsonlLog(path, limit=limit, start=point.start, header=header), limit)
 
 
-def _open_branch(files: SessionFiles, path: Path, *, wait: float, take: bool, sync: Sync) -> LineLog:
-    point, header = BranchPoint.read(path)
-    own = JsonlLog.open(path, wait=wait, take=take, sync=sync, start=point.start, header=header)
-    try:
-        return _joined(files, point, own)
-    except BaseException:
-        own.close()
-        raise
-
-
 def _begin(files: SessionFiles, path: Path, of: str, at: int | None) -> None:
     parent, start, header = files.transcript, 0, 0
     if of:
@@ -209,10 +196,10 @@ class JsonlStore:
         """Where the session's files are."""
         return SessionFiles(self.folder, safe_name(session))
 
-    def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> JsonlLog:
+    def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
         """The session's log for writing; see `sevenfold.ports.Store`."""
         private_folder(self.folder)
-        return JsonlLog.open(self.files(session).transcript, wait=wait, take=take, sync=self._sync)
+        return JsonlLog.open(self.files(session).transcript, sync=self._sync, **lease)
 
     def read(self, session: str) -> JsonlLog:
         """The session's log for reading."""
@@ -221,21 +208,20 @@ class JsonlStore:
         return log
 
     def branch(
-        self,
-        session: str,
-        name: str,
-        *,
-        of: str = "",
-        at: int | None = None,
-        wait: float = 0.0,
-        take: bool = False,
+        self, session: str, name: str, *, of: str = "", at: int | None = None, **lease: Unpack[Lease]
     ) -> LineLog:
         """A branch of the session for writing; see `sevenfold.ports.Store`."""
         files = self.files(session)
         path = files.branch(name)
         if not path.exists():
             _begin(files, path, of, at)
-        return _open_branch(files, path, wait=wait, take=take, sync=self._sync)
+        point, header = BranchPoint.read(path)
+        own = JsonlLog.open(path, sync=self._sync, start=point.start, header=header, **lease)
+        try:
+            return _joined(files, point, own)
+        except BaseException:
+            own.close()
+            raise
 
     def branches(self, session: str) -> Sequence[str]:
         """The names of the session's branches, in their safe form."""
@@ -298,9 +284,9 @@ class FileStore(JsonlStore):
         """Where the session's files are, whatever it is called."""
         return SessionFiles(self.folder, self._path.stem, self._path)
 
-    def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> JsonlLog:
+    def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
         """The log for writing; its folder is the user's and stays as it is."""
-        return JsonlLog.open(self._path, wait=wait, take=take, sync=self._sync)
+        return JsonlLog.open(self._path, sync=self._sync, **lease)
 
 
 def _name_of(transcript: Path) -> str:
