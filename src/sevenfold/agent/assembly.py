@@ -30,9 +30,9 @@ from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
 from sevenfold.agent.tools.context import Abort, AskUser, Context, Desk
-from sevenfold.agent.tools.memory import MemoryTool
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.searchers import find_searcher
+from sevenfold.agent.tools.session_tools import MemoryTool
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox, together

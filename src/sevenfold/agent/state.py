@@ -19,12 +19,12 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Asked
+from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.permissions.engine import Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.paths import hook_folders
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
-from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
+from sevenfold.agent.tools.context import Desk, DeskState, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
@@ -310,15 +310,14 @@ class AgentState:
         untold = task.id in self._ended or task.id in self._lost
         return replace(task, unread=0, state="running" if untold else task.state)
 
-    def _approve(self, plan: str, abort: Abort) -> PlanVerdict:
+    def _approve(self, plan: str) -> Consented:
         """Ask the user to approve a plan, like anything else that needs consent."""
         if self._consent is None:
             free = self.grants.after_planning == "autonomous"
-            return PlanVerdict(free, "" if free else "No user is available in this session.")
+            return Consented(free, remark="" if free else "No user is available in this session.")
         asked = Asked(
             ToolCall("", "PlanReady", {"plan": plan}),
             PermissionRequest("PlanReady", "call", str(self.plans.path)),
             PermissionDecision("ask", "A plan needs the user's approval."),
         )
-        said = self._consent(asked)
-        return PlanVerdict(said.granted, said.remark)
+        return self._consent(asked)

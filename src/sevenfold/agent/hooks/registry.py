@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.agent.hooks.answers import HookAnswer, combine, read_answer, unread_answer
+from sevenfold.agent.hooks.answers import combine, read_answer, unread_answer
 from sevenfold.agent.hooks.settings import Hook, HookCommand, HookSettings, Matcher
 from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.agent.programs import TIMED_OUT, CommandResult, run_program
@@ -177,7 +177,7 @@ class _Registry:
             ended = [one for one in self._background if one[1].done()]
             self._background = [one for one in self._background if one not in ended]
         answers = [read_answer(EVENTS[hook.event], hook.label, future.result()) for hook, future in ended]
-        return [HookFailure(one.hook, problem) for one in answers for problem in one.problems]
+        return [failure for one in answers for failure in one.failures]
 
     def _outcome(self, firing: _Firing) -> HookOutcome:
         for place, hook, future in firing.commands:
@@ -247,7 +247,7 @@ class _Firing:
         self.stop = threading.Event()
         self.functions: list[tuple[int, Hook]] = []
         self.commands: list[tuple[int, Hook, Future[CommandResult]]] = []
-        self.answers: dict[int, HookAnswer] = {}
+        self.answers: dict[int, HookOutcome] = {}
 
     @property
     def futures(self) -> Sequence[Future[CommandResult]]:
@@ -259,7 +259,7 @@ class _Firing:
             await asyncio.wait([asyncio.wrap_future(future) for future in self.futures])
 
 
-def _call(hook: Hook, event: HookInput) -> HookAnswer:
+def _call(hook: Hook, event: HookInput) -> HookOutcome:
     """Call a plain function."""
     try:
         returned = _returned(hook, event)
@@ -272,7 +272,7 @@ def _call(hook: Hook, event: HookInput) -> HookAnswer:
     return read_answer(type(event), hook.label, result)
 
 
-async def _call_async(hook: Hook, event: HookInput) -> HookAnswer:
+async def _call_async(hook: Hook, event: HookInput) -> HookOutcome:
     """Call a function, plain or coroutine; a coroutine gets the time limit of its event."""
     limit = asyncio.timeout(event.rule.seconds)
     try:

@@ -68,16 +68,16 @@ class Matcher(Struct, frozen=True):
 
 
 class HookCommand(Struct, frozen=True):
-    """A program to run."""
+    """A program to run; a file calls some fields differently."""
 
-    command: str
+    command: str = ""
     args: tuple[str, ...] | None = None
     """Arguments for starting the program directly; None: ``command`` is a shell command line."""
-    seconds: float | None = None
+    seconds: Annotated[float, Meta(gt=0)] | None = field(default=None, name="timeout")
     """Its time limit; None: that of the event."""
     once: bool = False
     """Whether it runs only once per session."""
-    background: bool = False
+    background: bool = field(default=False, name="async")
     """Whether it runs in the background; then its answer has no effect."""
 
 
@@ -123,7 +123,7 @@ class HookSettings(Struct, frozen=True):
     def skipping(self, why: str) -> HookSettings:
         """The same with no hook left to run."""
         more = [SkippedHook(one.source, one.event, one.label, why) for one in self.hooks]
-        return HookSettings((), (*self.skipped, *more), self.disabled_by)
+        return HookSettings((), (*self.skipped, *more))
 
 
 def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bool = False) -> HookSettings:
@@ -136,14 +136,12 @@ def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bo
     )
 
 
-def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> HookSettings:
-    """Read the hooks of one settings mapping; if it is not trusted, all are skipped."""
+def parse(settings: Mapping[str, Any], source: str) -> HookSettings:
+    """Read the hooks of one settings mapping."""
     disabled = _converted(settings.get("disableAllHooks", False), bool, f"{source}: disableAllHooks")
     found = list(_entries(settings, source))
     hooks = tuple(entry for entry in found if isinstance(entry, Hook))
     skipped = tuple(entry for entry in found if isinstance(entry, SkippedHook))
-    if not trusted:
-        return HookSettings(hooks, skipped).skipping("the folder is not trusted")
     return HookSettings(hooks, skipped, source if disabled else "")
 
 
@@ -180,7 +178,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _distrusted(path: Path) -> HookSettings:
     """The hooks an untrusted folder would run; even its errors are only reported."""
     try:
-        return parse(_read(path), str(path), trusted=False)
+        return parse(_read(path), str(path)).skipping("the folder is not trusted")
     except SettingError as error:
         return HookSettings(
             skipped=(SkippedHook(str(path), "", "", f"the folder is not trusted; and {error}"),)
@@ -206,16 +204,6 @@ class _Group(Struct):
     hooks: list[dict[str, Any]] = []
 
 
-class _Handler(Struct):
-    """A command, as a file has it."""
-
-    command: str = ""
-    args: tuple[str, ...] | None = None
-    timeout: Annotated[float, Meta(gt=0)] | None = None
-    once: bool = False
-    background: bool = field(default=False, name="async")
-
-
 def _handler(
     given: Mapping[str, Any], where: str, event: str, which: Matcher, source: str
 ) -> Hook | SkippedHook:
@@ -224,10 +212,9 @@ def _handler(
         return SkippedHook(source, event, kind, f"hooks of type {kind} are not supported; use a command")
     if kind != "command":
         raise SettingError(f'{where}.type: {kind!r:.60} is not a type of hook; use "command"')
-    made = _converted(given, _Handler, where)
-    if not made.command.strip():
+    command = _converted(given, HookCommand, where)
+    if not command.command.strip():
         raise SettingError(f"{where}.command: is empty; say what to run")
-    command = HookCommand(made.command, made.args, made.timeout, made.once, made.background)
     hook = Hook(event, which, command, source)
     ignored = [name for name in _NOT_HONOURED if given.get(name)]
     if given.get("shell", "bash") != "bash":

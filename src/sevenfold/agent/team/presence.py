@@ -17,7 +17,6 @@ from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
-    from sevenfold.agent.tools.context import Abort
     from sevenfold.ports import AgentMessage, Mailbox
 
 PLAN_SENT = (
@@ -61,7 +60,7 @@ class Presence:
             self._ends.callback(socket.close)
             post.by_socket = socket.send
 
-    def _ask_leader(self, post: Post, plan: str, abort: Abort) -> NoReturn:
+    def _ask_leader(self, post: Post, plan: str) -> NoReturn:
         """Send a plan to the agent that started this one; the answer comes as a message."""
         key = f"plan {sha256(plan.encode(errors='replace')).hexdigest()}"
         (receipt,) = post.send("leader", Outgoing(plan, "a plan that waits for your approval"), key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from functools import partial
@@ -117,7 +117,6 @@ class StandardTool(ABC, Generic[Given]):
             cls.name = vars(cls).get("name") or cls.__name__.removesuffix("Tool")
 
     def __init__(self) -> None:
-
         text = Path(__file__).with_name("texts") / f"{self.name}.md"
         self.description = text.read_text(encoding="utf-8").rstrip("\n")
         self.schema: Mapping[str, Any] = with_arguments(schema_of(self.input))
@@ -146,51 +145,6 @@ class StandardTool(ABC, Generic[Given]):
     def _typed(self, given: Input) -> Given:
         typed: Given = msgspec.convert(given, self.input)  # type: ignore[assignment]  # a ClassVar cannot be generic
         return typed
-
-
-class BriefTool:
-    """A tool described in few words, for windows in which every token counts.
-
-    The model sees the first sentence of the description, or ``words``, and of the input only what a call needs, with
-    types. The tool itself is the same, and takes the same input.
-    """
-
-    def __init__(self, tool: Tool, words: str = "", *, without: Collection[str] = ()) -> None:
-        self._tool = tool
-        self.name = tool.name
-        self.kind: Kind = tool.kind
-        self.concurrent = tool.concurrent
-        first = tool.description.split("\n", 1)[0]
-        self.description = words or first.partition(". ")[0].removesuffix(".") + "."
-        schema = _shortened(tool.schema)
-        kept = {name: inner for name, inner in schema.get("properties", {}).items() if name not in without}
-        self.schema: Mapping[str, Any] = {**schema, "properties": kept}
-
-    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
-        """What this call is about to do."""
-        return self._tool.permission_request(given, context)
-
-    def check(self, given: Input, context: Context) -> None:
-        """Raise if it cannot succeed."""
-        if isinstance(self._tool, CheckedTool):
-            self._tool.check(given, context)
-
-    def run(self, given: Input, context: Context) -> ToolOutput:
-        """Do it."""
-        return self._tool.run(given, context)
-
-
-def _shortened(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model needs of a schema to fill it in; the tool checks the rest."""
-    short: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "properties":
-            short[key] = {name: _shortened(inner) for name, inner in value.items()}
-        elif key == "items":
-            short[key] = _shortened(value)
-        elif key in ("type", "enum", "required"):
-            short[key] = value
-    return short
 
 
 class Toolbox:
