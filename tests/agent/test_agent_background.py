@@ -168,7 +168,7 @@ def test_a_mark_that_is_none_ends_nobody(folder: Path, tmp_path: Path) -> None:
 
 def test_state_kept_by_an_earlier_version_is_understood(folder: Path) -> None:
     with opened(folder) as made:
-        path = made.assembly.home.state
+        path = made.assembly.home.folder / "state.json"
     state = json.loads(path.read_text())
     state["tasks"] = [{"task": "task-7", "command": "make", "state": "running", "path": "/nowhere"}]
     path.write_text(json.dumps(state))

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Map
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
 from functools import partial
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Self, TypeVar, Unpack, get_args
 
 from msgspec.structs import replace
@@ -250,9 +250,7 @@ class Agent(_BaseAgent):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def run(self, prompt: str = "") -> Finished:
@@ -356,9 +354,7 @@ class AsyncAgent(_BaseAgent):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def run(self, prompt: str = "") -> Finished:

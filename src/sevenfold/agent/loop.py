@@ -24,7 +24,6 @@ from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.events import SteppedAside
 from sevenfold.layers.breaker import pause_before_retry
 from sevenfold.layers.notes.layer import compact
 from sevenfold.profiles import find
@@ -260,7 +259,7 @@ class Loop:
                 self._queued.appendleft(text)
                 raise
             if refused is not None:
-                self._conversation.events.tell(SteppedAside(layer="queue", reason=refused))
+                self._conversation.events.aside("queue", refused)
 
     def _submit(self, text: str) -> Flow[str | None]:
         """Take in a message of the user; returns the reason if a hook refuses it."""
@@ -323,14 +322,10 @@ class Loop:
         """Why the next request must not be made; None if it may."""
         if self._stopping:
             return "interrupted"
-        limits, usd = self.limits, self._counted
-        if limits.turns is not None and self._turns >= limits.turns:
+        left = self.left
+        if left.turns == 0:
             return "max_turns"
-        if limits.usd is not None and usd is not None and usd >= limits.usd:
-            return "budget"
-        if limits.tokens is not None and self._tokens >= limits.tokens:
-            return "budget"
-        return None
+        return "budget" if left.usd == 0 or left.tokens == 0 else None
 
     def _finished(self, end: End, detail: str = "") -> Finished:
         cost = None if self._usd is None else self._usd - self._spent

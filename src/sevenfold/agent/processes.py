@@ -82,13 +82,14 @@ class LocalProcesses:
         """``gate`` masks secrets in the files."""
         self._folder = folder
         self._gate = gate
-        self._tasks: dict[str, _Background | _Earlier] = {}
+        self._tasks: dict[str, _Background | BackgroundTask] = {}
+        """All tasks; those of an earlier process, which have ended, as they were saved."""
         self._read: dict[str, int] = {}
         for task in earlier:
             if task.state == "running":
                 end_strays(ProcessMark(task.mark))
                 task = replace(task, state="gone")
-            self._tasks[task.id], self._read[task.id] = _Earlier(task), task.read
+            self._tasks[task.id], self._read[task.id] = task, task.read
 
     def run(
         self,
@@ -132,36 +133,39 @@ class LocalProcesses:
 
     def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> BackgroundTask:
         """A task as it is when it has ended, or after this time."""
-        found, deadline = self._known(name), time.monotonic() + seconds
-        while not stopped() and (left := deadline - time.monotonic()) > 0:
-            if found.ended.wait(min(left, _TICK)):
-                break
-        return self._task(name)
+        task, deadline = self._task(name), time.monotonic() + seconds
+        while task.state == "running" and not stopped() and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _TICK))
+            task = self._task(name)
+        return task
 
     def read(self, name: str, most: int) -> bytes:
         """What a task has printed since this was last called, at most so many bytes."""
-        path, place = self._known(name).task().path, self._read.get(name, 0)
-        found = _piece(path, place, most)
-        self._read[name] = place + len(found)
+        task = self._task(name)
+        found = _piece(task.path, task.read, most)
+        self._read[name] = task.read + len(found)
         return found
 
     def stop(self, name: str) -> BackgroundTask:
         """End a task with everything it started."""
-        self._known(name).stop()
+        self._task(name)
+        self._stop(name)
         return self._task(name)
 
     def close(self) -> None:
         """End all tasks."""
-        for found in self._tasks.values():
+        for name in self._tasks:
+            self._stop(name)
+
+    def _stop(self, name: str) -> None:
+        if isinstance(found := self._tasks[name], _Background):
             found.stop()
 
-    def _known(self, name: str) -> _Background | _Earlier:
+    def _task(self, name: str) -> BackgroundTask:
         if name not in self._tasks:
             raise InputError(f"There is no task {name!r}; there are: {', '.join(self._tasks) or 'none'}.")
-        return self._tasks[name]
-
-    def _task(self, name: str) -> BackgroundTask:
-        task, read = self._tasks[name].task(), self._read.get(name, 0)
+        found, read = self._tasks[name], self._read.get(name, 0)
+        task = found.task() if isinstance(found, _Background) else found
         return replace(task, read=read, unread=max(0, _size(task.path) - read))
 
 
@@ -231,21 +235,6 @@ class _Background:
             state = "killed" if self._problem else "completed" if code == 0 else "failed"
         mark = self._running.mark.name
         return BackgroundTask(self._name, self._command, state, str(self._sink.path), code, mark=mark)
-
-
-class _Earlier:
-    """A task of an earlier process, which has ended."""
-
-    def __init__(self, task: BackgroundTask) -> None:
-        self._task = task
-        self.ended = threading.Event()
-        self.ended.set()
-
-    def stop(self) -> None:
-        """Nothing is left to end."""
-
-    def task(self) -> BackgroundTask:
-        return self._task
 
 
 # -- output ----------------------------------------------------------------------------------------

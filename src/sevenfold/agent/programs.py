@@ -122,7 +122,7 @@ class ChildProcess:
                 pass_fds=(self._alive.held, *pass_fds),
             )
         except BaseException:
-            self._alive.__exit__()
+            self._alive.close()
             raise
         self._alive.release()
 
@@ -135,7 +135,7 @@ class ChildProcess:
         for pipe in (self.child.stdin, self.child.stdout, self.child.stderr):
             if pipe:
                 pipe.close()
-        self._alive.__exit__()
+        self._alive.close()
 
     def pump(
         self, *sinks: _Sink, deadline: float | None, stopped: Callable[[], bool], gently: float = 0.0
@@ -230,10 +230,8 @@ class LivenessPipe:
         self._seen, self.held = os.pipe()
         self._open = {self._seen, self.held}
 
-    def __enter__(self) -> LivenessPipe:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Let go of it."""
         for descriptor in self._open:
             os.close(descriptor)
 

@@ -59,14 +59,9 @@ class AgentHome(Struct, frozen=True):
     """Where the agent's state is kept, if not in the folder."""
 
     @property
-    def state(self) -> Path:
-        """The file with the agent's state, if it is kept in the folder."""
-        return self.folder / "state.json"
-
-    @property
     def saved(self) -> StoredText | None:
         """Where the agent's state is kept; None: nowhere."""
-        return self.text or (None if self.temporary else FileText(self.state))
+        return self.text or (None if self.temporary else FileText(self.folder / "state.json"))
 
     @property
     def plan(self) -> Path:
@@ -89,7 +84,7 @@ class AgentHome(Struct, frozen=True):
         return self.folder / "checkpoints"
 
     @classmethod
-    def for_session(cls, store: Store | None, session: str, branch: str | None) -> AgentHome:
+    def for_session(cls, store: Store | None, session: str = "", branch: str | None = None) -> AgentHome:
         """The folder next to a session, or to a branch of it; a temporary one if that is in no file."""
         if not isinstance(store, JsonlStore):
             folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()

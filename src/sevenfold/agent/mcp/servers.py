@@ -27,8 +27,8 @@ from msgspec.structs import replace
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
 from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
-from sevenfold.agent.sections import SectionSource
-from sevenfold.agent.state_slots import AnnouncedSlot
+from sevenfold.agent.prompt import SectionSource
+from sevenfold.agent.slots import AnnouncedSlot
 from sevenfold.agent.texts import McpInstructions, McpServer
 from sevenfold.agent.tools.tool import Tool, Toolbox, together
 from sevenfold.conversation.provider_edits import protect_results
@@ -223,44 +223,38 @@ class McpServers:
             self._changed.notify_all()
 
 
-class McpUpdater:
+class McpUpdater(Struct, eq=False):
     """Keeps an agent up to date with its servers; called before each of its turns."""
 
-    def __init__(
-        self,
-        servers: McpServers,
-        own: Sequence[Tool],
-        conversation: Conversation,
-        executor: Executor,
-        prompt: Callable[[], SystemPrompt] | None = None,
-    ) -> None:
-        self._servers = servers
-        self._own = tuple(own)
-        self._conversation = conversation
-        self._executor = executor
-        self._prompt = prompt
-        self._seen = servers.taken
-        self.announced: dict[str, str] = dict(servers.taken.instructions) if prompt is not None else {}
-        """The instructions of servers the model has seen, in the prompt or in the conversation."""
+    servers: McpServers
+    own: Sequence[Tool]
+    """The agent's tools that are not of a server."""
+    conversation: Conversation
+    executor: Executor
+    prompt: Callable[[], SystemPrompt] | None = None
+    """Computes the standard prompt; None: the prompt is one of the caller's."""
+    seen: Snapshot = Snapshot()
+    announced: dict[str, str] = {}
+    """The instructions of servers the model has seen, in the prompt or in the conversation."""
+
+    def __post_init__(self) -> None:
+        self.seen = self.servers.taken
+        self.announced = dict(self.seen.instructions) if self.prompt is not None else {}
 
     def __call__(self) -> None:
         """Announce what is new since the last time."""
-        now, before = self._servers.take(), self._seen
+        now, before = self.servers.take(), self.seen
         if now == before:
             return
-        self._seen = now
-        with self._conversation.lock:
-            self._retool(together(self._own, now.tools))
-            news = {
-                name: words
-                for name, words in now.instructions.items()
-                if before.instructions.get(name) != words
-            }
-            self._instruct(news)
+        self.seen = now
+        with self.conversation.lock:
+            self._retool(together(self.own, now.tools))
+            known = before.instructions.items()
+            self._instruct(dict(one for one in now.instructions.items() if one not in known))
 
     def _retool(self, box: Toolbox) -> None:
-        conversation, kinds = self._conversation, self._conversation.kinds
-        self._executor.box = box
+        conversation, kinds = self.conversation, self.conversation.kinds
+        self.executor.box = box
         kinds.update({name: kind for name, kind in box.kinds().items() if name not in kinds})
         wanted = conversation.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
@@ -269,9 +263,9 @@ class McpUpdater:
 
     def _instruct(self, news: Mapping[str, str]) -> None:
         """Show instructions that came late: in the prompt if the conversation is empty, else as a note in it."""
-        conversation = self._conversation
-        if self._prompt is not None and not len(conversation.transcript.view):
-            conversation.want(conversation.wanted.saying(self._prompt()))
+        conversation = self.conversation
+        if self.prompt is not None and not len(conversation.transcript.view):
+            conversation.want(conversation.wanted.saying(self.prompt()))
         elif words := McpInstructions.of(news):
             conversation.note(words.render())
         self.announced.update(news)
@@ -280,9 +274,9 @@ class McpUpdater:
         """Restores the instructions of servers after a compaction, unless the prompt or a kept message holds them."""
         return AnnouncedSlot(
             "servers",
+            "mcp_instructions_delta",
             lambda: self.announced,
             lambda name, words: McpServer(name, words).render(),
             McpInstructions.of,
             lambda names, blocks, text: {"addedNames": names, "addedBlocks": blocks, "removedNames": []},
-            kind="mcp_instructions_delta",
         )

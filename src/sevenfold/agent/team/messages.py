@@ -23,7 +23,6 @@ from sevenfold.agent.texts import AgentMessageText
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.tool import StandardTool
 from sevenfold.errors import InputError, SevenfoldError
-from sevenfold.events import SteppedAside
 from sevenfold.ports import AgentMessage, Mailbox
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import ToolUse, read_fields
@@ -168,9 +167,7 @@ class Post:
             return Receipt(to.label, "refused", "too many messages wait for it already; try again later")
         if hold and state == "queued":
             reason = f"the two of you only answer one another; it is delivered in {hold:.0f} s. Do something, or stop"
-            self._conversation.events.tell(
-                SteppedAside(layer="messages", reason=f"{to.label}: held for {hold:.0f} s, {reason}")
-            )
+            self._conversation.events.aside("messages", f"{to.label}: held for {hold:.0f} s, {reason}")
             self._directory.notify(to, message.due)
             return Receipt(to.label, "held", reason)
         return Receipt(to.label, state, self._directory.notify(to) if state == "queued" else "")
@@ -240,7 +237,7 @@ class Post:
         try:
             waiting = self._mailbox.waiting(self.address)
         except SevenfoldError as error:
-            self._conversation.events.tell(SteppedAside(layer="messages", reason=str(error)))
+            self._conversation.events.aside("messages", str(error))
             return []
         return due(waiting, self._conversation.clock.now())
 
@@ -252,7 +249,7 @@ class Post:
         control = message.kind != "message"
         if control and PERMITTED.get(message.kind) != sender.relation:
             reason = f"a {message.kind} of {sender.label} was ignored: it may not send that"
-            self._conversation.events.tell(SteppedAside(layer="messages", reason=reason))
+            self._conversation.events.aside("messages", reason)
             return
         self._conversation.note(framed(message, sender), key=f"{_KEY}{message.sender}:{message.id}")
         if control:

@@ -1,23 +1,154 @@
-"""How an agent can be reached while its process runs: its tasks from other terminals, its mail, its socket."""
+"""How an agent can be reached while its process runs: its tasks from other terminals, its mail, its socket.
+
+An agent that is kept writes the list of its tasks to a file in its folder whenever that changes, and looks for orders
+to stop one of them in the mailbox, where only the user's own commands put them.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.agent.processes import GONE, LocalProcesses
 from sevenfold.agent.team.messages import Outgoing, Post
-from sevenfold.agent.team.tasks import BEAT, AgentTasks, CommandTasks, TaskFile
-from sevenfold.errors import Refused
-from sevenfold.stores.files import safe_name
+from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
+from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.events import Event, SteppedAside
+from sevenfold.ports import AgentMessage, Mailbox
+from sevenfold.stores.files import private_folder, safe_name, write_whole
 from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
+    from sevenfold.agent.team.team import Team
     from sevenfold.ports import AgentMessage, Mailbox
+
+BEAT = 1.0
+"""Seconds between two looks at the list and the mailbox."""
+KILL = "kill"
+USER = "user"
+"""The sender of what the user's own commands put into the mailbox; no agent has this id."""
+
+
+class CommandTasks(Struct, frozen=True):
+    """Commands in the background, as tasks."""
+
+    processes: LocalProcesses
+
+    def tasks(self) -> Iterator[Task]:
+        """Those of the session; what ran when an earlier process ended has failed."""
+        for one in self.processes.tasks():
+            ended = "" if one.code is None else f"exit code {one.code}"
+            progress, state = GONE if one.state == "gone" else ended, STATES[one.state]
+            yield Task(one.id, "command", one.command, state, progress=progress, output=one.path)
+
+    def kill(self, task: str) -> None:
+        """End a command with everything it started."""
+        self.processes.stop(task)
+
+
+class AgentTasks(Struct, frozen=True):
+    """The agents that an agent has started, as tasks, and what runs for them: ``<agent>/<task>``."""
+
+    team: Team
+
+    def tasks(self) -> Iterator[Task]:
+        """Everyone on the roster."""
+        team = self.team
+        for entry in team.roster:
+            started = entry.started
+            name = f"{entry.label}: {started.description}"
+            at = datetime.fromisoformat(started.timestamp).timestamp() if started.timestamp else None
+            progress, usd, output = team.progress(entry), team.usd(entry), team.output(entry)
+            yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd, output)
+            for below in team.tasks_of(entry.id) or ():
+                yield replace(below, id=f"{entry.id}/{below.id}")
+
+    def kill(self, task: str) -> None:
+        """Stop an agent, or something that runs for one."""
+        agent, _, below = task.partition("/")
+        if not below:
+            self.team.stop(agent)
+        elif (tasks := self.team.tasks_of(agent)) is not None:
+            tasks.kill(below)
+
+
+class TaskList(Struct, frozen=True):
+    """The tasks of a session, as another process reads them."""
+
+    process: int
+    tasks: tuple[Task, ...] = ()
+
+
+class TaskFile:
+    """The list of one session in its file, and the orders to stop something that wait in the mailbox."""
+
+    def __init__(self, folder: Path, mailbox: Mailbox) -> None:
+        """``folder`` is that of the session's agent."""
+        self.path = folder / "tasks.json"
+        self._mailbox = mailbox
+        self._address = f"tasks:{folder.name}"
+        self._written: TaskList | None = None
+
+    # -- for the agent --------------------------------------------------------------------------
+
+    def update(self, tasks: TaskRegistry, tell: Callable[[Event], object]) -> None:
+        """Write the list if it has changed, and carry out orders; what goes wrong is reported, and never raised."""
+        try:
+            orders = self._mailbox.waiting(self._address)
+            for order in orders:
+                if (order.sender, order.kind) == (USER, KILL):
+                    with suppress(SevenfoldError):  # it has ended, and is no longer listed
+                        tasks.kill(order.text)
+            if orders:
+                self._mailbox.acknowledge(orders)
+            now = TaskList(os.getpid(), tuple(tasks))
+            if now != self._written and (now.tasks or self._written):
+                private_folder(self.path.parent)
+                write_whole(self.path, msgspec.json.encode(now))
+                self._written = now
+        except (SevenfoldError, OSError) as error:
+            tell(SteppedAside(layer="tasks", reason=str(error), error=type(error).__name__))
+
+    def remove(self) -> None:
+        """The session is closed: nothing of it runs."""
+        if self._written is not None:
+            self.path.unlink(missing_ok=True)
+
+    # -- for another process --------------------------------------------------------------------
+
+    def read(self) -> TaskList | None:
+        """The list; None if there is none."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=TaskList)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def order_kill(self, task: str, key: str) -> AgentMessage:
+        """Have a task stopped; `carried_out` says when that was done."""
+        order = AgentMessage(key, USER, self._address, task, kind=KILL)
+        self._mailbox.send(order)
+        return order
+
+    def carried_out(self, order: AgentMessage) -> bool:
+        """Whether the session has got an order."""
+        return order not in self._mailbox.waiting(self._address)
+
+    def withdraw(self, order: AgentMessage) -> None:
+        """Take an order back."""
+        self._mailbox.acknowledge([order])
+
 
 PLAN_SENT = (
     "The agent that started you decides about the plan. End your turn: you go on when its answer comes."

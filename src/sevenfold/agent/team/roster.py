@@ -117,10 +117,8 @@ class Roster:
 
     def start(self, work: AgentStart) -> AgentEntry:
         """Record that an agent gets work; a name that a working agent has is refused."""
-        holder = next(
-            (one for one in self if work.name and one.started.name == work.name and one.ended is None), None
-        )
-        if holder is not None and holder.id != work.agent:
+        working = {one.started.name for one in self if one.ended is None and one.id != work.agent}
+        if work.name and work.name in working:
             raise InputError(
                 f"{work.name!r} is the name of an agent that is still working; choose another one"
             )
@@ -147,11 +145,8 @@ class Roster:
         before = self._entries.get(made.agent)
         if isinstance(made, AgentStart):
             # A name is that of the agent it was last given to.
-            entry = (
-                AgentEntry(made)
-                if before is None
-                else AgentEntry(made, runs=before.runs + 1, usd=before.usd)
-            )
+            runs, usd = (before.runs + 1, before.usd) if before else (1, 0.0)
+            entry = AgentEntry(made, runs=runs, usd=usd)
         elif before is None:
             raise AssertionError(f"{made.agent} ended without having started")
         else:

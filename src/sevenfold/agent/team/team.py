@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from sevenfold.agent.executor import CONCURRENT, result_block
-from sevenfold.agent.state_slots import State
+from sevenfold.agent.slots import State
 from sevenfold.agent.team import worktree
 from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
 from sevenfold.agent.team.mail import TeamMail
@@ -43,7 +43,7 @@ from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import saved_by_cache
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, Refused, SevenfoldError
-from sevenfold.events import AgentChanged, SteppedAside
+from sevenfold.events import AgentChanged
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown
@@ -121,10 +121,9 @@ class Team:
         conversation = self.root._parent.conversation
         if not conversation.settings.progress_lines or not conversation.may_spend():
             return
-        for agent, live in tuple(self._live.items()):
-            entry = self.roster.get(agent)
-            if entry is not None and entry.started.background:
-                self._lines.look(agent, live.conversation, conversation.run_aside)
+        for entry, live in self._at_work():
+            if entry.started.background:
+                self._lines.look(entry.id, live.conversation, conversation.run_aside)
         for team in self.below():
             team.write_progress()
 
@@ -147,16 +146,18 @@ class Team:
         """What the agent itself and everything it has started have cost, work that goes on included."""
         # Without the lock: the loop asks this under the conversation's, which is taken under ours when an agent ends.
         costs = [self._parent.conversation.account.usd]
-        for agent, live in tuple(self._live.items()):
-            entry = self.roster.get(agent)
-            if entry is not None and entry.ended is None:
-                costs.append(self._cost(live, entry))
+        costs += [self._cost(live, entry) for entry, live in self._at_work() if entry.ended is None]
         return None if None in costs else sum(one for one in costs if one is not None)
 
     @property
     def working(self) -> int:
         """How many agents are at work, those below them included."""
         return len(self._over) + sum(team.working for team in self.below())
+
+    def _at_work(self) -> list[tuple[AgentEntry, Assembly]]:
+        """The agents that run in this process, with their entries."""
+        running = ((self.roster.get(agent), live) for agent, live in tuple(self._live.items()))
+        return [(entry, live) for entry, live in running if entry is not None]
 
     def below(self) -> list[Team]:
         """The teams of its agents that are at work."""
@@ -210,9 +211,7 @@ class Team:
                 because=because,
                 worktree=self._worktree(agent, given.isolation or definition.isolation),
             )
-            entry = self.roster.start(work)
-            self._tell(entry)
-            return entry
+            return self._record(work)
 
     def map(
         self, prompts: Sequence[str], kind: str, progress: MapProgress | None = None
@@ -223,16 +222,11 @@ class Team:
         have not ended.
         """
         yield from self.resume(self._mapped_calls(prompts))
-        entries = [
-            (
-                AgentInput(" ".join(prompt.split())[:80] or "a task", prompt, kind),
-                call,
-                progress and partial(progress, number),
-            )
+        works = [
+            self._mapped(prompt, kind, call, progress and partial(progress, number))
             for number, (prompt, call) in enumerate(zip(prompts, self._mapped_calls(prompts), strict=True))
         ]
-        room = self._parent.store.settings.current().agents_at_once
-        done = yield from Gather([self._mapped(*one) for one in entries], room)
+        done = yield from Gather(works, self._parent.store.settings.current().agents_at_once)
         return [one.ended for one in done if one.ended is not None]
 
     def _mapped_calls(self, prompts: Sequence[str]) -> list[str]:
@@ -242,8 +236,9 @@ class Team:
         return [f"{MAPPED}{sha256(task.encode()).hexdigest()[:24]}" for task in tasks]
 
     def _mapped(
-        self, given: AgentInput, call: str, progress: Callable[[str], None] | None
+        self, prompt: str, kind: str, call: str, progress: Callable[[str], None] | None
     ) -> Flow[AgentEntry]:
+        given = AgentInput(" ".join(prompt.split())[:80] or "a task", prompt, kind)
         return (yield from self.work(self.start(given, call), progress))
 
     def continue_work(self, entry: AgentEntry, prompt: str) -> AgentEntry:
@@ -252,10 +247,12 @@ class Team:
             if entry.ended is None:
                 raise Refused(f"{entry.label} is still working")
             self._check_room()
-            work = replace(entry.started, prompt=prompt, call="", background=True)
-            entry = self.roster.start(work)
-            self._tell(entry)
-            return entry
+            return self._record(replace(entry.started, prompt=prompt, call="", background=True))
+
+    def _record(self, work: AgentStart) -> AgentEntry:
+        entry = self.roster.start(work)
+        self._tell(entry)
+        return entry
 
     def _definition(self, kind: str) -> AgentDefinition:
         above = self._parent.descent.definitions if self._parent.descent else ()
@@ -313,9 +310,7 @@ class Team:
     def _background_ended(self, entry: AgentEntry, came: AgentEntry | Exception) -> None:
         if isinstance(came, Exception):
             reason = f"{entry.label} could not be recorded as ended: {came}"
-            self._parent.conversation.events.tell(
-                SteppedAside(layer="agents", reason=reason, error=type(came).__name__)
-            )
+            self._parent.conversation.events.aside("agents", reason, error=came)
         self.wake_up()
 
     def work(self, entry: AgentEntry, progress: Callable[[str], None] | None = None) -> Flow[AgentEntry]:
@@ -411,13 +406,11 @@ class Team:
             tokens=finished.tokens,
             saved_usd=saved_by_cache(log, asked[0]) if asked else 0.0,
         )
-        match finished.end:
-            case "done":
-                return ended
-            case "interrupted":
-                return replace(ended, state="cancelled", detail=finished.detail or "it was stopped")
-            case "max_turns" | "budget" | "cut" | "refused" | "blocked":
-                return replace(ended, state="failed", detail=finished.detail or ENDS[finished.end])
+        if finished.end == "done":
+            return ended
+        stopped = finished.end == "interrupted"
+        detail = finished.detail or ENDS[finished.end]
+        return replace(ended, state="cancelled" if stopped else "failed", detail=detail)
 
     def _ended(self, entry: AgentEntry, result: AgentEnd) -> AgentEntry:
         with self._lock:
@@ -528,9 +521,8 @@ class Team:
     def interrupt(self) -> None:
         """Stop the agents the current tool calls wait for; those in the background go on."""
         with self._lock:
-            for agent, live in self._live.items():
-                entry = self.roster.get(agent)
-                if entry is not None and not entry.started.background:
+            for entry, live in self._at_work():
+                if not entry.started.background:
                     live.loop.interrupt()
         self.wake_up()
 
@@ -559,6 +551,7 @@ class Team:
 
 STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
 ENDS: Mapping[str, str] = {
+    "interrupted": "it was stopped",
     "max_turns": "it had used all the turns it may take",
     "budget": "the budget is used up",
     "cut": "its last answer was cut off",

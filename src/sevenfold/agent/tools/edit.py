@@ -121,7 +121,7 @@ def _done(path: str, before: bytes | None, after: bytes, context: Context, *, wh
     version = files.version(after)
     files.write(path, after, None if before is None else files.version(before))
     context.desk.know(path, version, whole=whole)
-    change = diff(_text(before or b""), _text(after), path)
+    change = diff((before or b"").decode(errors="replace"), after.decode(errors="replace"), path)
     counts = (
         f"{change.added:,} {'line' if change.added == 1 else 'lines'} added, {change.removed:,} removed"
     )
@@ -143,7 +143,7 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
         )
     if places > 1 and not everywhere:
         raise Refused(
-            f"old occurs {_counted(places)} times in {path}. "
+            f"old occurs {'at least ' if places == _MOST_COUNTED else ''}{places:,} times in {path}. "
             "Add surrounding lines until it is unique, or set replace_all."
         )
     return before.replace(old, new)
@@ -168,10 +168,6 @@ def _count(content: bytes, old: bytes) -> int:
         places += 1
         at = content.find(old, at + 1)
     return places
-
-
-def _counted(places: int) -> str:
-    return f"{places:,}" if places < _MOST_COUNTED else f"at least {places:,}"
 
 
 def _hint(content: bytes, old: bytes) -> str:
@@ -201,10 +197,6 @@ def _has_crlf_only(content: bytes) -> bool:
 
 def _with_crlf(words: bytes) -> bytes:
     return words.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-
-
-def _text(content: bytes) -> str:
-    return content.decode(errors="replace")
 
 
 # -- diffs -----------------------------------------------------------------------------------------

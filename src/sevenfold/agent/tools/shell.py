@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from sevenfold.agent.permissions.paths import in_repository, named_files
 from sevenfold.agent.permissions.rules import PermissionRequest
@@ -94,16 +95,8 @@ class ShellTool(_ProcessTool[ShellInput]):
         if "\0" in given.command:
             raise Refused("The command contains a NUL character, which no shell accepts.")
         found = named_files(given.command, str(context.desk.cwd), context.environ(), context.inside)
-        return PermissionRequest(
-            self.name,
-            "run",
-            given.command,
-            outside=found.outside,
-            unseen=found.unseen,
-            paths=found.existing,
-            writes=found.written,
-            in_repository=tuple(filter(in_repository, found.written)),
-        )
+        guarded = tuple(filter(in_repository, found.writes))
+        return PermissionRequest(self.name, "run", given.command, in_repository=guarded, **asdict(found))
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
         """Run the line, or start it in the background."""
