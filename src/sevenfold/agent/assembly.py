@@ -38,13 +38,7 @@ from sevenfold.agent.tools.tool import Toolbox, together
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.hooks import (
-    HookInput,
-    HookOutcome,
-    InstructionsLoaded,
-    SessionEnd,
-    SessionStart,
-)
+from sevenfold.conversation.hooks import InstructionsLoaded, SessionEnd, SessionStart
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError
@@ -66,6 +60,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
     from sevenfold.agent.team.definitions import AgentCatalog, AgentDefinition
     from sevenfold.agent.team.descent import Descent
+    from sevenfold.conversation.hooks import HookInput, HookOutcome
 
 FORK_ROOM = 8_000
 """Characters of one result that a fork reads."""

@@ -13,15 +13,20 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.flow import Signal
+from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
 from sevenfold.errors import Aborted
 from sevenfold.ports import AsyncClient, Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.record import blocks
 from sevenfold.record.log import Answer
+
+if TYPE_CHECKING:
+    from sevenfold.agent.assembly import Assembly
 
 R = TypeVar("R")
 TICK = 0.05
@@ -197,3 +202,46 @@ class AsyncInterruptibleClient:
 async def _happens(signal: Signal) -> None:
     while not await signal.wait_async(3600):
         pass
+
+
+# -- sub-agents ------------------------------------------------------------------------------------
+
+
+class _Warming(Struct, frozen=True):
+    """Hears when an answer begins: what was sent is in the cache then."""
+
+    warm: Signal
+
+    def begin(self, head: Answer) -> None:
+        """The answer has begun."""
+        self.warm.happen()
+
+    def __call__(self, piece: Piece) -> None:
+        """What the answer says is heard elsewhere."""
+
+
+def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
+    """The flow of a sub-agent with a client of its own, which stops with it; its answers are not shown.
+
+    ``warm`` happens when its first answer begins.
+    """
+    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
+
+    def stopped() -> Signal:
+        return child.loop.stopped
+
+    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
+    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
+    until = None if limit is None else clock.now() + limit
+
+    def step(effect: Effect) -> Flow[Any]:
+        if until is not None and clock.now() >= until:
+            child.loop.interrupt()
+        if not isinstance(effect, Ask):
+            return (yield effect)
+        given = effect.call, _Warming(warm)
+        got = yield from Run(partial(ask, *given), partial(ask_async, *given))
+        warm.happen()
+        return got
+
+    return translated(flow, step)

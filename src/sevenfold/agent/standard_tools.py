@@ -21,13 +21,7 @@ from sevenfold.agent.tools.functions import function_tool
 from sevenfold.agent.tools.read import ReadTool
 from sevenfold.agent.tools.search import GlobTool, GrepTool
 from sevenfold.agent.tools.searchers import find_searcher
-from sevenfold.agent.tools.session_tools import (
-    AskUserTool,
-    PlanReadyTool,
-    PlanStartTool,
-    RecallTool,
-    TodoTool,
-)
+from sevenfold.agent.tools.session_tools import SESSION_TOOLS
 from sevenfold.agent.tools.shell import ShellOutputTool, ShellStopTool, ShellTool
 from sevenfold.agent.tools.skills import SkillCatalog, SkillTool
 from sevenfold.agent.tools.tool import StandardTool, Tool
@@ -62,7 +56,7 @@ def standard_tools(
 ) -> list[StandardTool[Any]]:
     """All tools an agent at a terminal has; the caller closes ``processes``."""
     tools = [*file_tools(), ShellTool(processes), ShellOutputTool(processes), ShellStopTool(processes)]
-    tools += [WebFetchTool(), TodoTool(), PlanStartTool(), PlanReadyTool(), AskUserTool(), RecallTool()]
+    tools += [WebFetchTool(), *(tool() for tool in SESSION_TOOLS)]
     return [*tools, SkillTool(skills)] if skills and skills.known else tools
 
 

@@ -267,17 +267,13 @@ def _simple(key: str, value: Any) -> Any:
             return list(dict.fromkeys(one for one in value if isinstance(one, str))) or None
         case "enum", [_, *_]:
             return list({msgspec.json.encode(one): one for one in value}.values())
-        case "description" | "format", str():
+        case (
+            ("description" | "format", str()) | ("additionalProperties", bool()) | ("default" | "const", _)
+        ):
             return value
-        case "additionalProperties", bool():
+        case _, int() | float() if key in _NUMBERS and not isinstance(value, bool):
             return value
-        case "default" | "const", _:
-            return value
-        case _, bool():
-            return None
-        case _, int() | float() if key in _NUMBERS:
-            return value
-        case _, int() if key in _COUNTS and value >= 0:
+        case _, int() if key in _COUNTS and not isinstance(value, bool) and value >= 0:
             return value
         case _:
             return None

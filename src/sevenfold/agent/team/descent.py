@@ -8,20 +8,17 @@ out of the list, because a fork sends its parent's list.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
 from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRule, PermissionRules
 from sevenfold.agent.texts import AgentNotes
 from sevenfold.conversation.epoch import recorded_frame
-from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
 from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import account_of
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from sevenfold.agent.permissions.engine import Grants, Permissions
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.roster import AgentEntry
-    from sevenfold.ports import Watcher
     from sevenfold.profiles import Profile
     from sevenfold.session.factory import SessionParts
     from sevenfold.settings import Settings, Source
@@ -141,7 +137,6 @@ def one_at_a_time(consent: ConsentFunction) -> ConsentFunction:
     return ask
 
 
-R = TypeVar("R")
 EXPECTED_REQUESTS = 10
 """How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
 BYTES_PER_TOKEN = 3
@@ -315,30 +310,3 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
     fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
     compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"
     return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"
-
-
-def with_client(flow: Flow[R], child: Assembly, warm: Signal, heard: Watcher) -> Flow[R]:
-    """The flow of a sub-agent with a client of its own, which stops with it; its answers are not shown.
-
-    ``warm`` happens when its first answer has come; ``heard`` hears it while it comes.
-    """
-    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
-
-    def stopped() -> Signal:
-        return child.loop.stopped
-
-    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
-    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
-    until = None if limit is None else clock.now() + limit
-
-    def step(effect: Effect) -> Flow[Any]:
-        if until is not None and clock.now() >= until:
-            child.loop.interrupt()
-        if not isinstance(effect, Ask):
-            return (yield effect)
-        given = effect.call, heard
-        got = yield from Run(partial(ask, *given), partial(ask_async, *given))
-        warm.happen()
-        return got
-
-    return translated(flow, step)

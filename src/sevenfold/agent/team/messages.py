@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.texts import AgentMessageText
 from sevenfold.agent.tools.output import ToolOutput, failed
-from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.agent.tools.tool import ServiceTool
 from sevenfold.errors import InputError, SevenfoldError
 from sevenfold.ports import AgentMessage, Mailbox
 from sevenfold.record.authorship import is_users
@@ -316,12 +316,8 @@ class SendMessageInput(Struct, forbid_unknown_fields=True):
     summary: Annotated[str, Meta(max_length=200)] = ""
 
 
-class SendMessageTool(StandardTool[SendMessageInput]):
+class SendMessageTool(ServiceTool[SendMessageInput, Callable[[], Post | None]]):
     """Sends messages to other agents."""
-
-    def __init__(self, post: Callable[[], Post | None]) -> None:
-        super().__init__()
-        self._post = post
 
     def requires(self, given: SendMessageInput, context: Context) -> PermissionRequest:
         """Nothing within the team; the user is asked before anything goes to another session."""
@@ -330,7 +326,7 @@ class SendMessageTool(StandardTool[SendMessageInput]):
 
     def act(self, given: SendMessageInput, context: Context) -> ToolOutput:
         """Send it; the result is a receipt for each recipient."""
-        post = self._post()
+        post = self.service()
         if post is None:
             return failed("There is no mail in this session.")
         said = given.message

@@ -20,23 +20,15 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from sevenfold.agent.executor import CONCURRENT, result_block
+from sevenfold.agent.interrupt import with_client
 from sevenfold.agent.slots import State
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
-from sevenfold.agent.team.mail import TeamMail
+from sevenfold.agent.team.descent import Descent, cheaper_as_fork
 from sevenfold.agent.team.messages import Post, quoted
-from sevenfold.agent.team.roster import (
-    GENERAL,
-    AgentEntry,
-    AgentStatus,
-    Roster,
-    agent_id,
-    check_agent_name,
-    output_of,
-    result_parts,
-)
+from sevenfold.agent.team.presence import TeamMail
+from sevenfold.agent.team.roster import GENERAL, AgentEntry, AgentStatus, Roster, agent_id, check_agent_name
 from sevenfold.agent.team.summary import ProgressLines
-from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
+from sevenfold.agent.team.tools import AgentInput, ProgressSink
 from sevenfold.agent.texts import AgentReport, ForkTask
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread, unguarded
 from sevenfold.conversation.fork import in_agents_fork
@@ -368,7 +360,7 @@ class Team:
         if self._closing or entry.id in self._stopped:
             child.loop.interrupt()
         try:
-            finished = yield from with_client(flow, child, warm, Warming(warm))
+            finished = yield from with_client(flow, child, warm)
         finally:
             warm.happen()
         yield from self._lines.settle(entry.id)
@@ -470,7 +462,7 @@ class Team:
         if calls:
             done = yield from Gather([self.work(one) for one in calls], CONCURRENT)
             conversation.tool_results(
-                [result_block(ToolCall(one.started.call, "Agent", {}), output_of(one)) for one in done]
+                [result_block(ToolCall(one.started.call, "Agent", {}), one.output()) for one in done]
             )
 
     def deliver(self) -> None:
@@ -510,7 +502,7 @@ class Team:
 
     def report(self, entry: AgentEntry) -> str:
         """The result of an agent as a message: every line of it quoted, and stored where it is long."""
-        (text, how), path = result_parts(entry), None
+        (text, how), path = entry.result(), None
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())
             text = text[:LONGEST_REPORT]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -166,21 +166,9 @@ class Context(Struct, frozen=True, kw_only=True):
     plans: PlanFile | None = None
     memory: MemoryCommands | None = None
 
-    def for_call(
-        self,
-        call: str,
-        *,
-        permitted: PermissionRequest | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> Context:
-        """The same for one call, with a stop signal of its own below the present one."""
-        return replace(
-            self,
-            call=call,
-            permitted=permitted,
-            abort=Abort(self.abort),
-            progress=progress or self.progress,
-        )
+    def for_call(self, call: str, **changes: Any) -> Context:
+        """The same for one call, with a stop signal of its own below the present one, and what else changes."""
+        return replace(self, call=call, abort=Abort(self.abort), **changes)
 
     def inside(self, path: str | Path) -> bool:
         """Whether a resolved path lies in the workspace or one of its further folders."""

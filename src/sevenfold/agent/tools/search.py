@@ -20,7 +20,7 @@ from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.tool import Given, StandardTool
+from sevenfold.agent.tools.tool import Given, ServiceTool
 from sevenfold.errors import Refused
 
 LONGEST_LINE = 400
@@ -59,16 +59,12 @@ class Searcher(Protocol):
         """All files below a folder that are not ignored."""
 
 
-class _SearchTool(StandardTool[Given]):
+class _SearchTool(ServiceTool[Given, Searcher]):
     """A tool that looks through files."""
 
     kind = "search"
     concurrent = True
     action = "read"
-
-    def __init__(self, searcher: Searcher) -> None:
-        super().__init__()
-        self._searcher = searcher
 
 
 class GrepInput(Struct, forbid_unknown_fields=True):
@@ -110,7 +106,7 @@ class GrepTool(_SearchTool[GrepInput]):
             given.multiline,
         )
         may_read = cache(context.may_read)
-        found = (line for line in self._searcher.lines(query, context.abort.is_set) if may_read(line.path))
+        found = (line for line in self.service.lines(query, context.abort.is_set) if may_read(line.path))
         match given.show:
             case "lines":
                 shown = _lines(found, context, apart=given.context > 0)
@@ -144,7 +140,7 @@ class GlobTool(_SearchTool[GlobInput]):
         glob = Glob(given.pattern.removeprefix(root + "/"))
         matching = [
             path
-            for path in self._searcher.files(root, context.abort.is_set)
+            for path in self.service.files(root, context.abort.is_set)
             if glob.matches(os.path.relpath(path, root)) and context.may_read(path)
         ]
         matching.sort(key=lambda path: (-_changed(path), path))

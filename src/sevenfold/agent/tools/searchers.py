@@ -18,13 +18,12 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.globs import Glob
@@ -75,17 +74,18 @@ class Ripgrep:
         options += ["--ignore-case"] if query.ignore_case else []
         options += ["--multiline", "--multiline-dotall"] if query.multiline else []
         wanted = _wanted(query)
-        decoder = msgspec.json.Decoder(_Event)
         arguments = [*_COMMON, *options, f"--regexp={query.pattern}", "--", query.root]
         for raw in _printed([self._program, *arguments], b"\n", stopped, nothing_found=_NOTHING_FOUND):
-            event = decoder.decode(raw)
-            if event.type in ("match", "context") and event.data.path and event.data.lines:
-                path, number = os.fsdecode(event.data.path.raw()), event.data.line_number or 0
-                if not wanted(path):
-                    continue
-                text = event.data.lines.raw().decode(errors="replace")
+            event = msgspec.json.decode(raw)
+            if event["type"] not in ("match", "context"):
+                continue
+            data = event["data"]
+            path, number = os.fsdecode(_bytes(data["path"])), data["line_number"] or 0
+            if wanted(path):
+                text = _bytes(data["lines"]).decode(errors="replace")
                 for beyond, line in enumerate(text.removesuffix("\n").split("\n")):
-                    yield FoundLine(path, number + beyond, line.removesuffix("\r"), event.type == "match")
+                    found = event["type"] == "match"
+                    yield FoundLine(path, number + beyond, line.removesuffix("\r"), found)
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
         """All files below a folder that are not ignored."""
@@ -101,27 +101,9 @@ def _wanted(query: SearchQuery) -> Callable[[str], bool]:
     )
 
 
-class _Text(Struct):
-    """Text, or bytes that are no UTF-8 in base64."""
-
-    text: str | None = None
-    encoded: str | None = msgspec.field(default=None, name="bytes")
-
-    def raw(self) -> bytes:
-        return self.text.encode() if self.text is not None else base64.b64decode(self.encoded or "")
-
-
-class _Data(Struct):
-    path: _Text | None = None
-    lines: _Text | None = None
-    line_number: int | None = None
-
-
-class _Event(Struct):
-    """One line of ripgrep's output."""
-
-    type: str
-    data: _Data
+def _bytes(printed: Mapping[str, str]) -> bytes:
+    """What ripgrep prints as text, or in base64 if it is no UTF-8."""
+    return printed["text"].encode() if "text" in printed else base64.b64decode(printed["bytes"])
 
 
 class PlainSearch:

@@ -292,3 +292,7 @@ class MemoryTool(StandardTool[MemoryCommand]):
         if context.memory is None:
             raise Refused("This session has no lasting memory.")
         return ToolOutput(context.memory.carry_out(given))
+
+
+SESSION_TOOLS = (TodoTool, PlanStartTool, PlanReadyTool, AskUserTool, RecallTool)
+"""Those that every agent at a terminal has."""

@@ -18,7 +18,7 @@ from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, FinishedCommand, LocalProcesses
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import CommandRan, TaskChanged, ToolOutput
-from sevenfold.agent.tools.tool import Given, StandardTool
+from sevenfold.agent.tools.tool import ServiceTool
 from sevenfold.errors import Refused
 from sevenfold.record import redact
 from sevenfold.record.known_secrets import is_secret_name
@@ -61,14 +61,6 @@ def _is_secret(name: str, value: str) -> bool:
     return bool(value) and (is_secret_name(name) or bool(redact.find(f"{name}={value}")))
 
 
-class _ProcessTool(StandardTool[Given]):
-    """A tool that works on the session's processes."""
-
-    def __init__(self, processes: LocalProcesses) -> None:
-        super().__init__()
-        self._processes = processes
-
-
 class ShellInput(Struct, forbid_unknown_fields=True):
     """What to run.
 
@@ -85,7 +77,7 @@ class ShellInput(Struct, forbid_unknown_fields=True):
     description: str = ""
 
 
-class ShellTool(_ProcessTool[ShellInput]):
+class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
     """Runs a command line."""
 
     kind = "shell"
@@ -104,10 +96,10 @@ class ShellTool(_ProcessTool[ShellInput]):
         environ = with_careful_git({**context.environ(), **_QUIET})
         cwd = str(context.desk.cwd)
         if given.background:
-            task = self._processes.start(given.command, cwd=cwd, environ=environ)
+            task = self.service.start(given.command, cwd=cwd, environ=environ)
             words = f"{note}Started as {task.id}; its output goes to {task.path}. Use ShellOutput to check on it."
             return ToolOutput(words, facts=(_fact(task),))
-        ran = self._processes.run(
+        ran = self.service.run(
             given.command,
             cwd=cwd,
             environ=environ,
@@ -132,15 +124,15 @@ class OutputInput(Struct, forbid_unknown_fields=True):
     wait: Annotated[float, Meta(ge=0, le=MOST_SECONDS)] = 0.0
 
 
-class ShellOutputTool(_ProcessTool[OutputInput]):
+class ShellOutputTool(ServiceTool[OutputInput, LocalProcesses]):
     """Shows what a task has printed since the last look."""
 
     concurrent = True
 
     def act(self, given: OutputInput, context: Context) -> ToolOutput:
         """Wait if asked to, and show what is new."""
-        task = self._processes.wait(given.task, given.wait, context.abort.is_set)
-        raw = self._processes.read(given.task, context.room)
+        task = self.service.wait(given.task, given.wait, context.abort.is_set)
+        raw = self.service.read(given.task, context.room)
         more = task.unread - len(raw)
         rest = f"\n({more:,} more bytes: look again, or read {task.path})" if more > 0 else ""
         words = raw.decode(errors="replace") or "(nothing new)"
@@ -157,12 +149,12 @@ class StopInput(Struct, forbid_unknown_fields=True):
     task: str
 
 
-class ShellStopTool(_ProcessTool[StopInput]):
+class ShellStopTool(ServiceTool[StopInput, LocalProcesses]):
     """Ends a task."""
 
     def act(self, given: StopInput, context: Context) -> ToolOutput:
         """End it, with everything it started."""
-        task = self._processes.stop(given.task)
+        task = self.service.stop(given.task)
         return ToolOutput(f"{task.id}: {task.state}. Its output is in {task.path}.", facts=(_fact(task),))
 
 

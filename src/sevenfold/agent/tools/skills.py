@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import SkillUsed, ToolOutput
-from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.agent.tools.tool import ServiceTool
 from sevenfold.errors import InputError, Refused
 from sevenfold.memory.front_matter import split
 
@@ -85,21 +85,17 @@ class SkillInput(Struct, forbid_unknown_fields=True):
     arguments: Annotated[str, Meta(max_length=10_000)] = ""
 
 
-class SkillTool(StandardTool[SkillInput]):
+class SkillTool(ServiceTool[SkillInput, SkillCatalog]):
     """Loads a skill."""
 
     concurrent = True
 
-    def __init__(self, skills: SkillCatalog) -> None:
-        super().__init__()
-        self._skills = skills
-
     def act(self, given: SkillInput, context: Context) -> ToolOutput:
         """Show its instructions, read afresh."""
-        skill = self._skills.known.get(given.skill.removeprefix("/"))
+        skill = self.service.known.get(given.skill.removeprefix("/"))
         if skill is None:
             raise InputError(
-                f"There is no skill {given.skill!r}; there are: {', '.join(self._skills.known) or 'none'}."
+                f"There is no skill {given.skill!r}; there are: {', '.join(self.service.known) or 'none'}."
             )
         body = split(files.content(skill.path).decode(errors="replace")).body
         if len(body) > (most := min(LONGEST_BODY, context.room)):

@@ -93,6 +93,7 @@ class FlowTool(Tool, Protocol):
 
 
 Given = TypeVar("Given", bound=Struct)
+Service = TypeVar("Service")
 
 
 class NoInput(Struct, forbid_unknown_fields=True):
@@ -112,8 +113,9 @@ class StandardTool(ABC, Generic[Given]):
     """What it does to the file that the field ``path`` of its input names, if it has one."""
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "__orig_bases__" in vars(cls):
-            (cls.input,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]  # of a generic class
+            cls.input = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]  # of a generic class
             cls.name = vars(cls).get("name") or cls.__name__.removesuffix("Tool")
 
     def __init__(self) -> None:
@@ -145,6 +147,14 @@ class StandardTool(ABC, Generic[Given]):
     def _typed(self, given: Input) -> Given:
         typed: Given = msgspec.convert(given, self.input)  # type: ignore[assignment]  # a ClassVar cannot be generic
         return typed
+
+
+class ServiceTool(StandardTool[Given], Generic[Given, Service]):
+    """A tool that works with a part of the session: commands, the team, skills."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self.service = service
 
 
 class Toolbox:
