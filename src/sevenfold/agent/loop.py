@@ -9,7 +9,7 @@ and its driver does the waiting.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +43,12 @@ RETRIES = 4
 STOP_HOOKS = 8
 """How often in a row hooks may keep the agent from stopping."""
 INTERRUPTED = "[The user interrupted the answer here.]"
+ENDS: Mapping[str | None, End] = {
+    "refusal": "refused",
+    "max_tokens": "cut",
+    "model_context_window_exceeded": "cut",
+}
+"""How a run ends, by the reason why the model's last answer did; otherwise it is done."""
 NOTHING_TO_DO = 'there is nothing left to do, and nothing new was said: say what to do next, as in run("…")'
 NOT_TAKEN_IN = "the message was not taken in, send it again if it is still meant"
 """Detail of a run that was interrupted before it began."""
@@ -208,7 +214,7 @@ class Loop:
             return None
         reason = yield from self._held_back()
         if reason is None:
-            return self._finished(_end_of(answer))
+            return self._finished(ENDS.get(answer.stop_reason, "done"))
         self._held += 1
         self._conversation.note(reason)
         return None
@@ -344,13 +350,3 @@ def _input(raw: bytes) -> Any:
     except msgspec.DecodeError:
         # The answer was cut off in the middle; the toolbox reports that the input does not fit.
         return bytes(raw).decode(errors="replace")
-
-
-def _end_of(answer: Answer) -> End:
-    match answer.stop_reason:
-        case "refusal":
-            return "refused"
-        case "max_tokens" | "model_context_window_exceeded":
-            return "cut"
-        case _:
-            return "done"

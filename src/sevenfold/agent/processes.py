@@ -49,8 +49,6 @@ class FinishedCommand(Struct, frozen=True):
     """Why it was stopped."""
     cwd: str = ""
     """The folder it ended in; empty if it did not say."""
-    left_out: int = 0
-    """Bytes of output dropped from the middle."""
     seconds: float = 0.0
 
 
@@ -110,7 +108,7 @@ class LocalProcesses:
                 problem = f"it took longer than {seconds:g} s and was ended"
             code = None if problem else running.child.returncode
             took = time.monotonic() - started
-            return FinishedCommand(ends.text(), code, problem, running.ended_in(), ends.left_out, took)
+            return FinishedCommand(ends.text(), code, problem, running.ended_in(), took)
 
     def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> BackgroundTask:
         """Run a command in the background."""
@@ -267,11 +265,8 @@ class _Ends:
         """The output, or both ends of it with a note in between."""
         self._shorten()
         if not self.left_out:
-            return bytes(self._first + self._last).decode(errors="replace")
-        first, last = (
-            bytes(self._first).decode(errors="replace"),
-            bytes(self._last).decode(errors="replace"),
-        )
+            return (self._first + self._last).decode(errors="replace")
+        first, last = self._first.decode(errors="replace"), self._last.decode(errors="replace")
         return f"{first}\n… {self.left_out:,} bytes of output left out here …\n{last}"
 
 

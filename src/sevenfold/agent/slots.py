@@ -8,7 +8,7 @@ epoch the compaction opens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -141,6 +141,7 @@ TASKS_TOKENS = 2_000
 ANNOUNCED = (texts.McpInstructions.file, texts.Skills.file, texts.AgentTypes.file)
 """Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
+PLANNING_KIND = frozenset({PLANNING})
 TASKS = "Background commands; do not restart those that are running"
 
 
@@ -250,29 +251,20 @@ def fill(agent: Assembly) -> None:
 
 def _state_slots(agent: Assembly) -> list[Slot]:
     """The slots of an agent's state; the last ones are given up first."""
-    state = agent.state
+    state, needed = agent.state, partial(StateSlot, needed=True)
 
     def skills() -> Iterator[State]:
         for skill in reversed(state.recent.skills.values()):
             if text := agent.skill_text(skill.name):
                 yield State(f"Skill in use: {skill.name}", text, skill.path, {"skill": skill.name})
 
-    def needed(
-        name: str,
-        states: Callable[[], Iterable[State]],
-        each: int,
-        kind: str = "",
-        kinds: Set[str] = frozenset(),
-    ) -> StateSlot:
-        return StateSlot(name, states, each, needed=True, kind=kind, kinds=frozenset(kinds))
-
     return [
-        needed("plan", partial(_plan, state), PLAN_TOKENS, "plan_file_reference", {PLANNING}),
-        needed("goal", partial(_goal, state), GOAL_TOKENS, "goal_status"),
-        needed("todos", partial(_todos, state), TODO_TOKENS, "todo_reminder"),
+        needed("plan", partial(_plan, state), PLAN_TOKENS, kind="plan_file_reference", kinds=PLANNING_KIND),
+        needed("goal", partial(_goal, state), GOAL_TOKENS, kind="goal_status"),
+        needed("todos", partial(_todos, state), TODO_TOKENS, kind="todo_reminder"),
         needed("permissions", partial(_permissions, state), PERMISSIONS_TOKENS),
         *([needed("agents", team.states, TASKS_TOKENS)] if (team := agent.team) else []),
-        needed("tasks", partial(_tasks, state), TASKS_TOKENS, "task_status"),
+        needed("tasks", partial(_tasks, state), TASKS_TOKENS, kind="task_status"),
         StateSlot("skills", skills, SKILL_TOKENS, SKILLS_TOKENS, kind="invoked_skills"),
     ]
 

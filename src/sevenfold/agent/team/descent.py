@@ -107,12 +107,6 @@ class SubGrants(Grants):
         self._parent.allow(*rules)
 
 
-def sub_permissions(permissions: Permissions, definition: AgentDefinition) -> Permissions:
-    """The permissions an agent begins with: nothing allowed by itself, and what its definition forbids."""
-    rules = PermissionRules.of(definition.rules)
-    return replace(permissions, mode=definition.mode or "autonomous", rules=rules)
-
-
 def _moved(rules: PermissionRules, workspace: str, copy: str) -> PermissionRules:
     """The rules that deny or ask about paths of a workspace, for a copy of it."""
 
@@ -247,7 +241,9 @@ class Descent(Struct, frozen=True):
         """Its permissions, within those of its parent."""
         if self.memory is not None:
             permissions = replace(permissions, roots=(*permissions.roots, str(self.memory)))
-        own = sub_permissions(permissions, self.definition)
+        # Nothing is allowed by itself, and what the definition forbids is not.
+        rules, mode = PermissionRules.of(self.definition.rules), self.definition.mode or "autonomous"
+        own = replace(permissions, mode=mode, rules=rules)
         return SubGrants(own, self.parent.state.grants, self.definitions)
 
     def frame(self, store: SessionParts) -> Frame | None:
