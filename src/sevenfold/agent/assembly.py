@@ -24,7 +24,7 @@ from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
-from sevenfold.agent.team.descent import one_at_a_time
+from sevenfold.agent.team.descent import SubSettings, one_at_a_time
 from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
@@ -162,7 +162,7 @@ class Assembly:
         try:
             self.profile = factory.profile_for(self.store, model, client)
             if descent is not None:
-                settings = descent.settings(self.store.settings, self.profile)
+                settings = SubSettings(self.store.settings, descent, self.profile)
                 self.store = replace(self.store, settings=settings)
             self.servers = self._connect_servers()
             self._assemble()
@@ -344,7 +344,7 @@ class Assembly:
             return above.checkpoints if self.workspace == above.workspace else None
         transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
         return Checkpoints(
-            self.home.checkpoints,
+            self.home.folder / "checkpoints",
             self.workspace,
             lambda: find_searcher().files(str(self.workspace), lambda: False),
             lambda: transcript.view.tip,

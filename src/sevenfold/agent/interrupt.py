@@ -138,47 +138,45 @@ class _Listener:
         return Aborted("the call was stopped", partial=replace(self._begun, blocks=said))
 
 
-class InterruptibleClient:
+class InterruptibleClient(Struct, frozen=True):
     """A client whose requests raise `Aborted` as soon as the run is interrupted."""
 
-    def __init__(self, client: Client, stopped: Callable[[], Signal]) -> None:
-        """``stopped`` returns the signal of the current run."""
-        self._client = client
-        self._stopped = stopped
+    client: Client
+    stopped: Callable[[], Signal]
+    """Returns the signal of the current run."""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request; raises `Aborted` if the run is interrupted."""
-        stopped = self._stopped()
+        stopped = self.stopped()
         listener = _Listener(call, watch, stopped)
         if stopped.wait(0):
             raise listener.aborted()
         try:
             return run_interruptibly(
-                lambda: self._client.ask(call, listener), lambda: stopped.wait(0), SHORT_GRACE
+                lambda: self.client.ask(call, listener), lambda: stopped.wait(0), SHORT_GRACE
             )
         except LeftBehind:
             raise listener.aborted() from None
 
     def close(self) -> None:
         """Close connections."""
-        self._client.close()
+        self.client.close()
 
 
-class AsyncInterruptibleClient:
+class AsyncInterruptibleClient(Struct, frozen=True):
     """The same, awaited."""
 
-    def __init__(self, client: AsyncClient, stopped: Callable[[], Signal]) -> None:
-        """``stopped`` returns the signal of the current run."""
-        self._client = client
-        self._stopped = stopped
+    client: AsyncClient
+    stopped: Callable[[], Signal]
+    """Returns the signal of the current run."""
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request; raises `Aborted` if the run is interrupted."""
-        stopped = self._stopped()
+        stopped = self.stopped()
         listener = _Listener(call, watch, stopped)
         if stopped.wait(0):
             raise listener.aborted()
-        asking = asyncio.ensure_future(self._client.ask(call, listener))
+        asking = asyncio.ensure_future(self.client.ask(call, listener))
         stopping = asyncio.ensure_future(_happens(stopped))
         try:
             await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -196,7 +194,7 @@ class AsyncInterruptibleClient:
 
     async def close(self) -> None:
         """Close connections."""
-        await self._client.close()
+        await self.client.close()
 
 
 async def _happens(signal: Signal) -> None:

@@ -149,7 +149,8 @@ class AgentPrompt:
                 sources.append(SectionSource.of(texts.Clearing, lambda: texts.Clearing(kept)))
         sources += _memory_section(agent)
         sources += [one.section() for one in (agent.servers, agent.types) if one is not None]
-        self._sections: Sections = standard(sources, agent.fit.texts)
+        fixed = texts.STATIC if agent.fit.size == "full" else (texts.Brief,)
+        self._sections: Sections = standard(sources, fixed)
         self.sent = SystemPrompt()
         """The prompt before the messages, with the changes announced since."""
 

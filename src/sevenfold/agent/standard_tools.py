@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from sevenfold.agent import texts
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.tools.context import ROOM
 from sevenfold.agent.tools.edit import EditTool, WriteTool
@@ -26,7 +25,6 @@ from sevenfold.agent.tools.shell import ShellOutputTool, ShellStopTool, ShellToo
 from sevenfold.agent.tools.skills import SkillCatalog, SkillTool
 from sevenfold.agent.tools.tool import StandardTool, Tool
 from sevenfold.agent.tools.web import WebFetchTool
-from sevenfold.prompts.text import Static
 from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
@@ -104,11 +102,6 @@ class Fit(Struct, frozen=True):
         if self.size == "small":
             return [_shortened(tool, brief.get(tool.name, {}).get("words", "")) for tool in tools]
         return [_shortened(tool, **brief[tool.name]) for tool in tools if tool.name in brief]
-
-    @property
-    def texts(self) -> tuple[type[Static], ...]:
-        """The texts at the beginning of the system prompt."""
-        return texts.STATIC if self.size == "full" else (texts.Brief,)
 
 
 def _shortened(tool: StandardTool[Any], words: str = "", without: Collection[str] = ()) -> Tool:

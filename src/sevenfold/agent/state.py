@@ -69,19 +69,9 @@ class AgentHome(Struct, frozen=True):
         return self.folder / "plan.md"
 
     @property
-    def tasks(self) -> Path:
-        """The folder with the output of background commands."""
-        return self.folder / "tasks"
-
-    @property
     def scratch(self) -> Path:
         """The folder for temporary files of the model."""
         return self.folder / "scratch"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder with files as they were before the agent changed them."""
-        return self.folder / "checkpoints"
 
     @classmethod
     def for_session(cls, store: Store | None, session: str = "", branch: str | None = None) -> AgentHome:
@@ -208,7 +198,7 @@ class AgentState:
         self.recent = RecentUse(
             {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
         )
-        self.processes = LocalProcesses(self._home.tasks, saved.tasks, gate)
+        self.processes = LocalProcesses(self._home.folder / "tasks", saved.tasks, gate)
         self._lost = [one.id for one in saved.tasks if one.state == "running"]
         self._ended: set[str] = set()
         self.desk = Desk(self._workspace)

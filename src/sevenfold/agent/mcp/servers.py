@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
-from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
+from sevenfold.agent.mcp.tools import McpTool, usable_tools
 from sevenfold.agent.prompt import SectionSource
 from sevenfold.agent.slots import AnnouncedSlot
 from sevenfold.agent.texts import McpInstructions, McpServer
@@ -76,7 +76,7 @@ class McpServers:
         """How long an agent waits for slow servers before it begins."""
         self.taken = Snapshot()
         """The last snapshot, which is what the model knows."""
-        self._listings: dict[str, tuple[int, ToolListing]] = {}
+        self._left_out: list[str] = []
         self._changed = threading.Condition()
         environ = dict(os.environ if environ is None else environ)
         self._connections: dict[str, Connection] = {}
@@ -126,8 +126,7 @@ class McpServers:
     @property
     def problems(self) -> tuple[str, ...]:
         """What was configured, or listed, and cannot be used."""
-        left_out = [f"{name}: {one}" for name, (_, made) in self._listings.items() for one in made.problems]
-        return (*self._config.problems, *left_out)
+        return (*self._config.problems, *self._left_out)
 
     def tools(self, wait_seconds: float | None = None) -> list[Tool]:
         """The tools of a new snapshot, once servers have had so many seconds to connect."""
@@ -145,8 +144,12 @@ class McpServers:
         states = self.states()
         revisions = tuple(state.revision for state in states)
         if revisions != self.taken.revisions:
+            listed = {
+                one.name: usable_tools(one.name, one.tools, partial(self._call, one.name)) for one in states
+            }
+            self._left_out = [f"{name}: {why}" for name, made in listed.items() for why in made.problems]
             self.taken = Snapshot(
-                tuple(tool for state in states for tool in self._tools(state)),
+                tuple(tool for made in listed.values() for tool in made.tools),
                 {state.name: state.instructions for state in states if state.instructions.strip()},
                 revisions,
             )
@@ -155,13 +158,6 @@ class McpServers:
     def section(self) -> SectionSource:
         """The section of the system prompt with what servers say about their tools."""
         return SectionSource.of(McpInstructions, lambda: McpInstructions.of(self.taken.instructions))
-
-    def _tools(self, state: ServerState) -> Sequence[McpTool]:
-        known = self._listings.get(state.name)
-        if known is None or known[0] != state.revision:
-            listing = usable_tools(state.name, state.tools, partial(self._call, state.name))
-            self._listings[state.name] = known = (state.revision, listing)
-        return known[1].tools
 
     # -- acting ---------------------------------------------------------------------------------
 

@@ -190,7 +190,7 @@ def define(
 ) -> AgentDefinition:
     """A definition from the fields of a file's head and its body; raises `InputError`."""
     fields = dict(fields)
-    reader = _Reader(dialect, dict(ignored))
+    reader = _Reader(dict(ignored))
     if reason := _unusable(fields, dialect):
         raise InputError(reason)
     named = str(fields.pop("name", None) or name)
@@ -336,8 +336,7 @@ CHANGES: Final = ("Edit", "Write", "Shell")
 class _Reader:
     """Takes the fields of one definition in, and notes what has no effect."""
 
-    def __init__(self, dialect: str, ignored: dict[str, str]) -> None:
-        self.dialect = dialect
+    def __init__(self, ignored: dict[str, str]) -> None:
         self.ignored = ignored
 
     def take(self, made: AgentDefinition, key: str, value: Any) -> AgentDefinition:

@@ -233,10 +233,6 @@ class Descent(Struct, frozen=True):
             conversation.ladder.freeze(conversation)
             return store.branch_off(self.entry.id, empty=False)
 
-    def settings(self, source: Source, profile: Profile) -> Source:
-        """Its parent's settings, with a window of its own model."""
-        return SubSettings(source, self, profile)
-
     def grants(self, permissions: Permissions) -> Grants:
         """Its permissions, within those of its parent."""
         if self.memory is not None:

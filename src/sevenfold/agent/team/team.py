@@ -98,11 +98,6 @@ class Team:
         self.post = Post(mailbox, self.address, self.mail, parent.conversation) if mailbox else None
         """Its mail; None if its store keeps none."""
 
-    @property
-    def depth(self) -> int:
-        """How many agents are above those of this team."""
-        return self._parent.descent.depth if self._parent.descent else 0
-
     # -- looking --------------------------------------------------------------------------------
 
     def status(self, entry: AgentEntry) -> AgentStatus:
@@ -286,7 +281,7 @@ class Team:
 
     def _check_room(self) -> None:
         settings = self._parent.store.settings.current()
-        if self.depth >= settings.agent_depth:
+        if (self._parent.descent.depth if self._parent.descent else 0) >= settings.agent_depth:
             raise Refused(
                 f"Agents may start agents only {settings.agent_depth} deep. Do the work yourself, or report what is "
                 "left."

@@ -76,10 +76,6 @@ class Desk:
         """What the model knows of a file; None if it has not read it."""
         return self._files.get(path)
 
-    def recent(self) -> list[str]:
-        """The files the model knows, the one it saw or changed last first."""
-        return list(reversed(self._files))
-
     def forget(self) -> None:
         """Forget all files: after a compaction only what is read, or put back, from then on counts as read."""
         self._files.clear()

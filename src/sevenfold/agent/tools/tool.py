@@ -133,12 +133,9 @@ class StandardTool(ABC, Generic[Given]):
 
     def requires(self, given: Given, context: Context) -> PermissionRequest:
         """What this call is about to do: its action, or nothing that needs permission."""
-        path: str = getattr(given, "path", "")
-        return (
-            files.request(self.name, self.action, path, context)
-            if self.action
-            else PermissionRequest(self.name)
-        )
+        if not self.action:
+            return PermissionRequest(self.name)
+        return files.request(self.name, self.action, getattr(given, "path", ""), context)
 
     @abstractmethod
     def act(self, given: Given, context: Context) -> ToolOutput:
