@@ -294,15 +294,8 @@ class Agent(_BaseAgent):
             return self._drive(loop.compact(request))
 
     def _drive(self, flow: Flow[R]) -> R:
-        parts = self.assembly
-        return drive(
-            flow,
-            self._interruptible,
-            parts.reporter.put,
-            self._hooks,
-            parts.conversation.lock,
-            parts.loop.stopped,
-        )
+        parts, lock = self.assembly, self.assembly.conversation.lock
+        return drive(flow, self._interruptible, parts.reporter.put, self._hooks, lock, parts.loop.stopped)
 
     def _stop(self, work: Future[Finished]) -> None:
         if not work.done():

@@ -452,11 +452,7 @@ def may_change(request: PermissionRequest) -> Sequence[str] | None:
             return (request.subject,)
         case "run":
             line = parse(request.subject)
-            harmless = (
-                line.plain
-                and not request.writes
-                and all(one.words and is_read_only(one.words) for one in line.commands)
-            )
-            return () if harmless else None
+            looks = all(one.words and is_read_only(one.words) for one in line.commands)
+            return () if line.plain and looks and not request.writes else None
         case _:
             return None

@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.programs import TIMED_OUT, ChildProcess, ProcessMark, end_strays
+from sevenfold.agent.tools.output import CommandRan
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
 
@@ -37,19 +38,6 @@ MOST_IN_A_FILE = 64 * 1024 * 1024
 TaskState = Literal["running", "completed", "failed", "killed", "gone"]
 """gone: how it ended is unknown, because the process that ran it ended first."""
 GONE = "ended with the process that started it"
-
-
-class FinishedCommand(Struct, frozen=True):
-    """The result of a command."""
-
-    output: str
-    code: int | None = None
-    """None if it was stopped."""
-    problem: str = ""
-    """Why it was stopped."""
-    cwd: str = ""
-    """The folder it ended in; empty if it did not say."""
-    seconds: float = 0.0
 
 
 class BackgroundTask(Struct, frozen=True, omit_defaults=True):
@@ -98,8 +86,11 @@ class LocalProcesses:
         seconds: float,
         stopped: Callable[[], bool],
         progress: Callable[[str], None],
-    ) -> FinishedCommand:
-        """Run a command until it ends, its time is up or ``stopped()``."""
+    ) -> tuple[str, CommandRan]:
+        """Run a command until it ends, its time is up or ``stopped()``; what it printed, and how it ended.
+
+        The folder it ended in is empty if it did not say.
+        """
         started = time.monotonic()
         ends = _Ends(progress)
         with _ShellCommand(command, cwd, environ) as running:
@@ -108,7 +99,7 @@ class LocalProcesses:
                 problem = f"it took longer than {seconds:g} s and was ended"
             code = None if problem else running.child.returncode
             took = time.monotonic() - started
-            return FinishedCommand(ends.text(), code, problem, running.ended_in(), took)
+            return ends.text(), CommandRan(command, code, problem, running.ended_in(), took)
 
     def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> BackgroundTask:
         """Run a command in the background."""

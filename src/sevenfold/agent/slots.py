@@ -206,11 +206,8 @@ class OpenFilesSlot:
         """The files, newest first."""
         self._read.clear()
         restored = self._slot.restore(moment)
-        shown = {
-            one.path: one.version
-            for one in self._state.recent.files.values()
-            if one.call and moment.shows(one.call)
-        }
+        recent = self._state.recent.files.values()
+        shown = {one.path: one.version for one in recent if one.call and moment.shows(one.call)}
         back = {
             path: files.version(found)
             for path in (str(one.facts.get("filename", "")) for one in restored.attachments)

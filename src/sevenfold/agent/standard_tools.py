@@ -86,12 +86,8 @@ class Fit(Struct, frozen=True):
         room = window.budget(ROOM)
         if window.context >= SMALL:
             return cls("full", room)
-        return cls(
-            "tiny" if window.context < TINY else "small",
-            room,
-            window.reserve,
-            window.budget(INSTRUCTIONS) * BYTES_PER_TOKEN,
-        )
+        size: Literal["small", "tiny"] = "tiny" if window.context < TINY else "small"
+        return cls(size, room, window.reserve, window.budget(INSTRUCTIONS) * BYTES_PER_TOKEN)
 
     def tools(self, tools: Iterable[StandardTool[Any]]) -> list[Tool]:
         """The standard tools that fit, with descriptions that fit."""

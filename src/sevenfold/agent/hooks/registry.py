@@ -163,10 +163,8 @@ class _Registry:
         try:
             return in_own_thread(run, "hook")
         except RuntimeError as error:
-            future, result = (
-                Future[HookOutcome](),
-                CommandResult(None, problem=f"it could not be run ({error})"),
-            )
+            future = Future[HookOutcome]()
+            result = CommandResult(None, problem=f"it could not be run ({error})")
             future.set_result(read_answer(type(event), hook.label, result))
             return future
 

@@ -207,10 +207,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def _running(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision:
         if self.mode != "autonomous":
-            return self._ask(
-                request,
-                f"Commands require approval in this mode{f'; this one has {line.why}' if line.why else ''}.",
-            )
+            why = f"; this one has {line.why}" if line.why else ""
+            return self._ask(request, f"Commands require approval in this mode{why}.")
         if hidden := self._hidden(request, line):
             return self._ask(request, f"The command hides part of what it does ({hidden}).")
         if guarded := next((path for path in request.writes if self._guard(request, path)), None):

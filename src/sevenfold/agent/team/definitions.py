@@ -204,13 +204,8 @@ def define(
         raise InputError("its developer_instructions are not a text")
     if len(body) > LONGEST_PROMPT:
         raise InputError(f"its prompt has {len(body):,} characters; at most {LONGEST_PROMPT:,} are taken")
-    made = AgentDefinition(
-        name=named,
-        description=_one_line(description),
-        prompt=body.strip(),
-        path=path,
-        dialect=dialect,
-    )
+    about, prompt = _one_line(description), body.strip()
+    made = AgentDefinition(name=named, description=about, prompt=prompt, path=path, dialect=dialect)
     for key, value in fields.items():
         if value is not None:
             made = reader.take(made, key, value)

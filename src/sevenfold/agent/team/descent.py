@@ -111,11 +111,8 @@ def _moved(rules: PermissionRules, workspace: str, copy: str) -> PermissionRules
     """The rules that deny or ask about paths of a workspace, for a copy of it."""
 
     def moved(kept: tuple[PermissionRule, ...]) -> tuple[PermissionRule, ...]:
-        return tuple(
-            replace(rule, pattern=rule.pattern.replace(workspace, copy))
-            for rule in kept
-            if workspace in rule.pattern
-        )
+        about = (rule for rule in kept if workspace in rule.pattern)
+        return tuple(replace(rule, pattern=rule.pattern.replace(workspace, copy)) for rule in about)
 
     return PermissionRules(ask=moved(rules.ask), deny=moved(rules.deny))
 

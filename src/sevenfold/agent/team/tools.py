@@ -111,12 +111,8 @@ class TaskStopTool(ServiceTool[TaskStopInput, TeamSource]):
 
 def team_tools(team: TeamSource, types: str) -> list[Tool]:
     """The tools of an agent that may start others; for ``types`` see `AgentTool`."""
-    return [
-        AgentTool(team, types),
-        ListAgentsTool(team),
-        TaskStopTool(team),
-        SendMessageTool(lambda: team().post),
-    ]
+    send = SendMessageTool(lambda: team().post)
+    return [AgentTool(team, types), ListAgentsTool(team), TaskStopTool(team), send]
 
 
 class ProgressSink:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
@@ -26,18 +27,6 @@ from sevenfold.errors import Refused
 LONGEST_LINE = 400
 FILES_SHOWN = 100
 LINES_SHOWN = 200
-
-
-class SearchQuery(Struct, frozen=True):
-    """What to look for in files."""
-
-    pattern: str
-    root: str
-    """A folder or a file, with links resolved."""
-    glob: str = ""
-    ignore_case: bool = False
-    context: int = 0
-    multiline: bool = False
 
 
 class FoundLine(Struct, frozen=True):
@@ -52,8 +41,11 @@ class FoundLine(Struct, frozen=True):
 class Searcher(Protocol):
     """Looks through files; raises `sevenfold.errors.UserError` for a pattern it cannot read."""
 
-    def lines(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
-        """The lines that match and their neighbours, file by file in the order of paths."""
+    def lines(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
+        """The lines that match and their neighbours, file by file in the order of paths.
+
+        The path of the query is that of a folder or a file, with links resolved.
+        """
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
         """All files below a folder that are not ignored."""
@@ -96,15 +88,8 @@ class GrepTool(_SearchTool[GrepInput]):
 
     def act(self, given: GrepInput, context: Context) -> ToolOutput:
         """Search, and show as much as asked for."""
-        root = _root(given.path, context)
-        query = SearchQuery(
-            given.pattern,
-            root,
-            given.glob,
-            given.ignore_case,
-            given.context if given.show == "lines" else 0,
-            given.multiline,
-        )
+        around = given.context if given.show == "lines" else 0
+        query = replace(given, path=_root(given.path, context), context=around)
         may_read = cache(context.may_read)
         found = (line for line in self.service.lines(query, context.abort.is_set) if may_read(line.path))
         match given.show:

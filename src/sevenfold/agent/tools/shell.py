@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from sevenfold.agent.permissions.paths import in_repository, named_files
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.agent.processes import BackgroundTask, FinishedCommand, LocalProcesses
+from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import CommandRan, TaskChanged, ToolOutput
 from sevenfold.agent.tools.tool import ServiceTool
@@ -99,7 +99,7 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
             task = self.service.start(given.command, cwd=cwd, environ=environ)
             words = f"{note}Started as {task.id}; its output goes to {task.path}. Use ShellOutput to check on it."
             return ToolOutput(words, facts=(_fact(task),))
-        ran = self.service.run(
+        output, ran = self.service.run(
             given.command,
             cwd=cwd,
             environ=environ,
@@ -108,8 +108,8 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
             progress=context.progress,
         )
         moved = _move(ran.cwd, context)
-        fact = CommandRan(given.command, ran.code, ran.problem, str(context.desk.cwd), ran.seconds)
-        return ToolOutput(f"{note}{_shown(ran)}{moved}", is_error=ran.code != 0, facts=(fact,))
+        fact, words = replace(ran, cwd=str(context.desk.cwd)), _shown(output.rstrip("\n"), ran)
+        return ToolOutput(f"{note}{words}{moved}", is_error=ran.code != 0, facts=(fact,))
 
 
 class OutputInput(Struct, forbid_unknown_fields=True):
@@ -175,8 +175,7 @@ def _move(cwd: str, context: Context) -> str:
     return f"\n(The working directory is now {cwd}.)"
 
 
-def _shown(ran: FinishedCommand) -> str:
-    output = ran.output.rstrip("\n")
+def _shown(output: str, ran: CommandRan) -> str:
     if ran.problem:
         return f"{output}\n(The command did not finish: {ran.problem}.)".lstrip("\n")
     if ran.code:

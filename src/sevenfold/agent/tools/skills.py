@@ -100,9 +100,9 @@ class SkillTool(ServiceTool[SkillInput, SkillCatalog]):
         body = split(files.content(skill.path).decode(errors="replace")).body
         if len(body) > (most := min(LONGEST_BODY, context.room)):
             body = f"{body[:most]}\n(There is more: read {skill.path}.)"
-        lines = [
-            f"Skill {skill.name}, from {Path(skill.path).parent}. Files it mentions are in that folder.",
-            "",
-        ]
-        lines += [body.strip()] + ([f"\nArguments: {given.arguments}"] if given.arguments else [])
-        return ToolOutput("\n".join(lines), facts=(SkillUsed(skill.name, skill.path),))
+        origin = (
+            f"Skill {skill.name}, from {Path(skill.path).parent}. Files it mentions are in that folder."
+        )
+        arguments = f"\n\nArguments: {given.arguments}" if given.arguments else ""
+        words = f"{origin}\n\n{body.strip()}{arguments}"
+        return ToolOutput(words, facts=(SkillUsed(skill.name, skill.path),))
