@@ -23,7 +23,7 @@ from sevenfold.conversation.transcript import Attachment
 from sevenfold.prompts.context import RestoredState
 from sevenfold.prompts.text import Text, cut
 from sevenfold.record import blocks
-from sevenfold.request.sections import SystemPrompt, announcement
+from sevenfold.request.sections import announcement
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
@@ -161,13 +161,10 @@ class SectionsSlot:
     def restore(self, moment: Moment) -> Restored:
         """The changes of the prompt, if it stays as it was sent."""
         sent, prompt = self._prompt.sent, self._prompt.renew()
-        if moment.keeps_front:
-            return self._changes(sent, prompt, moment)
-        self._prompt.sent = prompt
-        self._want(prompt)
-        return Restored()
-
-    def _changes(self, sent: SystemPrompt, prompt: SystemPrompt, moment: Moment) -> Restored:
+        if not moment.keeps_front:
+            self._prompt.sent = prompt
+            self._want(prompt)
+            return Restored()
         before = {section.name: section.text for section in sent.sections}
         changed = {
             section.name: section.text

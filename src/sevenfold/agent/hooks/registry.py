@@ -30,10 +30,6 @@ PROJECT_VARIABLES = ("SEVENFOLD_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 """Variables with the project's folder; in a command without a shell, ``${NAME}`` is replaced by it."""
 
 
-def _never() -> bool:
-    return False
-
-
 def run_command(
     command: str,
     args: tuple[str, ...] | None,
@@ -201,7 +197,7 @@ class Hooks(_Registry):
             )
         self._add(event, function, matcher)
 
-    def fire(self, event: HookInput, stopped: Callable[[], bool] = _never) -> HookOutcome:
+    def fire(self, event: HookInput, stopped: Callable[[], bool] = lambda: False) -> HookOutcome:
         """Run the hooks of this event; once ``stopped()``, ends all commands and raises `Aborted`."""
         firing = self._start(event, stopped)
         try:
@@ -227,7 +223,7 @@ class AsyncHooks(_Registry):
 
     async def fire(self, event: HookInput) -> HookOutcome:
         """Run the hooks of this event; cancelling it ends them."""
-        firing = self._start(event, _never)
+        firing = self._start(event, lambda: False)
         try:
             answers = await asyncio.gather(*(_call_async(one, event) for one in firing.functions.values()))
             await firing.ended()

@@ -11,7 +11,7 @@ A matcher selects hooks of an event. Empty or `*` matches everything. Text made 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -127,13 +127,18 @@ class HookSettings(Struct, frozen=True):
 
 
 def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bool = False) -> HookSettings:
-    """Read the hooks of the user's and the project's files; the project's run only if its folder is trusted."""
-    return merge(
-        [
-            *(parse(_read(path), str(path)) for path in user),
-            *(parse(_read(path), str(path)) if trusted else _distrusted(path) for path in project),
-        ]
+    """Read the hooks of the user's and the project's files; the project's run only if its folder is trusted.
+
+    The hooks of several files add up, unless a file disables all hooks.
+    """
+    parts = [parse(_read(path), str(path)) for path in user]
+    parts += [parse(_read(path), str(path)) if trusted else _distrusted(path) for path in project]
+    whole = HookSettings(
+        tuple(hook for part in parts for hook in part.hooks),
+        tuple(one for part in parts for one in part.skipped),
+        off := next((part.disabled_by for part in parts if part.disabled_by), ""),
     )
+    return whole.skipping(f"disableAllHooks is set in {off}") if off else whole
 
 
 def parse(settings: Mapping[str, Any], source: str) -> HookSettings:
@@ -143,17 +148,6 @@ def parse(settings: Mapping[str, Any], source: str) -> HookSettings:
     hooks = tuple(entry for entry in found if isinstance(entry, Hook))
     skipped = tuple(entry for entry in found if isinstance(entry, SkippedHook))
     return HookSettings(hooks, skipped, source if disabled else "")
-
-
-def merge(parts: Iterable[HookSettings]) -> HookSettings:
-    """Combine several files: their hooks add up, unless a file disables all hooks."""
-    parts = list(parts)
-    whole = HookSettings(
-        tuple(hook for part in parts for hook in part.hooks),
-        tuple(one for part in parts for one in part.skipped),
-        off := next((part.disabled_by for part in parts if part.disabled_by), ""),
-    )
-    return whole.skipping(f"disableAllHooks is set in {off}") if off else whole
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRule, PermissionRules
@@ -76,12 +76,9 @@ class SubPermissions(Permissions, frozen=True, kw_only=True):
 class SubGrants(Grants):
     """The permissions of a sub-agent as they are now."""
 
-    def __init__(
-        self, permissions: Permissions, parent: Grants, definitions: tuple[AgentDefinition, ...]
-    ) -> None:
-        self._parent = parent
-        self._definitions = definitions
-        self._own: Permissions = permissions
+    def __init__(self, permissions: Permissions, descent: Descent) -> None:
+        self._parent, self._definitions = descent.parent.state.grants, descent.definitions
+        self._own = permissions
         super().__init__(permissions)
 
     @property
@@ -93,8 +90,8 @@ class SubGrants(Grants):
             # A working copy elsewhere: what is ruled about the project holds there too.
             rules += _moved(parent.rules, parent.workspace, own.workspace)
         mode = min(own.mode, parent.mode, key=_NARROWEST_FIRST.index)
-        fields = {name: getattr(own, name) for name in Permissions.__struct_fields__}
-        return SubPermissions(**{**fields, "rules": rules, "mode": mode}, definitions=self._definitions)
+        fields = {**asdict(own), "rules": rules, "mode": mode}
+        return SubPermissions(**fields, definitions=self._definitions)
 
     @now.setter
     def now(self, permissions: Permissions) -> None:
@@ -237,7 +234,7 @@ class Descent(Struct, frozen=True):
         # Nothing is allowed by itself, and what the definition forbids is not.
         rules, mode = PermissionRules.of(self.definition.rules), self.definition.mode or "autonomous"
         own = replace(permissions, mode=mode, rules=rules)
-        return SubGrants(own, self.parent.state.grants, self.definitions)
+        return SubGrants(own, self)
 
     def frame(self, store: SessionParts) -> Frame | None:
         """What precedes the messages of a fork: what its parent was sent last."""
