@@ -106,7 +106,8 @@ class _BaseAgent:
 
     @goal.setter
     def goal(self, goal: str) -> None:
-        self.assembly.state.set_goal(goal)
+        self.assembly.state.goal = goal
+        self.assembly.state.save()
 
     @property
     def workings(self) -> Assembly:

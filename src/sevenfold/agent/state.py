@@ -225,11 +225,6 @@ class AgentState:
         self.recent.files.update(parent.recent.files)
         self.desk.restore(parent.desk.state())
 
-    def set_goal(self, goal: str) -> None:
-        """Set the goal of the session."""
-        self.goal = goal
-        self.save()
-
     def learn(self, call: ToolCall, output: ToolOutput, on_read: Callable[[str, str, str], None]) -> None:
         """Take in what a call did; the executor saves it after the whole round of calls.
 

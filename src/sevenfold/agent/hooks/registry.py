@@ -90,7 +90,11 @@ class _Registry:
         self._closing.set()
         wait(self._background)
 
-    def _add(self, event: str, function: Callable[..., Any], matcher: str) -> None:
+    def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
+        """Call a function, plain or coroutine, at an event, if the matcher matches.
+
+        It gets the event's input and returns what a command would print: a mapping for JSON, text, or None.
+        """
         if event not in EVENTS:
             raise SettingError(f"There is no hook event {event!r}; the events are {', '.join(EVENTS)}.")
         if not callable(function):
@@ -186,7 +190,7 @@ class Hooks(_Registry):
     """The hooks of a `Session` or an `Agent`."""
 
     def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
-        """Call a function at an event, if the matcher matches.
+        """Call a plain function at an event, if the matcher matches.
 
         It gets the event's input and returns what a command would print: a mapping for JSON, text, or None.
         """
@@ -195,7 +199,7 @@ class Hooks(_Registry):
                 f"The hook for {event} is a coroutine function, and this session does not await; "
                 "give it a plain function, or use an async session."
             )
-        self._add(event, function, matcher)
+        super().add(event, function, matcher=matcher)
 
     def fire(self, event: HookInput, stopped: Callable[[], bool] = lambda: False) -> HookOutcome:
         """Run the hooks of this event; once ``stopped()``, ends all commands and raises `Aborted`."""
@@ -216,10 +220,6 @@ class Hooks(_Registry):
 
 class AsyncHooks(_Registry):
     """The hooks of an `AsyncSession` or an `AsyncAgent`."""
-
-    def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
-        """Call a function, plain or coroutine, at an event, if the matcher matches."""
-        self._add(event, function, matcher)
 
     async def fire(self, event: HookInput) -> HookOutcome:
         """Run the hooks of this event; cancelling it ends them."""

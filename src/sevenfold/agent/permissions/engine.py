@@ -308,11 +308,6 @@ class Grants:
         self.now = replace(self.now, mode=mode)
         self.changed()
 
-    def end_planning(self) -> None:
-        """Go back to the mode before."""
-        if self.now.mode == "plan":
-            self.mode = self.after_planning
-
     def allow(self, *rules: str) -> None:
         """Add rules that allow something from now on."""
         with self._lock:

@@ -185,8 +185,9 @@ class PlanFile:
         self._grants.mode = "plan"
 
     def leave(self) -> None:
-        """Stop planning, as when the user says so."""
-        self._grants.end_planning()
+        """Stop planning, as when the user says so, and go back to the mode before."""
+        if self.planning:
+            self._grants.mode = self._grants.after_planning
 
     def submit(self, plan: str) -> Consented:
         """Keep the plan and ask for approval; planning ends when it is given."""
