@@ -94,7 +94,7 @@ class LocalProcesses:
         started = time.monotonic()
         ends = _Ends(progress)
         with _ShellCommand(command, cwd, environ) as running:
-            problem = running.pump(ends, deadline=started + seconds, stopped=stopped, gently=GENTLY)
+            problem = running.pump(ends.add, deadline=started + seconds, stopped=stopped, gently=GENTLY)
             if problem == TIMED_OUT:
                 problem = f"it took longer than {seconds:g} s and was ended"
             code = None if problem else running.child.returncode
@@ -204,9 +204,8 @@ class _Background:
     def _pump(self) -> None:
         try:
             with self._running:
-                self._problem = self._running.pump(
-                    self._sink, deadline=None, stopped=self._stop.is_set, gently=GENTLY
-                )
+                pump, stopped = self._running.pump, self._stop.is_set
+                self._problem = pump(self._sink.add, deadline=None, stopped=stopped, gently=GENTLY)
         except Exception as error:  # noqa: BLE001 (it becomes the problem of the task)
             self._problem = str(error)
         finally:
