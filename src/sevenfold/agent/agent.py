@@ -349,13 +349,11 @@ class AsyncAgent(_BaseAgent):
 
     async def run(self, prompt: str = "") -> Finished:
         """See `Agent.run`; cancelling it stops it like `interrupt`, with the conversation in order."""
-        finished: Finished | None = None
         async with aclosing(self.stream(prompt)) as events:
             async for event in events:
-                if isinstance(event, Ended):
-                    finished = event.finished
-        assert finished is not None
-        return finished
+                last = event
+        assert isinstance(last, Ended)
+        return last.finished
 
     async def stream(self, prompt: str = "") -> AsyncGenerator[AgentEvent, None]:
         """See `Agent.stream`."""

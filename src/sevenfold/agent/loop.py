@@ -187,7 +187,10 @@ class Loop:
             return self._finished("blocked", refused)
         try:
             if not prompt and not self._queued and not (yield from self._await_team()):
-                self._check_something_to_do()
+                try:
+                    must_have_news(self._conversation.transcript.view)
+                except InputError:
+                    raise InputError(NOTHING_TO_DO) from None
             while True:
                 finished = yield from self._turn()
                 if finished is not None:
@@ -315,12 +318,6 @@ class Loop:
             self._conversation.tool_results([result_block(call, failed(NOT_DONE)) for call in calls])
         else:
             self._conversation.note(INTERRUPTED)
-
-    def _check_something_to_do(self) -> None:
-        try:
-            must_have_news(self._conversation.transcript.view)
-        except InputError:
-            raise InputError(NOTHING_TO_DO) from None
 
     # -- stopping -------------------------------------------------------------------------------
 
