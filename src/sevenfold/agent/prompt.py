@@ -16,7 +16,7 @@ from datetime import datetime
 from itertools import islice
 from math import ceil
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -110,6 +110,7 @@ def standard(
     return Sections((*fixed, *mine))
 
 
+R = TypeVar("R")
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which what is left of it is announced to the model."""
 APART = frozenset({texts.McpInstructions.file})
@@ -238,22 +239,17 @@ def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]
 
 
 def _budgets(limits: RunLimits, left: RunLimits) -> texts.Budgets | None:
-    turns, tokens = _step(limits.turns, left.turns), _step(limits.tokens, left.tokens)
-    usd = _step(limits.usd, left.usd)
-    if turns is tokens is usd is None:
-        return None
-    return texts.Budgets(
-        None if turns is None else ceil(turns),
-        None if tokens is None else ceil(tokens),
-        None if usd is None else f"{usd:.2f}",
-    )
+    turns, tokens = _step(limits.turns, left.turns, ceil), _step(limits.tokens, left.tokens, ceil)
+    dollars = _step(limits.usd, left.usd, "{:.2f}".format)
+    budgets = texts.Budgets(turns, tokens, dollars)
+    return budgets if budgets != texts.Budgets() else None
 
 
-def _step(limit: float | None, left: float | None) -> float | None:
+def _step(limit: float | None, left: float | None, form: Callable[[float], R]) -> R | None:
     """What is left at most, in steps: announcing every change would take room and say little."""
     if limit is None or left is None:
         return None
-    return min(limit * share for share in STEPS if limit * share >= left)
+    return form(min(limit * share for share in STEPS if limit * share >= left))
 
 
 def find_style(name: str, folders: Sequence[Path]) -> texts.OutputStyle:
