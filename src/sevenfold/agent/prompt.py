@@ -53,6 +53,19 @@ _ORDER: tuple[type[Text], ...] = (
     texts.Clearing,
     texts.Budgets,
 )
+R = TypeVar("R")
+STEPS = (1.0, 0.5, 0.25, 0.1)
+"""Shares of a limit at which what is left of it is announced to the model."""
+APART = frozenset({texts.McpInstructions.file})
+"""Volatile sections whose changes are announced elsewhere, piece by piece."""
+STYLES_FOLDER = "output-styles"
+GIT_SECONDS = 2.0
+"""How long git may take."""
+_GIT_STATUS = (
+    # Settings in a repository can name a program for git to run, and files anywhere can make a repository.
+    *("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "--no-optional-locks"),
+    *("status", "--short", "--branch", "--ignore-submodules=all"),
+)
 
 
 class SectionSource(Struct, frozen=True):
@@ -108,21 +121,6 @@ def standard(
     fixed = [SectionSource.of(kind, kind) for kind in static]
     mine = sorted(session_sources, key=lambda source: (places.get(source.name, len(places)), source.name))
     return Sections((*fixed, *mine))
-
-
-R = TypeVar("R")
-STEPS = (1.0, 0.5, 0.25, 0.1)
-"""Shares of a limit at which what is left of it is announced to the model."""
-APART = frozenset({texts.McpInstructions.file})
-"""Volatile sections whose changes are announced elsewhere, piece by piece."""
-STYLES_FOLDER = "output-styles"
-GIT_SECONDS = 2.0
-"""How long git may take."""
-_GIT_STATUS = (
-    # Settings in a repository can name a program for git to run, and files anywhere can make a repository.
-    *("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "--no-optional-locks"),
-    *("status", "--short", "--branch", "--ignore-submodules=all"),
-)
 
 
 class AgentPrompt:

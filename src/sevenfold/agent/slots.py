@@ -33,6 +33,18 @@ MOST_ANNOUNCED = 5_000
 """Tokens that announcements of one kind may take."""
 LEAST = 50
 """Tokens below which a piece of something is not worth its frame."""
+FILE_TOKENS = SKILL_TOKENS = 5_000
+SKILLS_TOKENS = 25_000
+PLAN_TOKENS = 25_000
+"""More than any plan has, so it comes back whole except in small windows."""
+GOAL_TOKENS = TODO_TOKENS = 10_000
+PERMISSIONS_TOKENS = 4_000
+TASKS_TOKENS = 2_000
+ANNOUNCED = (texts.McpInstructions.file, texts.Skills.file, texts.AgentTypes.file)
+"""Sections of the prompt whose changes have slots of their own."""
+PLANNING = "plan_mode"
+PLANNING_KIND = frozenset({PLANNING})
+TASKS = "Background commands; do not restart those that are running"
 
 
 class State(Struct, frozen=True):
@@ -129,20 +141,6 @@ def _rendered(state: State, most: int, moment: Moment) -> str:
         return text
     head = cut(state.text, (most - LEAST) * BYTES_PER_TOKEN)
     return RestoredState(state.title, f"{head}\n[Cut here.]", state.path or None).render()
-
-
-FILE_TOKENS = SKILL_TOKENS = 5_000
-SKILLS_TOKENS = 25_000
-PLAN_TOKENS = 25_000
-"""More than any plan has, so it comes back whole except in small windows."""
-GOAL_TOKENS = TODO_TOKENS = 10_000
-PERMISSIONS_TOKENS = 4_000
-TASKS_TOKENS = 2_000
-ANNOUNCED = (texts.McpInstructions.file, texts.Skills.file, texts.AgentTypes.file)
-"""Sections of the prompt whose changes have slots of their own."""
-PLANNING = "plan_mode"
-PLANNING_KIND = frozenset({PLANNING})
-TASKS = "Background commands; do not restart those that are running"
 
 
 class SectionsSlot:

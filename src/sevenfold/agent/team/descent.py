@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 
 _NARROWEST_FIRST: tuple[Mode, ...] = ("plan", "ask", "accept_edits", "autonomous")
 assert set(_NARROWEST_FIRST) == set(get_args(Mode))
+EXPECTED_REQUESTS = 10
+"""How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
+BYTES_PER_TOKEN = 3
+MEMORY = "agent-memory"
+"""The folder of agents' notes: in our home, in the project, or in our data about the project."""
 
 
 class SubPermissions(Permissions, frozen=True, kw_only=True):
@@ -123,13 +128,6 @@ def one_at_a_time(consent: ConsentFunction) -> ConsentFunction:
             return consent(asked)
 
     return ask
-
-
-EXPECTED_REQUESTS = 10
-"""How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
-BYTES_PER_TOKEN = 3
-MEMORY = "agent-memory"
-"""The folder of agents' notes: in our home, in the project, or in our data about the project."""
 
 
 class Descent(Struct, frozen=True):

@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     from sevenfold.ports import AgentMessage, Clock, Mailbox
 
 MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
+BEAT = 1.0
+"""Seconds between two looks at the list and the mailbox."""
+KILL = "kill"
+USER = "user"
+"""The sender of what the user's own commands put into the mailbox; no agent has this id."""
+PLAN_SENT = (
+    "The agent that started you decides about the plan. End your turn: you go on when its answer comes."
+)
 
 
 class TeamMail:
@@ -109,13 +117,6 @@ class TeamMail:
                 self.bring(entry)
             elif waiting:
                 self.hold(entry.id, min(one.due for one in waiting if one.due > self._clock.now()))
-
-
-BEAT = 1.0
-"""Seconds between two looks at the list and the mailbox."""
-KILL = "kill"
-USER = "user"
-"""The sender of what the user's own commands put into the mailbox; no agent has this id."""
 
 
 class CommandTasks(Struct, frozen=True):
@@ -225,11 +226,6 @@ class TaskFile:
     def withdraw(self, order: AgentMessage) -> None:
         """Take an order back."""
         self._mailbox.acknowledge([order])
-
-
-PLAN_SENT = (
-    "The agent that started you decides about the plan. End your turn: you go on when its answer comes."
-)
 
 
 class Presence:
