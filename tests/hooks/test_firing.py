@@ -320,9 +320,7 @@ def test_cancelling_an_async_session_ends_running_hooks(tmp_path):
 
 @pytest.mark.spec("S8.1")
 def test_hooks_of_an_untrusted_folder_are_shown_and_never_run(tmp_path):
-    loaded = parse(settings("SessionStart", "touch ran"), "project.json").skipping(
-        "the folder is not trusted"
-    )
+    loaded = parse(settings("SessionStart", "touch ran"), "project.json", trusted=False)
     registry = Hooks(loaded, run=run_command, environ=os.environ, project_dir=".")
     assert registry.fire(happened("SessionStart", tmp_path)).ran == ()
     assert not (tmp_path / "ran").exists()

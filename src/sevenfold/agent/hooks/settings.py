@@ -141,13 +141,14 @@ def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bo
     return whole.skipping(f"disableAllHooks is set in {off}") if off else whole
 
 
-def parse(settings: Mapping[str, Any], source: str) -> HookSettings:
-    """Read the hooks of one settings mapping."""
+def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> HookSettings:
+    """Read the hooks of one settings mapping; if it is not trusted, all are skipped."""
     disabled = _converted(settings.get("disableAllHooks", False), bool, f"{source}: disableAllHooks")
     found = list(_entries(settings, source))
     hooks = tuple(entry for entry in found if isinstance(entry, Hook))
     skipped = tuple(entry for entry in found if isinstance(entry, SkippedHook))
-    return HookSettings(hooks, skipped, source if disabled else "")
+    made = HookSettings(hooks, skipped, source if disabled else "")
+    return made if trusted else made.skipping("the folder is not trusted")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -172,7 +173,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _distrusted(path: Path) -> HookSettings:
     """The hooks an untrusted folder would run; even its errors are only reported."""
     try:
-        return parse(_read(path), str(path)).skipping("the folder is not trusted")
+        return parse(_read(path), str(path), trusted=False)
     except SettingError as error:
         return HookSettings(
             skipped=(SkippedHook(str(path), "", "", f"the folder is not trusted; and {error}"),)

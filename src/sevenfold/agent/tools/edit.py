@@ -142,8 +142,9 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
             f"old does not occur in {path}.{_hint(before, old)} Read the file, and copy the text exactly."
         )
     if places > 1 and not everywhere:
+        counted = f"{places:,}" if places < _MOST_COUNTED else f"at least {places:,}"
         raise Refused(
-            f"old occurs {'at least ' if places == _MOST_COUNTED else ''}{places:,} times in {path}. "
+            f"old occurs {counted} times in {path}. "
             "Add surrounding lines until it is unique, or set replace_all."
         )
     return before.replace(old, new)

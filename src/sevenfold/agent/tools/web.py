@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
@@ -33,7 +33,6 @@ SECONDS = 30.0
 MOST_BYTES = 5_000_000
 MOST_CHARACTERS = 400_000
 MOST_REDIRECTIONS = 5
-INSTALL = "install the extra, pip install 'sevenfold[agent]'."
 _REDIRECTIONS = (301, 302, 303, 307, 308)
 _TEXTUAL = ("json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
 _ACCEPT = "text/html, text/*;q=0.9, */*;q=0.5"
@@ -99,10 +98,7 @@ class WebFetchTool(StandardTool[FetchInput]):
 
     def act(self, given: FetchInput, context: Context) -> ToolOutput:
         """Fetch it, and what it redirects to on the same host."""
-        try:
-            import httpx2
-        except ImportError:
-            raise Refused(f"Fetching needs httpx2: {INSTALL}") from None
+        httpx2 = _client_library()
         wanted = parse_address(context.permitted.subject if context.permitted else given.url)
         deadline = time.monotonic() + self._seconds
         client = httpx2.Client(trust_env=False, timeout=min(10.0, self._seconds))
@@ -163,6 +159,14 @@ class WebFetchTool(StandardTool[FetchInput]):
             kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
             charset, cut = reply.charset_encoding or "utf-8", len(body) > self._most
             return _Page(wanted.url, reply.status_code, kind, bytes(body[: self._most]), charset, cut)
+
+
+def _client_library() -> Any:
+    try:
+        import httpx2
+    except ImportError:
+        raise Refused("Fetching needs httpx2: install the extra, pip install 'sevenfold[agent]'.") from None
+    return httpx2
 
 
 def _shown(page: _Page) -> str:
@@ -278,7 +282,7 @@ def page_text(html: str) -> tuple[str, str]:
     try:
         import turbohtml
     except ImportError:
-        raise Refused(f"Pages need turbohtml: {INSTALL}") from None
+        raise Refused("Pages need turbohtml: install the extra, pip install 'sevenfold[agent]'.") from None
     page, style = turbohtml.parse(html, positions=False), turbohtml.Markdown
     title = page.find("title")
     words = page.remove(_DECORATION).to_markdown(
