@@ -27,14 +27,14 @@ ADDED = {
     "recall": (r"recall\.e5$", 1, 90),
     "eval": (r"lab\.locomo$|cli\.eval$", 2, 240),
     "memory": (
-        r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$|agent\.tools\.memory$"
+        r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$"
         r"|providers\.anthropic_memory$",
         22,
         2_445,
     ),
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 7, 770),
     "team": (
-        r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary|mail))\b|cli\.(?:agents|team)$"
+        r"agent\.team(?!\.(?:messages|sockets|presence|summary))\b|cli\.(?:agents|team)$"
         r"|lab\.demo\.(?:handover|process)$",
         12,
         1_750,
@@ -47,7 +47,7 @@ ADDED = {
     "known secrets": (r"record\.known_secrets$", 1, 50),
     "http client": (r"providers\.http_client$", 1, 105),
     "messages": (
-        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|tasks|presence|summary|mail)$|agent\.suggestion$"
+        r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|presence|summary)$|agent\.suggestion$"
         r"|conversation\.tasks$|cli\.tasks$",
         10,
         1_095,

@@ -99,7 +99,7 @@ def test_it_gets_no_name_that_an_earlier_one_had_even_if_that_has_left_no_file(f
     with opened(folder, START, "Started.", mode="autonomous") as made:
         made.run("Start it.")
         made.assembly.state.processes.stop("task-1")
-        (made.assembly.home.tasks / "task-1.log").unlink()
+        (made.assembly.home.folder / "tasks" / "task-1.log").unlink()
     with opened(folder, START, "Started.", mode="autonomous") as made:
         made.run("Start another.")
         assert [task.id for task in made.assembly.state.processes.tasks()] == ["task-1", "task-2"]
@@ -168,7 +168,7 @@ def test_a_mark_that_is_none_ends_nobody(folder: Path, tmp_path: Path) -> None:
 
 def test_state_kept_by_an_earlier_version_is_understood(folder: Path) -> None:
     with opened(folder) as made:
-        path = made.assembly.home.state
+        path = made.assembly.home.folder / "state.json"
     state = json.loads(path.read_text())
     state["tasks"] = [{"task": "task-7", "command": "make", "state": "running", "path": "/nowhere"}]
     path.write_text(json.dumps(state))

@@ -297,7 +297,7 @@ def test_a_task_that_ended_with_its_process_is_told_as_ended(folder: Path) -> No
 def test_state_that_cannot_be_read_is_told_and_nothing_is_granted(folder: Path) -> None:
     with opened(folder) as made:
         made.grants.allow("Shell(make:*)")
-        path = made.assembly.home.state
+        path = made.assembly.home.folder / "state.json"
     assert path.stat().st_mode & 0o077 == 0
     path.write_text("{ not json")
     with opened(folder) as made:

@@ -109,7 +109,7 @@ def test_what_hooks_say_at_a_compaction_is_there_once_after_ten(folder: Path) ->
 def test_a_question_nobody_answered_is_still_open_after_ten_compactions(folder: Path) -> None:
     with opened(folder) as made:
         made.run("Begin.")
-        state = made.assembly.home.state
+        state = made.assembly.home.folder / "state.json"
     kept = json.loads(state.read_text())
     state.write_text(json.dumps({**kept, "pending": ["Shell: make release"], "granted": ["Shell(ls:*)"]}))
     with opened(folder) as made:

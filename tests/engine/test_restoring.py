@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.state_slots import State, StateSlot
+from sevenfold.agent.slots import State, StateSlot
 from sevenfold.conversation.restore import FilesSlot, Moment, Restored, Seen
 from sevenfold.errors import TranscriptDenied
 from sevenfold.events import Compacted
@@ -133,7 +133,7 @@ def test_a_state_over_its_budget_keeps_its_head_and_says_where_the_rest_is() -> 
         lambda: [State(f"Skill {n}", "how to do it\n" * 3_000, f"/skills/{n}.md") for n in range(14)],
         each=5_000,
         together=25_000,
-        kinds=("invoked_skills",),
+        kind="invoked_skills",
     )
     restored = skills.restore(Moment((), count))
     assert restored.tokens <= 25_000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sevenfold
 from sevenfold import OfflineClient, Script
-from sevenfold.agent.tools.memory import MemoryTool
+from sevenfold.agent.tools.session_tools import MemoryTool
 from sevenfold.clock import ManualClock
 from sevenfold.errors import InputError, Refused, SevenfoldError
 from sevenfold.lab.simulator.brains import ScriptedBrain, tool_use

@@ -204,7 +204,7 @@ def test_the_fork_may_read_files_before_it_answers_and_the_agent_does_not_know_t
     with agent(work, "a", events, client=OfflineClient(script)) as one:
         one.run(TABS)
         one.session.settle()
-        assert one.assembly.state.desk.recent() == []
+        assert one.assembly.state.desk.state().files == {}
         one.run("Go on.")
         assert "staging server" not in json.dumps(sent(one)["messages"])
     first, second = asked

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from sevenfold.agent import instructions
 from sevenfold.agent.instructions import LoadedFile, as_text, imports, load
-from sevenfold.agent.prompt import describe_environment
-from sevenfold.agent.sections import SectionSource, standard
+from sevenfold.agent.prompt import SectionSource, describe_environment, standard
 from sevenfold.agent.texts import Instructions
 from sevenfold.errors import InputError
 

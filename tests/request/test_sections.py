@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sevenfold import prompts as prompts_package
 from sevenfold.agent import texts as agent_texts
-from sevenfold.agent.sections import Sections, SectionSource, standard
+from sevenfold.agent.prompt import Sections, SectionSource, standard
 from sevenfold.agent.texts import (
     Budgets,
     Clearing,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sevenfold
-from sevenfold.agent.tools.context import Abort, Todo
+from sevenfold.agent.tools.context import Todo
 from sevenfold.conversation.flow import drive
 from sevenfold.events import Masked
 from sevenfold.lab.simulator.brains import ScriptedBrain
@@ -111,7 +111,7 @@ def test_a_secret_reaches_no_file_of_an_agent(tmp_path: Path, monkeypatch: pytes
         made.goal = f"use {SECRET}"
         made.assembly.state.todos.set([Todo(f"try {SECRET}", "pending")])
         made.run("Go.")
-        made.assembly.state.plans.submit(f"# Plan\nuse {SECRET}", Abort())
+        made.assembly.state.plans.submit(f"# Plan\nuse {SECRET}")
         made.session.compact(engine="extractive")
         made.run("And now?")
         asked = json.dumps(model_of(made).requests)

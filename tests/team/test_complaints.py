@@ -140,7 +140,7 @@ def test_a_sub_agent_does_not_grow_to_940_000_tokens_because_its_model_would_tak
     windows: list[int] = []
 
     def look(prompt: ModelPrompt) -> str:
-        (live,) = team_of(made)._live.values()
+        ((_, live),) = team_of(made)._at_work()
         windows.append(live.conversation.window.context)
         return "Read."
 

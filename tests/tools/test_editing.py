@@ -149,7 +149,7 @@ def test_the_files_last_seen_or_changed_come_first(hands, tmp_path, file):
     hands.good("Read", path="a.py")
     hands.good("Read", path="b")
     hands.good("Edit", path="a.py", old="one", new="1")
-    assert hands.context.desk.recent() == [str(file.resolve()), str((tmp_path / "b").resolve())]
+    assert list(hands.context.desk.state().files) == [str((tmp_path / "b").resolve()), str(file.resolve())]
 
 
 def test_a_link_is_written_through_to_where_permission_was_given(hands, tmp_path, file):

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sevenfold.agent.executor import Consented
 from sevenfold.agent.permissions.engine import Grants, Permissions
 from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRules
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
-from sevenfold.agent.tools.context import Context, PlanVerdict
+from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.agent.tools.skills import SkillCatalog
@@ -183,7 +184,7 @@ def test_no_tool_is_brought_down_by_any_input(box: Toolbox, tmp_path: Path, data
         plans=PlanFile(
             tmp_path / "plan.md",
             Grants(Permissions(workspace="/ws")),
-            lambda plan, abort: PlanVerdict(True),
+            lambda plan: Consented(True),
         ),
     )
     for tool in box:

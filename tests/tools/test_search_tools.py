@@ -9,7 +9,7 @@ import pytest
 
 from sevenfold.agent.tools.context import ROOM, Abort
 from sevenfold.agent.tools.globs import Glob
-from sevenfold.agent.tools.search import LONGEST_LINE, GlobTool, GrepTool, SearchQuery
+from sevenfold.agent.tools.search import LONGEST_LINE, GlobTool, GrepInput, GrepTool
 from sevenfold.agent.tools.searchers import PlainSearch, find_ripgrep
 from tests.tools.handling import Hands, context_in
 
@@ -266,7 +266,7 @@ def test_a_glob_does_not_bring_back_files_that_are_ignored(tmp_path, searcher, g
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    query = SearchQuery("main", str(tmp_path), glob=glob)
+    query = GrepInput("main", str(tmp_path), glob=glob)
     assert [Path(line.path).name for line in searcher.lines(query, lambda: False)] == ["a.py"]
 
 
@@ -274,5 +274,5 @@ def test_a_glob_is_held_against_the_name_of_a_single_file(tmp_path, searcher):
     file = tmp_path / "a.py"
     file.write_text("main")
     for glob, found in (("*.py", 1), ("*.txt", 0)):
-        lines = searcher.lines(SearchQuery("main", str(file), glob=glob), lambda: False)
+        lines = searcher.lines(GrepInput("main", str(file), glob=glob), lambda: False)
         assert len(list(lines)) == found

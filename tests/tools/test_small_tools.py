@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from sevenfold.agent.executor import Consented
 from sevenfold.agent.permissions.engine import Grants, Permissions
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.standard_tools import standard_tools
 from sevenfold.agent.texts import Skills as SkillsText
-from sevenfold.agent.tools.context import ROOM, PlanVerdict, Todo
+from sevenfold.agent.tools.context import ROOM, Todo
 from sevenfold.agent.tools.output import PlanChanged, SkillUsed, TodosChanged
 from sevenfold.agent.tools.session_tools import (
     AskUserTool,
@@ -66,11 +67,11 @@ def test_a_list_that_is_none_is_refused_and_the_old_one_stays(tmp_path, entries)
 
 
 def test_a_plan_is_made_approved_and_kept(tmp_path):
-    verdicts = [PlanVerdict(False, "too long"), PlanVerdict(True)]
+    verdicts = [Consented(False, remark="too long"), Consented(True)]
     plans = PlanFile(
         tmp_path / "plans" / "p.md",
         Grants(Permissions(workspace="/ws")),
-        lambda plan, abort: verdicts.pop(0),
+        lambda plan: verdicts.pop(0),
     )
     hands = Hands(context_in(tmp_path, plans=plans), PlanStartTool(), PlanReadyTool())
     assert "PlanStart" in hands.bad("PlanReady", plan="x")
@@ -85,7 +86,7 @@ def test_the_plan_can_be_left_without_approval(tmp_path):
     plans = PlanFile(
         tmp_path / "p.md",
         Grants(Permissions(workspace="/ws", mode="plan")),
-        lambda plan, abort: PlanVerdict(True),
+        lambda plan: Consented(True),
     )
     plans.leave()
     assert (plans.planning, plans.text()) == (False, "")

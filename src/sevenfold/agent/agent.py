@@ -13,21 +13,16 @@ from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Map
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing, contextmanager
 from functools import partial
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Self, TypeVar, Unpack, get_args
 
 from msgspec.structs import replace
 
+from sevenfold.agent import interrupt
 from sevenfold.agent.assembly import AgentOptions, Assembly
 from sevenfold.agent.checkpoints import Checkpoints, RestorePlan
 from sevenfold.agent.events import AgentEvent, AsyncEventQueue, Ended, EventQueue, Finished
 from sevenfold.agent.hooks.registry import AsyncHooks, Hooks
-from sevenfold.agent.interrupt import (
-    AsyncInterruptibleClient,
-    InterruptibleClient,
-    await_end,
-    in_own_thread,
-)
 from sevenfold.agent.loop import Loop
 from sevenfold.agent.permissions.engine import Grants, Mode
 from sevenfold.agent.team.team import MapProgress, Team
@@ -71,6 +66,7 @@ class _BaseAgent:
     def __init__(self, model: str, options: AgentOptions, client: Client | AsyncClient) -> None:
         self.assembly = Assembly(model, options, client)
         """The parts of the agent, to build on."""
+        self._owned = options.get("client") is None
         self._running = False
 
     @property
@@ -110,7 +106,8 @@ class _BaseAgent:
 
     @goal.setter
     def goal(self, goal: str) -> None:
-        self.assembly.state.set_goal(goal)
+        self.assembly.state.goal = goal
+        self.assembly.state.save()
 
     @property
     def workings(self) -> Assembly:
@@ -236,23 +233,21 @@ class Agent(_BaseAgent):
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
         options = checked(options, AgentOptions, fitting=CHECKS)
-        given = options.get("client")
-        self._owned = given is None
-        self._client = client_for(model, None, OFFLINE_JOBS, given)
+        self._client = client_for(model, None, OFFLINE_JOBS, options.get("client"))
         self._hooks: Hooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
         self.session = Session(self.assembly.conversation, self.assembly.store, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
-        self._interruptible = InterruptibleClient(self._client, lambda: self.assembly.loop.stopped)
+        self._interruptible = interrupt.InterruptibleClient(
+            self._client, lambda: self.assembly.loop.stopped
+        )
         self._work: Future[Finished] | None = None
         self._events = EventQueue()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def run(self, prompt: str = "") -> Finished:
@@ -274,7 +269,7 @@ class Agent(_BaseAgent):
         work.add_done_callback(lambda _: events.end())
         try:
             # A tool may close the agent before this returns, so the work is known by then.
-            in_own_thread(partial(self._drive, flow), "sevenfold-agent", work)
+            interrupt.in_own_thread(partial(self._drive, flow), "sevenfold-agent", work)
             while (event := events.get()) is not None:
                 yield event
         finally:
@@ -300,15 +295,8 @@ class Agent(_BaseAgent):
             return self._drive(loop.compact(request))
 
     def _drive(self, flow: Flow[R]) -> R:
-        parts = self.assembly
-        return drive(
-            flow,
-            self._interruptible,
-            parts.reporter.put,
-            self._hooks,
-            parts.conversation.lock,
-            parts.loop.stopped,
-        )
+        parts, lock = self.assembly, self.assembly.conversation.lock
+        return drive(flow, self._interruptible, parts.reporter.put, self._hooks, lock, parts.loop.stopped)
 
     def _stop(self, work: Future[Finished]) -> None:
         if not work.done():
@@ -342,34 +330,30 @@ class AsyncAgent(_BaseAgent):
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
         options = checked(options, AgentOptions, awaits=True, fitting=CHECKS)
-        given = options.get("client")
-        self._owned = given is None
-        self._client = async_client_for(model, None, OFFLINE_JOBS, given)
+        self._client = async_client_for(model, None, OFFLINE_JOBS, options.get("client"))
         self._hooks: AsyncHooks | None = options.get("hooks")
         super().__init__(model, options, self._client)
         session = Session(self.assembly.conversation, self.assembly.store)
         self.session = AsyncSession(session, self._client, self._hooks)
         """The session it works in: gauge, why, undo, compact, recall…"""
-        self._interruptible = AsyncInterruptibleClient(self._client, lambda: self.assembly.loop.stopped)
+        self._interruptible = interrupt.AsyncInterruptibleClient(
+            self._client, lambda: self.assembly.loop.stopped
+        )
         self._task: asyncio.Task[Finished] | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def run(self, prompt: str = "") -> Finished:
         """See `Agent.run`; cancelling it stops it like `interrupt`, with the conversation in order."""
-        finished: Finished | None = None
         async with aclosing(self.stream(prompt)) as events:
             async for event in events:
-                if isinstance(event, Ended):
-                    finished = event.finished
-        assert finished is not None
-        return finished
+                last = event
+        assert isinstance(last, Ended)
+        return last.finished
 
     async def stream(self, prompt: str = "") -> AsyncGenerator[AgentEvent, None]:
         """See `Agent.stream`."""
@@ -406,7 +390,7 @@ class AsyncAgent(_BaseAgent):
     async def _stop(self, task: asyncio.Task[Finished]) -> None:
         if not task.done():
             self.interrupt()
-        await await_end(task)
+        await interrupt.await_end(task)
         self.assembly.reporter.sink = None
         self._running = False
 

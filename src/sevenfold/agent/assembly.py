@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -19,37 +18,31 @@ from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Loop, RunLimits
-from sevenfold.agent.mentions import Mentions
+from sevenfold.agent.mentions import Look, Mentions
 from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt
 from sevenfold.agent.standard_tools import Fit, StoreRecall, as_tools, find_skills, standard_tools
 from sevenfold.agent.state import AgentHome, AgentState
-from sevenfold.agent.team.permissions import one_at_a_time
+from sevenfold.agent.team.descent import SubSettings, one_at_a_time
 from sevenfold.agent.team.presence import Presence
 from sevenfold.agent.team.team import Team
 from sevenfold.agent.team.tools import team_tools
 from sevenfold.agent.tools.context import Abort, AskUser, Context, Desk
-from sevenfold.agent.tools.memory import MemoryTool
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.agent.tools.searchers import find_searcher
+from sevenfold.agent.tools.session_tools import MemoryTool
 from sevenfold.agent.tools.shell import command_environ
 from sevenfold.agent.tools.skills import SkillInput, SkillTool
 from sevenfold.agent.tools.tool import Toolbox, together
 from sevenfold.clock import SystemClock
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.hooks import (
-    HookInput,
-    HookOutcome,
-    InstructionsLoaded,
-    SessionEnd,
-    SessionStart,
-)
+from sevenfold.conversation.hooks import InstructionsLoaded, SessionEnd, SessionStart
 from sevenfold.conversation.options import window_for
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError
-from sevenfold.events import Listener, SteppedAside
+from sevenfold.events import Listener
 from sevenfold.layers.remember.layer import READS, memory_commands
 from sevenfold.ports import AsyncClient, Client, Clock, Ids, Store
 from sevenfold.profiles import find
@@ -67,6 +60,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers, McpUpdater
     from sevenfold.agent.team.definitions import AgentCatalog, AgentDefinition
     from sevenfold.agent.team.descent import Descent
+    from sevenfold.conversation.hooks import HookInput, HookOutcome
 
 FORK_ROOM = 8_000
 """Characters of one result that a fork reads."""
@@ -168,7 +162,7 @@ class Assembly:
         try:
             self.profile = factory.profile_for(self.store, model, client)
             if descent is not None:
-                settings = descent.settings(self.store.settings, self.profile)
+                settings = SubSettings(self.store.settings, descent, self.profile)
                 self.store = replace(self.store, settings=settings)
             self.servers = self._connect_servers()
             self._assemble()
@@ -192,9 +186,7 @@ class Assembly:
             where = OpenOptions(folder=self.workspace, store=place, branch=branch, settings=settings or {})
             store = factory.on_disk(name, where)
             return AgentHome.for_session(store.store, name, branch), store
-        folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
-        home = AgentHome(folder, folder / "tool-results", temporary=True)
-        store = factory.in_memory("agent", settings, self.workspace)
+        home, store = AgentHome.for_session(None), factory.in_memory("agent", settings, self.workspace)
         # The model reads stored results with its Read tool, so they must be files.
         results = FileResults(home.results)
         recall = SessionRecall(store.log, None, results)
@@ -353,7 +345,7 @@ class Assembly:
             return above.checkpoints if self.workspace == above.workspace else None
         transcript, processes, gate = self.conversation.transcript, self.state.processes, self.state.gate
         return Checkpoints(
-            self.home.checkpoints,
+            self.home.folder / "checkpoints",
             self.workspace,
             lambda: find_searcher().files(str(self.workspace), lambda: False),
             lambda: transcript.view.tip,
@@ -381,7 +373,7 @@ class Assembly:
         callbacks = Callbacks(
             consent=self.consent or refuse,
             report=self.reporter.put,
-            learn=self._learn,
+            learn=partial(state.learn, on_read=self.conversation.remember_read),
             checkpoints=self.checkpoints,
             save=state.save,
         )
@@ -407,10 +399,9 @@ class Assembly:
         """Reads the files a prompt mentions, as the tools would."""
         if not self.options.get("mentions"):
             return None
-        executor = self.executor.with_tools(Mentions.toolbox(), self._learn_mentioned)
-        return Mentions(
-            executor, self.conversation.window.effective // MENTIONS_SHARE, self.reporter.put
-        ).read
+        executor = self.executor.with_tools(Toolbox([Look()]), self._learn_mentioned)
+        tokens = self.conversation.window.effective // MENTIONS_SHARE
+        return Mentions(executor, tokens, self.reporter.put).read
 
     # -- while it works -------------------------------------------------------------------------
 
@@ -461,7 +452,7 @@ class Assembly:
             events.append(SessionStart(**self.common(), source=source, model=self.model))
             self._report_unknown_rules()
             for path, why in self.types.problems.items() if self.types else ():
-                self.conversation.events.tell(SteppedAside(layer="agents", reason=f"{path}: {why}"))
+                self.conversation.events.aside("agents", f"{path}: {why}")
         if self.prompt.loaded is not self._announced_files:
             events += [self._instructions_loaded(file) for file in self.prompt.loaded if file.text]
         self.started, self._announced_files = True, self.prompt.loaded
@@ -483,7 +474,7 @@ class Assembly:
         standard = standard_tools(self.state.processes, skills=self.skills)
         known = {tool.name for tool in (*self.box, *standard)} | {SkillTool.name}
         for line in unknown_rules(rules, known):
-            self.conversation.events.tell(SteppedAside(layer="rules", reason=line))
+            self.conversation.events.aside("rules", line)
 
     def _instructions_loaded(self, file: LoadedFile) -> InstructionsLoaded:
         return InstructionsLoaded(
@@ -514,10 +505,7 @@ class Assembly:
             self.reporter.put(Notice(text))
         for failure in outcome.failures:
             reason = f"{outcome.event}, {failure.hook}: {failure.problem}"
-            self.conversation.events.tell(SteppedAside(layer="hooks", reason=reason))
-
-    def _learn(self, call: ToolCall, output: ToolOutput) -> None:
-        self.state.learn(call, output, self.conversation.remember_read)
+            self.conversation.events.aside("hooks", reason)
 
     def _learn_mentioned(self, call: ToolCall, output: ToolOutput) -> None:
         # Without an id, as no call of the model shows the file.

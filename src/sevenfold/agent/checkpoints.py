@@ -17,6 +17,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 from typing import Literal
@@ -150,6 +151,8 @@ class Checkpoints:
         self._kept = -1
         self._unended = ""
         """The record at which a call began that has not ended, in this process or an earlier one."""
+        self._restoring: Sequence[FileChange] = ()
+        """Files of a restore that has not ended."""
         self._load()
 
     # -- looking --------------------------------------------------------------------------------------
@@ -157,23 +160,18 @@ class Checkpoints:
     def begin(self, paths: Sequence[str] | None = None) -> None:
         """A call begins that may change these files, or any."""
         with self._lock:
-            by: By = "agent" if self._open or self._busy() else "user"
-            names = None if paths is None else [name for path in paths if (name := self._name(path))]
-            self._look(names, by)
-            if not self._open:
-                self._began = time.time_ns()
+            names = self._names(paths)
+            self._look(names, "agent" if self._open or self._busy() else "user")
+            self._write(CallBegan(self._tip() or "?", self._began if self._open else time.time_ns()))
             self._open.append(names)
-            self._unended = self._tip() or "?"
-            self._write(CallBegan(self._unended, self._began))
 
     def end(self, paths: Sequence[str] | None = None) -> None:
         """A call that was begun with these has ended."""
         with self._lock:
-            names = None if paths is None else [name for path in paths if (name := self._name(path))]
+            names = self._names(paths)
             self._look(names, "agent")
             self._open.remove(names)
             if not self._open:
-                self._unended = ""
                 self._write(CallsEnded())
 
     def _look(self, names: Sequence[str] | None, by: By) -> None:
@@ -212,6 +210,9 @@ class Checkpoints:
             )
             names = set()
         return [*names, *(self._known.keys() - names)]
+
+    def _names(self, paths: Sequence[str] | None) -> list[str] | None:
+        return None if paths is None else [name for path in paths if (name := self._name(path))]
 
     def _stamp(self, name: str) -> int:
         """When the system last changed anything about a file."""
@@ -334,12 +335,13 @@ class Checkpoints:
         with self._lock:
             chosen = tuple(file for file in plan.files if file.path not in but)
             self._write(RestoreBegan(chosen))
-            return self._bring_back(chosen)
+            return self._bring_back()
 
-    def _bring_back(self, chosen: Iterable[FileChange]) -> Mapping[str, str]:
+    def _bring_back(self) -> Mapping[str, str]:
+        """Carry out the restore that was begun."""
         done: list[FileChange] = []
         failed: dict[str, str] = {}
-        for file in chosen:
+        for file in self._restoring:
             now = self._state(file.path)
             if now != file.before and now != file.after:
                 failed[file.path] = "it has changed meanwhile"
@@ -411,11 +413,16 @@ class Checkpoints:
             case FilesSeen(files=files, whole=whole):
                 self._known.update(files)
                 self._whole = self._whole or whole
-            case FilesChanged(files=files):
+            case FilesChanged(files=files, by=by):
                 self._known.update({file.path: file.after for file in files})
                 self._changes.append(line)
-            case _:
-                pass
+                self._restoring = () if by == "rewind" else self._restoring
+            case CallBegan(tip=tip, at=at):
+                self._unended, self._began = tip, at
+            case CallsEnded():
+                self._unended = ""
+            case RestoreBegan(files=files):
+                self._restoring = files
 
     def _load(self) -> None:
         """Read the journal; what was begun and never ended is put in order."""
@@ -423,32 +430,17 @@ class Checkpoints:
             lines = (self._folder / "journal.jsonl").read_bytes().split(b"\n")
         except OSError:
             return
-        restoring: RestoreBegan | None = None
         for raw in lines:
-            try:
-                line = msgspec.json.decode(raw, type=Line)
-            except msgspec.DecodeError:
-                continue  # torn by a kill; what it would have said is found by looking
-            self._take(line)
-            match line:
-                case CallBegan(tip=tip, at=at):
-                    self._unended, self._began = tip, at
-                case CallsEnded():
-                    self._unended = ""
-                case RestoreBegan():
-                    restoring = line
-                case FilesChanged(by="rewind"):
-                    restoring = None
-                case _:
-                    pass
+            # A line torn by a kill is passed over: what it would have said is found by looking.
+            with suppress(msgspec.DecodeError):
+                self._take(msgspec.json.decode(raw, type=Line))
         if lines[-1]:
             self._append(b"")
         if self._unended:
             self._look(self._everything(), "agent")
-            self._unended = ""
             self._write(CallsEnded())
-        if restoring is not None:
-            self._bring_back(restoring.files)
+        if self._restoring:
+            self._bring_back()
 
 
 def may_change(request: PermissionRequest) -> Sequence[str] | None:
@@ -460,11 +452,7 @@ def may_change(request: PermissionRequest) -> Sequence[str] | None:
             return (request.subject,)
         case "run":
             line = parse(request.subject)
-            harmless = (
-                line.plain
-                and not request.writes
-                and all(one.words and is_read_only(one.words) for one in line.commands)
-            )
-            return () if harmless else None
+            looks = all(one.words and is_read_only(one.words) for one in line.commands)
+            return () if line.plain and looks and not request.writes else None
         case _:
             return None

@@ -109,8 +109,11 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     """Called after each round of calls, before their results are returned."""
 
 
-_Permitted = tuple[ToolCall, PermissionRequest] | ToolOutput
-"""A call as it may be carried out, or the result that says why it may not."""
+class _Settled(Exception):
+    """A call has its result without being carried out: it cannot be, or may not be."""
+
+    def __init__(self, output: ToolOutput) -> None:
+        self.output = output
 
 
 class Executor:
@@ -170,6 +173,8 @@ class Executor:
         began = time.monotonic()
         try:
             output = yield from self._use(call)
+        except _Settled as settled:
+            output = settled.output
         except Aborted as stop:
             output = failed(LEFT if isinstance(stop, LeftBehind) else NOT_DONE)
         except SevenfoldError as error:
@@ -181,25 +186,16 @@ class Executor:
 
     def _use(self, call: ToolCall) -> Flow[ToolOutput]:
         """Check the call, fire PreToolUse, get permission, use the tool, fire PostToolUse."""
-        abort = self.context.abort
-        if abort.is_set():
+        if self.context.abort.is_set():
             raise Aborted()
         self._callbacks.report(ToolBegan(call))
-        request = self.box.permission_request(call.name, call.input, self.context)
-        if isinstance(request, ToolOutput):
-            return request
+        request = self._request(call)
         before = yield from self._fire(PreToolUse(**self._hooks.common(), **_about(call)))
-        if refusal := _refusal(before):
-            return refusal
+        _settle_if_refused(before)
         if before.updated_input is not None:
             call = replace(call, input=dict(before.updated_input))
-            request = self.box.permission_request(call.name, call.input, self.context)
-            if isinstance(request, ToolOutput):
-                return request
-        permitted = yield from self._permitted(call, request, before)
-        if isinstance(permitted, ToolOutput):
-            return permitted
-        call, request = permitted
+            request = self._request(call)
+        call, request = yield from self._permitted(call, request, before)
         began = time.monotonic()
         context = self.context.for_call(call.id, permitted=request, progress=self._progress(call))
         output = yield from self._act_between_checkpoints(call, request, context)
@@ -218,26 +214,42 @@ class Executor:
             return output
         return _with_hooks(output, call.name, after, before.context)
 
+    def _request(self, call: ToolCall) -> PermissionRequest:
+        """What a call is about to do."""
+        request = self.box.permission_request(call.name, call.input, self.context)
+        if isinstance(request, ToolOutput):
+            raise _Settled(request)
+        return request
+
+    def _decide(self, request: PermissionRequest) -> PermissionDecision:
+        """Allow the request, or have the user asked."""
+        decision = self.grants.now.decide(request)
+        if decision.verdict == "deny":
+            raise _Settled(denied(decision.reason))
+        return decision
+
     def _permitted(
         self, call: ToolCall, request: PermissionRequest, before: HookOutcome
-    ) -> Flow[_Permitted]:
-        decision, hook = self.grants.now.decide(request), before.permission
-        if decision.verdict == "deny":
-            return denied(decision.reason)
+    ) -> Flow[tuple[ToolCall, PermissionRequest]]:
+        """The call as it may be carried out, and what it is permitted to do."""
+        decision, hook = self._decide(request), before.permission
         by_rule = decision.verdict == "ask" and decision.rule
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
         if verdict == "allow":
             return call, request
         permitted = self.context.for_call(call.id, permitted=request)
         if (impossible := self.box.check(call.name, call.input, permitted)) is not None:
-            return impossible
+            raise _Settled(impossible)
         answered = yield from self._fire(
             hook_inputs.PermissionRequest(**self._hooks.common(), **_about(call))
         )
-        if refusal := _refusal(answered):
-            return refusal
+        _settle_if_refused(answered)
         if answered.permission is not None and answered.permission.verdict == "allow":
-            return self._changed(call, request, answered.updated_input)
+            if answered.updated_input is not None:
+                call = replace(call, input=dict(answered.updated_input))
+                request = self._request(call)
+                self._decide(request)  # what a rule forbids stays forbidden
+            return call, request
         with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
             said = yield from self._consent(Asked(call, request, decision))
         if said.always and said.granted:
@@ -247,21 +259,7 @@ class Executor:
         if self.context.abort.is_set():
             raise Aborted()
         words = "Not permitted." if said.unanswered else "The user declined."
-        return denied(f"{words} {said.remark}" if said.remark else words)
-
-    def _changed(
-        self, call: ToolCall, request: PermissionRequest, given: Mapping[str, Any] | None
-    ) -> _Permitted:
-        """A call that a hook allowed, with the input it gave; what a rule forbids stays forbidden."""
-        if given is None:
-            return call, request
-        other = self.box.permission_request(call.name, dict(given), self.context)
-        if isinstance(other, ToolOutput):
-            return other
-        decision = self.grants.now.decide(other)
-        if decision.verdict == "deny":
-            return denied(decision.reason)
-        return replace(call, input=dict(given)), other
+        raise _Settled(denied(f"{words} {said.remark}" if said.remark else words))
 
     def _consent(self, asked: Asked) -> Run[Consented]:
         """Ask the user, unless interrupted."""
@@ -275,8 +273,7 @@ class Executor:
         self, call: ToolCall, request: PermissionRequest, context: Context
     ) -> Flow[ToolOutput]:
         """Use the tool; if it may change files, they are kept as they were before."""
-        act = self._act(call, context, self.context.abort.is_set)
-        tool = self.box.get(call.name)
+        act, tool = self._act(call, context), self.box.get(call.name)
         # Only its author knows what a function does.
         paths = None if isinstance(tool, FunctionTool) and not tool.kind else may_change(request)
         checkpoints = self._callbacks.checkpoints
@@ -291,19 +288,21 @@ class Executor:
         yield from in_thread(partial(checkpoints.end, paths))
         return output
 
-    def _act(self, call: ToolCall, context: Context, stopped: Callable[[], bool]) -> Flow[ToolOutput]:
+    def _act(self, call: ToolCall, context: Context) -> Flow[ToolOutput]:
         """Use the tool, unless interrupted."""
-        box, patience = self.box, self._patience(call.name)
+        box, stopped = self.box, self.context.abort.is_set
         if (flow := box.flow(call.name, call.input, context)) is not None:
             return sendable((yield from flow), call.name)
-        cancellable = isinstance(box.get(call.name), AsyncTool)
+        tool = box.get(call.name)
+        # Only briefly for a function that cannot notice that it should stop.
+        deaf = isinstance(tool, FunctionTool) and not tool.listens
+        patience = min(SHORT_GRACE, self.patience) if deaf else self.patience
+        awaiting = SHORT_GRACE if isinstance(tool, AsyncTool) else patience
         given = (call.name, call.input, context)
         return (
             yield from Run(
                 lambda: run_interruptibly(partial(box.run, *given), stopped, patience),
-                lambda: await_interruptibly(
-                    box.run_async(*given), stopped, SHORT_GRACE if cancellable else patience
-                ),
+                lambda: await_interruptibly(box.run_async(*given), stopped, awaiting),
             )
         )
 
@@ -327,12 +326,6 @@ class Executor:
             self.halted = outcome.stop or "a hook wants the agent to stop"
         return outcome
 
-    def _patience(self, name: str) -> float:
-        """How long to wait for a tool after an interrupt; only briefly for a function that cannot notice it."""
-        tool = self.box.get(name)
-        deaf = isinstance(tool, FunctionTool) and not tool.listens
-        return min(SHORT_GRACE, self.patience) if deaf else self.patience
-
     def _progress(self, call: ToolCall) -> Callable[[str], None]:
         abort = self.context.abort
 
@@ -354,13 +347,12 @@ def _about(call: ToolCall) -> dict[str, Any]:
     return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
 
 
-def _refusal(outcome: HookOutcome) -> ToolOutput | None:
-    """The result of a call that hooks refuse; None if they do not."""
+def _settle_if_refused(outcome: HookOutcome) -> None:
+    """Give a call that hooks refuse its result."""
     refused = outcome.permission if outcome.permission and outcome.permission.verdict == "deny" else None
-    if outcome.blocked is None and refused is None:
-        return None
-    reason = outcome.blocked or (refused.reason if refused else "") or "no reason given"
-    return denied(f"A hook refused this call: {reason}")
+    if outcome.blocked is not None or refused is not None:
+        reason = outcome.blocked or (refused.reason if refused else "") or "no reason given"
+        raise _Settled(denied(f"A hook refused this call: {reason}"))
 
 
 def _with_hooks(output: ToolOutput, tool: str, after: HookOutcome, before: Sequence[str]) -> ToolOutput:

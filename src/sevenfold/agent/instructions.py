@@ -37,6 +37,8 @@ MOST_CHARACTERS = 4 * LARGEST
 
 Owner = Literal["user", "project"]
 LoadReason = Literal["session_start", "compact", "include"]
+_Identity = tuple[int, int]
+"""The device and the number of a file, whatever its name."""
 
 _FENCE = re.compile(r"[\s>]*(`{3,}|~{3,})(.*)")
 _LIST_ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s")
@@ -81,10 +83,10 @@ def load(
     home = home.resolve() if home else None
     loader = _Loader(home)
     if home:
-        loader.folder(home, _Request(home, home, "user", reason))
+        loader.folder(home, home, "user", reason)
     for folder in reversed([cwd, *cwd.parents]):
         if folder.is_relative_to(root):
-            loader.folder(folder, _Request(folder, root, "project", reason))
+            loader.folder(folder, root, "project", reason)
     return tuple(loader.loaded)
 
 
@@ -103,26 +105,6 @@ def imports(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-class _Request(Struct, frozen=True):
-    """A file to read, and how far its imports may reach."""
-
-    path: Path
-    bounds: Path
-    owner: Owner
-    reason: LoadReason
-    parent: str | None = None
-    hops: int = 0
-
-
-class _Content(Struct, frozen=True):
-    """The content of a file."""
-
-    text: str = ""
-    identity: tuple[int, int] | None = None
-    problem: str = ""
-    note: str | None = None
-
-
 class _Loader:
     """One pass over all files: what was loaded, and which texts are known already."""
 
@@ -131,57 +113,46 @@ class _Loader:
         self._home = home
         self._followed = 0
         self._characters = 0
-        self._known: dict[tuple[int, int] | str | None, str] = {}
+        self._known: dict[_Identity | str | None, str] = {}
 
-    def folder(self, folder: Path, request: _Request) -> None:
+    def folder(self, folder: Path, bounds: Path, owner: Owner, reason: LoadReason) -> None:
+        """Load the files of a folder; ``bounds`` is how far their imports may reach."""
         for name in NAMES:
-            path = folder / name
-            if os.path.lexists(path):
-                self._file(replace(request, path=path), _read(path, request.bounds))
+            if os.path.lexists(folder / name):
+                self._take(*_read(LoadedFile(str(folder / name), owner, reason), bounds), bounds)
 
-    def _file(self, request: _Request, content: _Content) -> None:
-        file = LoadedFile(str(request.path), request.owner, request.reason, parent=request.parent)
-        if content.problem:
-            self.loaded.append(replace(file, problem=content.problem))
-            return
+    def _take(self, file: LoadedFile, identity: _Identity | None, bounds: Path, hops: int = 0) -> None:
         # The same file by another name, a cycle of imports, or a copy: once is enough.
-        if known := self._known.get(content.identity) or self._known.get(content.text):
-            self.loaded.append(replace(file, known=known))
+        known = self._known.get(identity) or self._known.get(file.text) or ""
+        if file.problem or known:
+            known = "" if file.problem else known
+            self.loaded.append(replace(file, text="", note=None, known=known))
             return
-        self._known |= {content.identity: file.path, content.text: file.path}
-        self._characters += len(content.text)
-        self.loaded.append(replace(file, text=content.text, note=content.note))
-        for reference in imports(content.text):
-            if not self._imported(reference, request):
+        self._known |= {identity: file.path, file.text: file.path}
+        self._characters += len(file.text)
+        self.loaded.append(file)
+        for reference in imports(file.text):
+            if not self._imported(reference, file, bounds, hops + 1):
                 break
 
-    def _imported(self, reference: str, by: _Request) -> bool:
+    def _imported(self, reference: str, by: LoadedFile, bounds: Path, hops: int) -> bool:
         """Load an import; False if there were too many and no more are loaded."""
         self._followed += 1
-        request = replace(
-            by,
-            path=self._place(reference, by),
-            reason="include",
-            parent=str(by.path),
-            hops=by.hops + 1,
-        )
-        if self._followed > MOST_IMPORTS or self._characters > MOST_CHARACTERS:
-            self._file(
-                request, _Content(problem="there were too many imports before; the rest is left out")
-            )
-            return False
-        content = _read(request.path, by.bounds)
-        if content.problem and not _LIKE_A_PATH.match(reference):
-            return True  # a name with an @ in front, as people and packages have
-        if request.hops > MOST_HOPS and content.identity not in self._known:
-            content = _Content(problem=f"it is more than {MOST_HOPS} imports away")
-        self._file(request, content)
-        return True
-
-    def _place(self, reference: str, by: _Request) -> Path:
+        path = Path(by.path).parent / reference
         if reference.startswith("~/") and self._home:
-            return self._home / reference[2:]
-        return by.path.parent / reference
+            path = self._home / reference[2:]
+        file = LoadedFile(str(path), by.owner, "include", parent=by.path)
+        if self._followed > MOST_IMPORTS or self._characters > MOST_CHARACTERS:
+            problem = "there were too many imports before; the rest is left out"
+            self._take(replace(file, problem=problem), None, bounds)
+            return False
+        file, identity = _read(file, bounds)
+        if file.problem and not _LIKE_A_PATH.match(reference):
+            return True  # a name with an @ in front, as people and packages have
+        if hops > MOST_HOPS and identity not in self._known:
+            file = replace(file, problem=f"it is more than {MOST_HOPS} imports away")
+        self._take(file, identity, bounds, hops)
+        return True
 
 
 def _framed(file: LoadedFile) -> InstructionFile | InstructionProblem:
@@ -190,34 +161,35 @@ def _framed(file: LoadedFile) -> InstructionFile | InstructionProblem:
     return InstructionFile(file.path, file.owner, file.text, file.parent, file.note)
 
 
-def _read(path: Path, bounds: Path) -> _Content:
+def _read(file: LoadedFile, bounds: Path) -> tuple[LoadedFile, _Identity | None]:
+    """The file with its text, or with the reason why it has none; and what tells it from all others."""
     try:
-        real = path.resolve()
+        real = Path(file.path).resolve()
         if not real.is_relative_to(bounds):
-            return _Content(problem=f"it is outside {bounds}")
+            return replace(file, problem=f"it is outside {bounds}"), None
         about = real.stat()
         if not stat.S_ISREG(about.st_mode):
-            return _Content(problem="it is not a regular file")
-        with real.open("rb") as file:
-            raw = file.read(LARGEST + 1)
+            return replace(file, problem="it is not a regular file"), None
+        with real.open("rb") as opened:
+            raw = opened.read(LARGEST + 1)
     except OSError as error:
-        return _Content(problem=(error.strerror or str(error)).lower())
+        return replace(file, problem=(error.strerror or str(error)).lower()), None
     except (RuntimeError, ValueError) as error:
-        return _Content(problem=f"its path cannot be followed ({error})")
+        return replace(file, problem=f"its path cannot be followed ({error})"), None
     if len(raw) > LARGEST:
-        return _Content(problem=f"it has more than {LARGEST:,} bytes")
-    return _decoded(raw, (about.st_dev, about.st_ino))
+        return replace(file, problem=f"it has more than {LARGEST:,} bytes"), None
+    return _decoded(file, raw), (about.st_dev, about.st_ino)
 
 
-def _decoded(raw: bytes, identity: tuple[int, int]) -> _Content:
+def _decoded(file: LoadedFile, raw: bytes) -> LoadedFile:
     text = raw.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     broken = text.count("\ufffd") - raw.count("\ufffd".encode())
     if b"\0" in raw or broken > max(8, len(text) // 10):
-        return _Content(problem="it is not text in UTF-8")
+        return replace(file, problem="it is not text in UTF-8")
     text, unseen = _UNSEEN.subn("", text)
     notes = [f"{broken:,} broken characters were replaced"] if broken else []
     notes += [f"{unseen:,} invisible characters were taken out"] if unseen else []
-    return _Content(text.strip("\n"), identity, note="; ".join(notes) or None)
+    return replace(file, text=text.strip("\n"), note="; ".join(notes) or None)
 
 
 def _without_code_blocks(text: str) -> str:

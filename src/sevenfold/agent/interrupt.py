@@ -13,15 +13,20 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.conversation.flow import Signal
+from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
 from sevenfold.errors import Aborted
 from sevenfold.ports import AsyncClient, Call, Client, HeadWatcher, Piece, Reply, Watcher
 from sevenfold.record import blocks
 from sevenfold.record.log import Answer
+
+if TYPE_CHECKING:
+    from sevenfold.agent.assembly import Assembly
 
 R = TypeVar("R")
 TICK = 0.05
@@ -133,47 +138,45 @@ class _Listener:
         return Aborted("the call was stopped", partial=replace(self._begun, blocks=said))
 
 
-class InterruptibleClient:
+class InterruptibleClient(Struct, frozen=True):
     """A client whose requests raise `Aborted` as soon as the run is interrupted."""
 
-    def __init__(self, client: Client, stopped: Callable[[], Signal]) -> None:
-        """``stopped`` returns the signal of the current run."""
-        self._client = client
-        self._stopped = stopped
+    client: Client
+    stopped: Callable[[], Signal]
+    """Returns the signal of the current run."""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request; raises `Aborted` if the run is interrupted."""
-        stopped = self._stopped()
+        stopped = self.stopped()
         listener = _Listener(call, watch, stopped)
         if stopped.wait(0):
             raise listener.aborted()
         try:
             return run_interruptibly(
-                lambda: self._client.ask(call, listener), lambda: stopped.wait(0), SHORT_GRACE
+                lambda: self.client.ask(call, listener), lambda: stopped.wait(0), SHORT_GRACE
             )
         except LeftBehind:
             raise listener.aborted() from None
 
     def close(self) -> None:
         """Close connections."""
-        self._client.close()
+        self.client.close()
 
 
-class AsyncInterruptibleClient:
+class AsyncInterruptibleClient(Struct, frozen=True):
     """The same, awaited."""
 
-    def __init__(self, client: AsyncClient, stopped: Callable[[], Signal]) -> None:
-        """``stopped`` returns the signal of the current run."""
-        self._client = client
-        self._stopped = stopped
+    client: AsyncClient
+    stopped: Callable[[], Signal]
+    """Returns the signal of the current run."""
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request; raises `Aborted` if the run is interrupted."""
-        stopped = self._stopped()
+        stopped = self.stopped()
         listener = _Listener(call, watch, stopped)
         if stopped.wait(0):
             raise listener.aborted()
-        asking = asyncio.ensure_future(self._client.ask(call, listener))
+        asking = asyncio.ensure_future(self.client.ask(call, listener))
         stopping = asyncio.ensure_future(_happens(stopped))
         try:
             await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -191,9 +194,52 @@ class AsyncInterruptibleClient:
 
     async def close(self) -> None:
         """Close connections."""
-        await self._client.close()
+        await self.client.close()
 
 
 async def _happens(signal: Signal) -> None:
     while not await signal.wait_async(3600):
         pass
+
+
+# -- sub-agents ------------------------------------------------------------------------------------
+
+
+class _Warming(Struct, frozen=True):
+    """Hears when an answer begins: what was sent is in the cache then."""
+
+    warm: Signal
+
+    def begin(self, head: Answer) -> None:
+        """The answer has begun."""
+        self.warm.happen()
+
+    def __call__(self, piece: Piece) -> None:
+        """What the answer says is heard elsewhere."""
+
+
+def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
+    """The flow of a sub-agent with a client of its own, which stops with it; its answers are not shown.
+
+    ``warm`` happens when its first answer begins.
+    """
+    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
+
+    def stopped() -> Signal:
+        return child.loop.stopped
+
+    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
+    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
+    until = None if limit is None else clock.now() + limit
+
+    def step(effect: Effect) -> Flow[Any]:
+        if until is not None and clock.now() >= until:
+            child.loop.interrupt()
+        if not isinstance(effect, Ask):
+            return (yield effect)
+        given = effect.call, _Warming(warm)
+        got = yield from Run(partial(ask, *given), partial(ask_async, *given))
+        warm.happen()
+        return got
+
+    return translated(flow, step)

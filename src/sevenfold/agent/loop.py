@@ -9,7 +9,7 @@ and its driver does the waiting.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +24,6 @@ from sevenfold.conversation.intake import must_have_news
 from sevenfold.conversation.request import Outcome, ToolCall
 from sevenfold.conversation.turn import turn
 from sevenfold.errors import Aborted, InputError, ModelError, Refused
-from sevenfold.events import SteppedAside
 from sevenfold.layers.breaker import pause_before_retry
 from sevenfold.layers.notes.layer import compact
 from sevenfold.profiles import find
@@ -44,6 +43,12 @@ RETRIES = 4
 STOP_HOOKS = 8
 """How often in a row hooks may keep the agent from stopping."""
 INTERRUPTED = "[The user interrupted the answer here.]"
+ENDS: Mapping[str | None, End] = {
+    "refusal": "refused",
+    "max_tokens": "cut",
+    "model_context_window_exceeded": "cut",
+}
+"""How a run ends, by the reason why the model's last answer did; otherwise it is done."""
 NOTHING_TO_DO = 'there is nothing left to do, and nothing new was said: say what to do next, as in run("…")'
 NOT_TAKEN_IN = "the message was not taken in, send it again if it is still meant"
 """Detail of a run that was interrupted before it began."""
@@ -182,7 +187,10 @@ class Loop:
             return self._finished("blocked", refused)
         try:
             if not prompt and not self._queued and not (yield from self._await_team()):
-                self._check_something_to_do()
+                try:
+                    must_have_news(self._conversation.transcript.view)
+                except InputError:
+                    raise InputError(NOTHING_TO_DO) from None
             while True:
                 finished = yield from self._turn()
                 if finished is not None:
@@ -209,7 +217,7 @@ class Loop:
             return None
         reason = yield from self._held_back()
         if reason is None:
-            return self._finished(_end_of(answer))
+            return self._finished(ENDS.get(answer.stop_reason, "done"))
         self._held += 1
         self._conversation.note(reason)
         return None
@@ -260,7 +268,7 @@ class Loop:
                 self._queued.appendleft(text)
                 raise
             if refused is not None:
-                self._conversation.events.tell(SteppedAside(layer="queue", reason=refused))
+                self._conversation.events.aside("queue", refused)
 
     def _submit(self, text: str) -> Flow[str | None]:
         """Take in a message of the user; returns the reason if a hook refuses it."""
@@ -311,26 +319,16 @@ class Loop:
         else:
             self._conversation.note(INTERRUPTED)
 
-    def _check_something_to_do(self) -> None:
-        try:
-            must_have_news(self._conversation.transcript.view)
-        except InputError:
-            raise InputError(NOTHING_TO_DO) from None
-
     # -- stopping -------------------------------------------------------------------------------
 
     def _limit(self) -> End | None:
         """Why the next request must not be made; None if it may."""
         if self._stopping:
             return "interrupted"
-        limits, usd = self.limits, self._counted
-        if limits.turns is not None and self._turns >= limits.turns:
+        left = self.left
+        if left.turns == 0:
             return "max_turns"
-        if limits.usd is not None and usd is not None and usd >= limits.usd:
-            return "budget"
-        if limits.tokens is not None and self._tokens >= limits.tokens:
-            return "budget"
-        return None
+        return "budget" if left.usd == 0 or left.tokens == 0 else None
 
     def _finished(self, end: End, detail: str = "") -> Finished:
         cost = None if self._usd is None else self._usd - self._spent
@@ -349,13 +347,3 @@ def _input(raw: bytes) -> Any:
     except msgspec.DecodeError:
         # The answer was cut off in the middle; the toolbox reports that the input does not fit.
         return bytes(raw).decode(errors="replace")
-
-
-def _end_of(answer: Answer) -> End:
-    match answer.stop_reason:
-        case "refusal":
-            return "refused"
-        case "max_tokens" | "model_context_window_exceeded":
-            return "cut"
-        case _:
-            return "done"

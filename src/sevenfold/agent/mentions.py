@@ -22,7 +22,6 @@ from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import ToolOutput, failed
 from sevenfold.agent.tools.read import ReadInput, ReadTool
-from sevenfold.agent.tools.tool import Toolbox
 from sevenfold.conversation.flow import Flow, unguarded
 from sevenfold.conversation.intake import user_blocks
 from sevenfold.conversation.request import ToolCall
@@ -79,11 +78,6 @@ class Mentions:
         self._executor = executor
         self._tokens = tokens
         self._report = report
-
-    @staticmethod
-    def toolbox() -> Toolbox:
-        """The one tool that is needed."""
-        return Toolbox([Look()])
 
     def read(self, text: str) -> Flow[list[Attachment]]:
         """Read what a text mentions; returns the attachments for its message."""

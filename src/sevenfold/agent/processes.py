@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.programs import TIMED_OUT, ChildProcess, ProcessMark, end_strays
+from sevenfold.agent.tools.output import CommandRan
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
 
@@ -37,21 +38,6 @@ MOST_IN_A_FILE = 64 * 1024 * 1024
 TaskState = Literal["running", "completed", "failed", "killed", "gone"]
 """gone: how it ended is unknown, because the process that ran it ended first."""
 GONE = "ended with the process that started it"
-
-
-class FinishedCommand(Struct, frozen=True):
-    """The result of a command."""
-
-    output: str
-    code: int | None = None
-    """None if it was stopped."""
-    problem: str = ""
-    """Why it was stopped."""
-    cwd: str = ""
-    """The folder it ended in; empty if it did not say."""
-    left_out: int = 0
-    """Bytes of output dropped from the middle."""
-    seconds: float = 0.0
 
 
 class BackgroundTask(Struct, frozen=True, omit_defaults=True):
@@ -82,13 +68,14 @@ class LocalProcesses:
         """``gate`` masks secrets in the files."""
         self._folder = folder
         self._gate = gate
-        self._tasks: dict[str, _Background | _Earlier] = {}
+        self._tasks: dict[str, _Background | BackgroundTask] = {}
+        """All tasks; those of an earlier process, which have ended, as they were saved."""
         self._read: dict[str, int] = {}
         for task in earlier:
             if task.state == "running":
                 end_strays(ProcessMark(task.mark))
                 task = replace(task, state="gone")
-            self._tasks[task.id], self._read[task.id] = _Earlier(task), task.read
+            self._tasks[task.id], self._read[task.id] = task, task.read
 
     def run(
         self,
@@ -99,17 +86,20 @@ class LocalProcesses:
         seconds: float,
         stopped: Callable[[], bool],
         progress: Callable[[str], None],
-    ) -> FinishedCommand:
-        """Run a command until it ends, its time is up or ``stopped()``."""
+    ) -> tuple[str, CommandRan]:
+        """Run a command until it ends, its time is up or ``stopped()``; what it printed, and how it ended.
+
+        The folder it ended in is empty if it did not say.
+        """
         started = time.monotonic()
         ends = _Ends(progress)
         with _ShellCommand(command, cwd, environ) as running:
-            problem = running.pump(ends, deadline=started + seconds, stopped=stopped, gently=GENTLY)
+            problem = running.pump(ends.add, deadline=started + seconds, stopped=stopped, gently=GENTLY)
             if problem == TIMED_OUT:
                 problem = f"it took longer than {seconds:g} s and was ended"
             code = None if problem else running.child.returncode
             took = time.monotonic() - started
-            return FinishedCommand(ends.text(), code, problem, running.ended_in(), ends.left_out, took)
+            return ends.text(), CommandRan(command, code, problem, running.ended_in(), took)
 
     def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> BackgroundTask:
         """Run a command in the background."""
@@ -132,36 +122,39 @@ class LocalProcesses:
 
     def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> BackgroundTask:
         """A task as it is when it has ended, or after this time."""
-        found, deadline = self._known(name), time.monotonic() + seconds
-        while not stopped() and (left := deadline - time.monotonic()) > 0:
-            if found.ended.wait(min(left, _TICK)):
-                break
-        return self._task(name)
+        task, deadline = self._task(name), time.monotonic() + seconds
+        while task.state == "running" and not stopped() and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _TICK))
+            task = self._task(name)
+        return task
 
     def read(self, name: str, most: int) -> bytes:
         """What a task has printed since this was last called, at most so many bytes."""
-        path, place = self._known(name).task().path, self._read.get(name, 0)
-        found = _piece(path, place, most)
-        self._read[name] = place + len(found)
+        task = self._task(name)
+        found = _piece(task.path, task.read, most)
+        self._read[name] = task.read + len(found)
         return found
 
     def stop(self, name: str) -> BackgroundTask:
         """End a task with everything it started."""
-        self._known(name).stop()
+        self._task(name)
+        self._stop(name)
         return self._task(name)
 
     def close(self) -> None:
         """End all tasks."""
-        for found in self._tasks.values():
+        for name in self._tasks:
+            self._stop(name)
+
+    def _stop(self, name: str) -> None:
+        if isinstance(found := self._tasks[name], _Background):
             found.stop()
 
-    def _known(self, name: str) -> _Background | _Earlier:
+    def _task(self, name: str) -> BackgroundTask:
         if name not in self._tasks:
             raise InputError(f"There is no task {name!r}; there are: {', '.join(self._tasks) or 'none'}.")
-        return self._tasks[name]
-
-    def _task(self, name: str) -> BackgroundTask:
-        task, read = self._tasks[name].task(), self._read.get(name, 0)
+        found, read = self._tasks[name], self._read.get(name, 0)
+        task = found.task() if isinstance(found, _Background) else found
         return replace(task, read=read, unread=max(0, _size(task.path) - read))
 
 
@@ -211,9 +204,8 @@ class _Background:
     def _pump(self) -> None:
         try:
             with self._running:
-                self._problem = self._running.pump(
-                    self._sink, deadline=None, stopped=self._stop.is_set, gently=GENTLY
-                )
+                pump, stopped = self._running.pump, self._stop.is_set
+                self._problem = pump(self._sink.add, deadline=None, stopped=stopped, gently=GENTLY)
         except Exception as error:  # noqa: BLE001 (it becomes the problem of the task)
             self._problem = str(error)
         finally:
@@ -231,21 +223,6 @@ class _Background:
             state = "killed" if self._problem else "completed" if code == 0 else "failed"
         mark = self._running.mark.name
         return BackgroundTask(self._name, self._command, state, str(self._sink.path), code, mark=mark)
-
-
-class _Earlier:
-    """A task of an earlier process, which has ended."""
-
-    def __init__(self, task: BackgroundTask) -> None:
-        self._task = task
-        self.ended = threading.Event()
-        self.ended.set()
-
-    def stop(self) -> None:
-        """Nothing is left to end."""
-
-    def task(self) -> BackgroundTask:
-        return self._task
 
 
 # -- output ----------------------------------------------------------------------------------------
@@ -278,11 +255,8 @@ class _Ends:
         """The output, or both ends of it with a note in between."""
         self._shorten()
         if not self.left_out:
-            return bytes(self._first + self._last).decode(errors="replace")
-        first, last = (
-            bytes(self._first).decode(errors="replace"),
-            bytes(self._last).decode(errors="replace"),
-        )
+            return (self._first + self._last).decode(errors="replace")
+        first, last = self._first.decode(errors="replace"), self._last.decode(errors="replace")
         return f"{first}\n… {self.left_out:,} bytes of output left out here …\n{last}"
 
 

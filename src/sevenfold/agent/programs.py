@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from msgspec import Struct
 
@@ -33,6 +33,8 @@ _CHUNK = 64 * 1024
 _MOST_DRAINED = 256 * 1024
 _LONGEST_END = 30.0
 _END_TICK = 0.01
+Sink = Callable[[bytes], object]
+"""Takes more output."""
 _MARK = re.compile("SEVENFOLD_RUN_[0-9a-f]{24}")
 
 
@@ -69,7 +71,7 @@ def run_program(
         return CommandResult(None, problem=f"it could not be started in {cwd} ({error})")
     out, err = _Beginning(), _Beginning()
     with child:
-        problem = child.pump(out, err, deadline=time.monotonic() + seconds, stopped=stopped)
+        problem = child.pump(out.add, err.add, deadline=time.monotonic() + seconds, stopped=stopped)
     code = None if problem else child.child.returncode
     return CommandResult(code, bytes(out.kept), bytes(err.kept), out.cut, problem)
 
@@ -85,10 +87,6 @@ class _Beginning:
         room = MOST_BYTES - len(self.kept)
         self.kept += chunk[:room]
         self.cut = self.cut or len(chunk) > room
-
-
-class _Sink(Protocol):
-    def add(self, chunk: bytes) -> None: ...
 
 
 class ChildProcess:
@@ -114,7 +112,7 @@ class ChildProcess:
             self.child = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env={**environ, **self.mark.environ},
+                env={**environ, self.mark.name: "1"},
                 stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if errors_apart else subprocess.STDOUT,
@@ -122,7 +120,7 @@ class ChildProcess:
                 pass_fds=(self._alive.held, *pass_fds),
             )
         except BaseException:
-            self._alive.__exit__()
+            self._alive.close()
             raise
         self._alive.release()
 
@@ -135,10 +133,10 @@ class ChildProcess:
         for pipe in (self.child.stdin, self.child.stdout, self.child.stderr):
             if pipe:
                 pipe.close()
-        self._alive.__exit__()
+        self._alive.close()
 
     def pump(
-        self, *sinks: _Sink, deadline: float | None, stopped: Callable[[], bool], gently: float = 0.0
+        self, *sinks: Sink, deadline: float | None, stopped: Callable[[], bool], gently: float = 0.0
     ) -> str:
         """Move bytes until the process ends; if it has to be ended, returns why: `TIMED_OUT` or `STOPPED`."""
         with selectors.DefaultSelector() as selector:
@@ -196,7 +194,7 @@ def _read(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
     except BlockingIOError:
         return False
     if chunk:
-        key.data.add(chunk)
+        key.data(chunk)
     else:
         selector.unregister(key.fileobj)
     return bool(chunk)
@@ -208,11 +206,6 @@ class ProcessMark:
     def __init__(self, name: str = "") -> None:
         # Processes that are none of ours may carry any other name.
         self.name = name if _MARK.fullmatch(name) else f"SEVENFOLD_RUN_{secrets.token_hex(12)}"
-
-    @property
-    def environ(self) -> dict[str, str]:
-        """The variable for the environment of the process."""
-        return {self.name: "1"}
 
     def carriers(self) -> Iterator[int]:
         """The processes that carry it."""
@@ -230,10 +223,8 @@ class LivenessPipe:
         self._seen, self.held = os.pipe()
         self._open = {self._seen, self.held}
 
-    def __enter__(self) -> LivenessPipe:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Let go of it."""
         for descriptor in self._open:
             os.close(descriptor)
 

@@ -1,8 +1,9 @@
 """The system prompt of an agent, and the description of where it runs.
 
-It is computed when a session begins and again at each compaction. What varies in it (the date, what is
-left of limits) is checked before each request and announced when it has changed. What a project brings (its
-instruction files, its skills, its git status) counts only in a folder the user trusts.
+It consists of sections. A section is computed once and kept until the conversation is cleared or compacted, because
+every byte of it is part of the cache key. One that must vary (the date, what is left of limits) is computed before each
+request, and announced when it has changed. What a project brings (its instruction files, its skills, its git status)
+counts only in a folder the user trusts.
 """
 
 from __future__ import annotations
@@ -10,22 +11,24 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from math import ceil
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.agent import instructions, texts
 from sevenfold.agent.programs import TIMED_OUT, run_program
-from sevenfold.agent.sections import Sections, SectionSource, standard
 from sevenfold.errors import SettingError
 from sevenfold.memory.front_matter import split
-from sevenfold.prompts.text import cut, size
+from sevenfold.prompts.text import Stage, Text, cut, size
 from sevenfold.record.blocks import read, words_of
 from sevenfold.record.decisions import Epoch
-from sevenfold.request.sections import SystemPrompt
+from sevenfold.request.sections import Section, SystemPrompt
 from sevenfold.session.factory import lasting
 
 if TYPE_CHECKING:
@@ -35,6 +38,22 @@ if TYPE_CHECKING:
     from sevenfold.memory.memory import Memory
     from sevenfold.settings import Settings
 
+_ORDER: tuple[type[Text], ...] = (
+    texts.Guidance,
+    texts.MemoryIndex,
+    texts.Instructions,
+    texts.Environment,
+    texts.Today,
+    texts.Language,
+    texts.OutputStyle,
+    texts.McpInstructions,
+    texts.Skills,
+    texts.AgentTypes,
+    texts.Scratch,
+    texts.Clearing,
+    texts.Budgets,
+)
+R = TypeVar("R")
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a limit at which what is left of it is announced to the model."""
 APART = frozenset({texts.McpInstructions.file})
@@ -47,6 +66,61 @@ _GIT_STATUS = (
     *("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "--no-optional-locks"),
     *("status", "--short", "--branch", "--ignore-submodules=all"),
 )
+
+
+class SectionSource(Struct, frozen=True):
+    """Where a section comes from: something to call when it is needed."""
+
+    name: str
+    compute: Callable[[], str | None]
+    """Gives the text, or None when there is nothing to say now."""
+    stage: Stage = "session"
+    volatile: str = ""
+
+    @classmethod
+    def of(cls, kind: type[Text], compute: Callable[[], Text | None]) -> SectionSource:
+        """A source of one of our own texts, which knows its name, its stage and whether it varies."""
+
+        def words() -> str | None:
+            text = compute()
+            return text.render() if text else None
+
+        return cls(kind.file, words, kind.stage, kind.volatile)
+
+    def section(self) -> Section | None:
+        """The section as it is now."""
+        text = self.compute()
+        return Section(self.name, text, self.stage, self.volatile) if text and text.strip() else None
+
+
+class Sections(Struct, frozen=True):
+    """The sections of one session with what was computed so far; the session holds the newest of these."""
+
+    sources: tuple[SectionSource, ...]
+    kept: Mapping[str, Section | None] = {}
+
+    def prompt(self) -> tuple[SystemPrompt, Sections]:
+        """The prompt as it is now, and the sections with all that need not be computed again."""
+        now = {
+            source.name: self.kept[source.name] if source.name in self.kept else source.section()
+            for source in self.sources
+        }
+        steady = {source.name: now[source.name] for source in self.sources if not source.volatile}
+        return SystemPrompt(tuple(filter(None, now.values()))), replace(self, kept=steady)
+
+    def renewed(self) -> Sections:
+        """After clear or compact: every section is computed again, instruction files included."""
+        return replace(self, kept={})
+
+
+def standard(
+    session_sources: Iterable[SectionSource], static: Iterable[type[Text]] = texts.STATIC
+) -> Sections:
+    """Our own prompt: the static sections, then these in a fixed order, however they were given."""
+    places = {kind.file: place for place, kind in enumerate(_ORDER)}
+    fixed = [SectionSource.of(kind, kind) for kind in static]
+    mine = sorted(session_sources, key=lambda source: (places.get(source.name, len(places)), source.name))
+    return Sections((*fixed, *mine))
 
 
 class AgentPrompt:
@@ -74,7 +148,8 @@ class AgentPrompt:
                 sources.append(SectionSource.of(texts.Clearing, lambda: texts.Clearing(kept)))
         sources += _memory_section(agent)
         sources += [one.section() for one in (agent.servers, agent.types) if one is not None]
-        self._sections: Sections = standard(sources, agent.fit.texts)
+        fixed = texts.STATIC if agent.fit.size == "full" else (texts.Brief,)
+        self._sections: Sections = standard(sources, fixed)
         self.sent = SystemPrompt()
         """The prompt before the messages, with the changes announced since."""
 
@@ -162,22 +237,17 @@ def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]
 
 
 def _budgets(limits: RunLimits, left: RunLimits) -> texts.Budgets | None:
-    turns, tokens = _step(limits.turns, left.turns), _step(limits.tokens, left.tokens)
-    usd = _step(limits.usd, left.usd)
-    if turns is tokens is usd is None:
-        return None
-    return texts.Budgets(
-        None if turns is None else ceil(turns),
-        None if tokens is None else ceil(tokens),
-        None if usd is None else f"{usd:.2f}",
-    )
+    turns, tokens = _step(limits.turns, left.turns, ceil), _step(limits.tokens, left.tokens, ceil)
+    dollars = _step(limits.usd, left.usd, "{:.2f}".format)
+    budgets = texts.Budgets(turns, tokens, dollars)
+    return budgets if budgets != texts.Budgets() else None
 
 
-def _step(limit: float | None, left: float | None) -> float | None:
+def _step(limit: float | None, left: float | None, form: Callable[[float], R]) -> R | None:
     """What is left at most, in steps: announcing every change would take room and say little."""
     if limit is None or left is None:
         return None
-    return min(limit * share for share in STEPS if limit * share >= left)
+    return form(min(limit * share for share in STEPS if limit * share >= left))
 
 
 def find_style(name: str, folders: Sequence[Path]) -> texts.OutputStyle:

@@ -1,30 +1,38 @@
 """What comes back after an agent's conversation is compacted.
 
 Each slot works from the agent's state, not from the conversation, so it is as good after the tenth compaction as after
-the first. Instruction files come back another way: the system prompt is computed again, and takes effect with the epoch
-the compaction opens.
+the first. `StateSlot` puts back states that the agent keeps apart from its conversation, `AnnouncedSlot` repeats
+announcements. Instruction files come back another way: the system prompt is computed again, and takes effect with the
+epoch the compaction opens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sevenfold.agent import texts
 from sevenfold.agent.processes import GONE, BackgroundTask
-from sevenfold.agent.state_slots import AnnouncedSlot, State, StateSlot
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.session_tools import todo_text
 from sevenfold.conversation.restore import BYTES_PER_TOKEN, FilesSlot, Moment, Restored, Seen, Slot
 from sevenfold.conversation.transcript import Attachment
+from sevenfold.prompts.context import RestoredState
+from sevenfold.prompts.text import Text, cut
 from sevenfold.record import blocks
-from sevenfold.request.sections import SystemPrompt, announcement
+from sevenfold.request.sections import announcement
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
     from sevenfold.agent.state import AgentState
 
+MOST_ANNOUNCED = 5_000
+"""Tokens that announcements of one kind may take."""
+LEAST = 50
+"""Tokens below which a piece of something is not worth its frame."""
 FILE_TOKENS = SKILL_TOKENS = 5_000
 SKILLS_TOKENS = 25_000
 PLAN_TOKENS = 25_000
@@ -35,7 +43,104 @@ TASKS_TOKENS = 2_000
 ANNOUNCED = (texts.McpInstructions.file, texts.Skills.file, texts.AgentTypes.file)
 """Sections of the prompt whose changes have slots of their own."""
 PLANNING = "plan_mode"
+PLANNING_KIND = frozenset({PLANNING})
 TASKS = "Background commands; do not restart those that are running"
+
+
+class State(Struct, frozen=True):
+    """One thing a `StateSlot` puts back."""
+
+    title: str
+    text: str
+    path: str = ""
+    """Where the whole of it can be read, if it must be cut."""
+    facts: Mapping[str, object] = {}
+    """Other fields of its attachment, for other programs."""
+    kind: str = ""
+    """The kind of its attachment, if it is not that of the slot."""
+
+
+class StateSlot(Struct, eq=False):
+    """What the work goes by and another part of the program keeps: plan, to-dos, skills, agents, permissions."""
+
+    name: str
+    states: Callable[[], Iterable[State]]
+    each: int | None = None
+    """Tokens that one state may take."""
+    together: int | None = None
+    """Tokens that all of them may take."""
+    needed: bool = False
+    kind: str = ""
+    """The kind of its attachments; empty: its name."""
+    kinds: frozenset[str] = frozenset()
+    """Further kinds, which a state may have instead."""
+
+    def __post_init__(self) -> None:
+        self.kind = self.kind or self.name
+        self.kinds |= {self.kind}
+
+    def restore(self, moment: Moment) -> Restored:
+        """All states in order, each cut to its budget with a note where the rest is, while there is room."""
+        attachments: list[Attachment] = []
+        left: list[str] = []
+        room = moment.budget(self.together) if self.together is not None else moment.room
+        room = room if self.needed else min(room, moment.room)
+        used = 0
+        for state in self.states():
+            most = moment.budget(self.each) if self.each is not None else room
+            text = _rendered(state, min(most, room - used) if not self.needed else most, moment)
+            tokens = moment.count(text)
+            if not self.needed and used + tokens > room:
+                left.append(f"{state.title}: no room")
+                continue
+            used += tokens
+            attachments.append(Attachment(state.kind or self.kind, (blocks.text(text),), dict(state.facts)))
+        return Restored(tuple(attachments), used, tuple(left))
+
+
+class AnnouncedSlot(Struct, eq=False):
+    """What the model was told of by name, as far as it is not in view afterwards: servers, skills, kinds of agents."""
+
+    name: str
+    kind: str
+    announced: Callable[[], Mapping[str, str]]
+    piece: Callable[[str, str], str]
+    """How one of them looks wherever it is announced."""
+    whole: Callable[[Mapping[str, str]], Text | None]
+    """An announcement of several."""
+    facts: Callable[[list[str], list[str], str], dict[str, object]]
+    """Gets the names, the pieces and the whole text."""
+    needed: bool = False
+    kinds: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.kinds = frozenset({self.kind})
+
+    def restore(self, moment: Moment) -> Restored:
+        """Only what would be missing, in the order it was announced; what finds no room is named."""
+        room = min(moment.room, moment.budget(MOST_ANNOUNCED))
+        announced = self.announced().items()
+        missing = {name: words for name, words in announced if not moment.says(self.piece(name, words))}
+        left: list[str] = []
+        while missing and moment.count(self._text(missing)) > room:
+            left.insert(0, f"{missing.popitem()[0]}: no room")
+        if not missing:
+            return Restored(left=tuple(left))
+        text, pieces = self._text(missing), [self.piece(*one) for one in missing.items()]
+        attachment = Attachment(self.kind, (blocks.text(text),), self.facts(list(missing), pieces, text))
+        return Restored((attachment,), moment.count(text), tuple(left))
+
+    def _text(self, news: Mapping[str, str]) -> str:
+        made = self.whole(news)
+        return made.render() if made else ""
+
+
+def _rendered(state: State, most: int, moment: Moment) -> str:
+    text = RestoredState(state.title, state.text).render()
+    if moment.count(text) <= most or most < LEAST:
+        return text
+    head = cut(state.text, (most - LEAST) * BYTES_PER_TOKEN)
+    return RestoredState(state.title, f"{head}\n[Cut here.]", state.path or None).render()
 
 
 class SectionsSlot:
@@ -54,13 +159,10 @@ class SectionsSlot:
     def restore(self, moment: Moment) -> Restored:
         """The changes of the prompt, if it stays as it was sent."""
         sent, prompt = self._prompt.sent, self._prompt.renew()
-        if moment.keeps_front:
-            return self._changes(sent, prompt, moment)
-        self._prompt.sent = prompt
-        self._want(prompt)
-        return Restored()
-
-    def _changes(self, sent: SystemPrompt, prompt: SystemPrompt, moment: Moment) -> Restored:
+        if not moment.keeps_front:
+            self._prompt.sent = prompt
+            self._want(prompt)
+            return Restored()
         before = {section.name: section.text for section in sent.sections}
         changed = {
             section.name: section.text
@@ -99,11 +201,8 @@ class OpenFilesSlot:
         """The files, newest first."""
         self._read.clear()
         restored = self._slot.restore(moment)
-        shown = {
-            one.path: one.version
-            for one in self._state.recent.files.values()
-            if one.call and moment.shows(one.call)
-        }
+        recent = self._state.recent.files.values()
+        shown = {one.path: one.version for one in recent if one.call and moment.shows(one.call)}
         back = {
             path: files.version(found)
             for path in (str(one.facts.get("filename", "")) for one in restored.attachments)
@@ -144,7 +243,7 @@ def fill(agent: Assembly) -> None:
 
 def _state_slots(agent: Assembly) -> list[Slot]:
     """The slots of an agent's state; the last ones are given up first."""
-    state = agent.state
+    state, needed = agent.state, partial(StateSlot, needed=True)
 
     def skills() -> Iterator[State]:
         for skill in reversed(state.recent.skills.values()):
@@ -152,29 +251,13 @@ def _state_slots(agent: Assembly) -> list[Slot]:
                 yield State(f"Skill in use: {skill.name}", text, skill.path, {"skill": skill.name})
 
     return [
-        StateSlot(
-            "plan",
-            lambda: _plan(state),
-            needed=True,
-            each=PLAN_TOKENS,
-            kinds=("plan_file_reference", PLANNING),
-        ),
-        StateSlot("goal", lambda: _goal(state), needed=True, each=GOAL_TOKENS, kinds=("goal_status",)),
-        StateSlot("todos", lambda: _todos(state), needed=True, each=TODO_TOKENS, kinds=("todo_reminder",)),
-        StateSlot("permissions", lambda: _permissions(state), each=PERMISSIONS_TOKENS, needed=True),
-        *(
-            [StateSlot("agents", team.states, each=TASKS_TOKENS, needed=True)]
-            if (team := agent.team)
-            else []
-        ),
-        StateSlot(
-            "tasks",
-            lambda: _tasks(state),
-            each=TASKS_TOKENS,
-            needed=True,
-            kinds=("task_status",),
-        ),
-        StateSlot("skills", skills, each=SKILL_TOKENS, together=SKILLS_TOKENS, kinds=("invoked_skills",)),
+        needed("plan", partial(_plan, state), PLAN_TOKENS, kind="plan_file_reference", kinds=PLANNING_KIND),
+        needed("goal", partial(_goal, state), GOAL_TOKENS, kind="goal_status"),
+        needed("todos", partial(_todos, state), TODO_TOKENS, kind="todo_reminder"),
+        needed("permissions", partial(_permissions, state), PERMISSIONS_TOKENS),
+        *([needed("agents", team.states, TASKS_TOKENS)] if (team := agent.team) else []),
+        needed("tasks", partial(_tasks, state), TASKS_TOKENS, kind="task_status"),
+        StateSlot("skills", skills, SKILL_TOKENS, SKILLS_TOKENS, kind="invoked_skills"),
     ]
 
 
@@ -200,21 +283,21 @@ def _listing_slots(agent: Assembly) -> Iterator[AnnouncedSlot]:
     """Announce new skills and types of agents if the prompt stays as it was; those in view are not announced again."""
     yield AnnouncedSlot(
         "skill listing",
+        "skill_listing",
         agent.skills.listing,
         partial(texts.listed, texts.SkillLine),
         texts.Skills.of,
         lambda names, lines, text: {"content": text, "skillCount": len(names), "names": names},
-        kind="skill_listing",
     )
     if agent.types is not None:
         more = {"removedTypes": [], "isInitial": False}
         yield AnnouncedSlot(
             "agent types",
+            "agent_listing_delta",
             agent.types.listing,
             partial(texts.listed, texts.AgentType),
             texts.AgentTypes.of,
             lambda names, lines, text: {"addedTypes": names, "addedLines": lines, **more},
-            kind="agent_listing_delta",
         )
 
 

@@ -7,13 +7,12 @@ of the three sizes an agent gets follows from the window alone, so it stays the 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from sevenfold.agent import texts
 from sevenfold.agent.processes import LocalProcesses
 from sevenfold.agent.tools.context import ROOM
 from sevenfold.agent.tools.edit import EditTool, WriteTool
@@ -21,18 +20,11 @@ from sevenfold.agent.tools.functions import function_tool
 from sevenfold.agent.tools.read import ReadTool
 from sevenfold.agent.tools.search import GlobTool, GrepTool
 from sevenfold.agent.tools.searchers import find_searcher
-from sevenfold.agent.tools.session_tools import (
-    AskUserTool,
-    PlanReadyTool,
-    PlanStartTool,
-    RecallTool,
-    TodoTool,
-)
+from sevenfold.agent.tools.session_tools import SESSION_TOOLS
 from sevenfold.agent.tools.shell import ShellOutputTool, ShellStopTool, ShellTool
 from sevenfold.agent.tools.skills import SkillCatalog, SkillTool
-from sevenfold.agent.tools.tool import BriefTool, Tool
+from sevenfold.agent.tools.tool import StandardTool, Tool
 from sevenfold.agent.tools.web import WebFetchTool
-from sevenfold.prompts.text import Static
 from sevenfold.recall.search import Hit
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
@@ -51,23 +43,18 @@ INSTRUCTIONS = 4_000
 BYTES_PER_TOKEN = 3
 
 
-def file_tools() -> list[Tool]:
+def file_tools() -> list[StandardTool[Any]]:
     """Reading, searching and changing files."""
     searcher = find_searcher()
     return [ReadTool(), EditTool(), WriteTool(), GrepTool(searcher), GlobTool(searcher)]
 
 
-def shell_tools(processes: LocalProcesses) -> list[Tool]:
-    """Running commands; the caller closes ``processes``."""
-    return [ShellTool(processes), ShellOutputTool(processes), ShellStopTool(processes)]
-
-
 def standard_tools(
-    processes: LocalProcesses, *, skills: SkillCatalog | None = None, private_hosts: Collection[str] = ()
-) -> list[Tool]:
-    """All tools an agent at a terminal has."""
-    tools = [*file_tools(), *shell_tools(processes), WebFetchTool(private=private_hosts)]
-    tools += [TodoTool(), PlanStartTool(), PlanReadyTool(), AskUserTool(), RecallTool()]
+    processes: LocalProcesses, *, skills: SkillCatalog | None = None
+) -> list[StandardTool[Any]]:
+    """All tools an agent at a terminal has; the caller closes ``processes``."""
+    tools = [*file_tools(), ShellTool(processes), ShellOutputTool(processes), ShellStopTool(processes)]
+    tools += [WebFetchTool(), *(tool() for tool in SESSION_TOOLS)]
     return [*tools, SkillTool(skills)] if skills and skills.known else tools
 
 
@@ -99,31 +86,49 @@ class Fit(Struct, frozen=True):
         room = window.budget(ROOM)
         if window.context >= SMALL:
             return cls("full", room)
-        return cls(
-            "tiny" if window.context < TINY else "small",
-            room,
-            window.reserve,
-            window.budget(INSTRUCTIONS) * BYTES_PER_TOKEN,
-        )
+        size: Literal["small", "tiny"] = "tiny" if window.context < TINY else "small"
+        return cls(size, room, window.reserve, window.budget(INSTRUCTIONS) * BYTES_PER_TOKEN)
 
-    def tools(self, tools: Iterable[Tool]) -> list[Tool]:
+    def tools(self, tools: Iterable[StandardTool[Any]]) -> list[Tool]:
         """The standard tools that fit, with descriptions that fit."""
         if self.size == "full":
             return list(tools)
         path = Path(__file__).with_name("tools") / "texts" / "brief.toml"
         brief = tomllib.loads(path.read_text(encoding="utf-8"))
         if self.size == "small":
-            return [BriefTool(tool, brief.get(tool.name, {}).get("words", "")) for tool in tools]
-        return [BriefTool(tool, **brief[tool.name]) for tool in tools if tool.name in brief]
+            return [_shortened(tool, brief.get(tool.name, {}).get("words", "")) for tool in tools]
+        return [_shortened(tool, **brief[tool.name]) for tool in tools if tool.name in brief]
 
-    @property
-    def texts(self) -> tuple[type[Static], ...]:
-        """The texts at the beginning of the system prompt."""
-        return texts.STATIC if self.size == "full" else (texts.Brief,)
+
+def _shortened(tool: StandardTool[Any], words: str = "", without: Collection[str] = ()) -> Tool:
+    """A tool described in few words, for windows in which every token counts.
+
+    The model sees the first sentence of the description, or ``words``, and of the input only what a call needs, with
+    types. The tool takes the same input as before.
+    """
+    first = tool.description.split("\n", 1)[0]
+    tool.description = words or first.partition(". ")[0].removesuffix(".") + "."
+    schema = _shortened_schema(tool.schema)
+    kept = {name: inner for name, inner in schema.get("properties", {}).items() if name not in without}
+    tool.schema = {**schema, "properties": kept}
+    return tool
+
+
+def _shortened_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model needs of a schema to fill it in; the tool checks the rest."""
+    short: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            short[key] = {name: _shortened_schema(inner) for name, inner in value.items()}
+        elif key == "items":
+            short[key] = _shortened_schema(value)
+        elif key in ("type", "enum", "required"):
+            short[key] = value
+    return short
 
 
 class StoreRecall:
-    """Recall for the tool of that name, from the store of a session."""
+    """Finds what has left the context, for the tool Recall, in the store of a session."""
 
     def __init__(self, store: SessionParts, result: Callable[[str], bytes]) -> None:
         """``result`` fetches a stored tool result."""
@@ -131,11 +136,11 @@ class StoreRecall:
         self._result = result
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
-        """The records that match, best first."""
+        """The records that match, the best first."""
         return self._store.search(query, kind=kind, k=k)
 
     def fetch(self, reference: str) -> bytes:
-        """The whole of a record, or of a stored result."""
+        """A whole record, or stored result; raises `sevenfold.errors.UserError` if there is none."""
         match self._store.log.record(reference):
             case (_, Said() as said):
                 return "\n\n".join(

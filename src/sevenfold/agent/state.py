@@ -19,12 +19,12 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sevenfold.agent.executor import Asked
+from sevenfold.agent.executor import Asked, Consented
 from sevenfold.agent.permissions.engine import Mode, PermissionDecision, Permissions
 from sevenfold.agent.permissions.paths import hook_folders
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.processes import BackgroundTask, LocalProcesses
-from sevenfold.agent.tools.context import Abort, Desk, DeskState, PlanVerdict, Todo
+from sevenfold.agent.tools.context import Desk, DeskState, Todo
 from sevenfold.agent.tools.output import FileChanged, FileRead, SkillUsed, ToolOutput
 from sevenfold.agent.tools.session_tools import PlanFile, TodoList
 from sevenfold.conversation.gate import Gate
@@ -59,14 +59,9 @@ class AgentHome(Struct, frozen=True):
     """Where the agent's state is kept, if not in the folder."""
 
     @property
-    def state(self) -> Path:
-        """The file with the agent's state, if it is kept in the folder."""
-        return self.folder / "state.json"
-
-    @property
     def saved(self) -> StoredText | None:
         """Where the agent's state is kept; None: nowhere."""
-        return self.text or (None if self.temporary else FileText(self.state))
+        return self.text or (None if self.temporary else FileText(self.folder / "state.json"))
 
     @property
     def plan(self) -> Path:
@@ -74,22 +69,12 @@ class AgentHome(Struct, frozen=True):
         return self.folder / "plan.md"
 
     @property
-    def tasks(self) -> Path:
-        """The folder with the output of background commands."""
-        return self.folder / "tasks"
-
-    @property
     def scratch(self) -> Path:
         """The folder for temporary files of the model."""
         return self.folder / "scratch"
 
-    @property
-    def checkpoints(self) -> Path:
-        """The folder with files as they were before the agent changed them."""
-        return self.folder / "checkpoints"
-
     @classmethod
-    def for_session(cls, store: Store | None, session: str, branch: str | None) -> AgentHome:
+    def for_session(cls, store: Store | None, session: str = "", branch: str | None = None) -> AgentHome:
         """The folder next to a session, or to a branch of it; a temporary one if that is in no file."""
         if not isinstance(store, JsonlStore):
             folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
@@ -213,7 +198,7 @@ class AgentState:
         self.recent = RecentUse(
             {one.path: one for one in saved.files}, {one.name: one for one in saved.skills}
         )
-        self.processes = LocalProcesses(self._home.tasks, saved.tasks, gate)
+        self.processes = LocalProcesses(self._home.folder / "tasks", saved.tasks, gate)
         self._lost = [one.id for one in saved.tasks if one.state == "running"]
         self._ended: set[str] = set()
         self.desk = Desk(self._workspace)
@@ -239,11 +224,6 @@ class AgentState:
         """Begin with what another agent knows of files: a fork has read what its parent has."""
         self.recent.files.update(parent.recent.files)
         self.desk.restore(parent.desk.state())
-
-    def set_goal(self, goal: str) -> None:
-        """Set the goal of the session."""
-        self.goal = goal
-        self.save()
 
     def learn(self, call: ToolCall, output: ToolOutput, on_read: Callable[[str, str, str], None]) -> None:
         """Take in what a call did; the executor saves it after the whole round of calls.
@@ -310,15 +290,14 @@ class AgentState:
         untold = task.id in self._ended or task.id in self._lost
         return replace(task, unread=0, state="running" if untold else task.state)
 
-    def _approve(self, plan: str, abort: Abort) -> PlanVerdict:
+    def _approve(self, plan: str) -> Consented:
         """Ask the user to approve a plan, like anything else that needs consent."""
         if self._consent is None:
             free = self.grants.after_planning == "autonomous"
-            return PlanVerdict(free, "" if free else "No user is available in this session.")
+            return Consented(free, remark="" if free else "No user is available in this session.")
         asked = Asked(
             ToolCall("", "PlanReady", {"plan": plan}),
             PermissionRequest("PlanReady", "call", str(self.plans.path)),
             PermissionDecision("ask", "A plan needs the user's approval."),
         )
-        said = self._consent(asked)
-        return PlanVerdict(said.granted, said.remark)
+        return self._consent(asked)

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
-from sevenfold.agent.team.tasks import TaskFile
+from sevenfold.agent.team.presence import TaskFile
 from sevenfold.cli.text import add_folder, clean, duration, money, one_line
 from sevenfold.conversation.tasks import Task
 from sevenfold.errors import Refused, TranscriptLocked

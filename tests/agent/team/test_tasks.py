@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.agent.team.tasks import TaskFile
+from sevenfold.agent.team.presence import TaskFile
 from sevenfold.cli import tasks as command
 from sevenfold.cli.main import main
 from sevenfold.clock import ManualClock

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from sevenfold.agent.programs import CommandResult
 from sevenfold.conversation.hooks import HookFailure, HookInput, HookOutcome, HookPermission, HookVerdict
@@ -30,41 +31,30 @@ BLOCK = 2
 _STRICTEST_FIRST: tuple[HookVerdict, ...] = ("deny", "ask", "allow")
 
 
-class HookAnswer(Struct, frozen=True, kw_only=True):
-    """One hook's answer."""
-
-    hook: str
-    blocked: str | None = None
-    instructions: str | None = None
-    context: tuple[str, ...] = ()
-    verdict: HookVerdict | None = None
-    reason: str = ""
-    updated_input: Mapping[str, Any] | None = None
-    updated_output: Any | UnsetType = UNSET
-    message: str | None = None
-    stop: str | None = None
-    """Why the agent should stop, empty if no reason was given; None if it should not."""
-    problems: tuple[str, ...] = ()
-
-
-def read_answer(event: type[HookInput], hook: str, result: CommandResult) -> HookAnswer:
-    """Read the answer of a hook of this event."""
+def read_answer(event: type[HookInput], hook: str, result: CommandResult) -> HookOutcome:
+    """Read the answer of one hook of this event."""
+    answer = HookOutcome(event=event.__name__, ran=(hook,))
     if result.code is None:
-        return HookAnswer(hook=hook, problems=(_with_detail(result.problem, result.stderr),))
-    reader = _Reader(event, result)
-    answer = reader.answer(hook)
-    if result.code == BLOCK:
-        reason = text_of(result.stderr) or reader.text(reader.said, "reason") or f"blocked by {hook}"
-        answer = _blocked(event, answer, reason, reader.problems)
-    elif result.code != 0:
-        reader.problems.append(_with_detail(f"it failed with exit code {result.code}", result.stderr))
-    return msgspec.structs.replace(answer, problems=tuple(reader.problems))
+        problems = [_with_detail(result.problem, result.stderr)]
+    else:
+        reader = _Reader(event, result)
+        answer, problems = reader.read(answer), reader.problems
+        if result.code == BLOCK:
+            reason = text_of(result.stderr) or reader.text(reader.said, "reason") or f"blocked by {hook}"
+            answer = reader.blocked(answer, reason)
+        elif result.code != 0:
+            problems.append(_with_detail(f"it failed with exit code {result.code}", result.stderr))
+    return replace(answer, failures=tuple(HookFailure(hook, problem) for problem in problems))
 
 
-def unread_answer(event: type[HookInput], hook: str, problem: str) -> HookAnswer:
+def unread_answer(event: type[HookInput], hook: str, problem: str) -> HookOutcome:
     """The answer of a hook that could not be given its input; what it might guard is denied."""
-    denied: HookVerdict | None = "deny" if event.rule.blocking == "deny" else None
-    return HookAnswer(hook=hook, verdict=denied, reason=problem if denied else "", problems=(problem,))
+    return HookOutcome(
+        event=event.__name__,
+        ran=(hook,),
+        permission=HookPermission("deny", problem) if event.rule.blocking == "deny" else None,
+        failures=(HookFailure(hook, problem),),
+    )
 
 
 def text_of(printed: bytes) -> str:
@@ -93,16 +83,17 @@ class _Reader:
             self.plain = text_of(result.stdout)
         self.specific = self._specific()
 
-    def answer(self, hook: str) -> HookAnswer:
-        """Everything but the effect of the exit code."""
-        stops = self._flag("continue") is False
-        answer = HookAnswer(
-            hook=hook,
+    def read(self, answer: HookOutcome) -> HookOutcome:
+        """The answer with everything but the effect of the exit code."""
+        stops = self._typed(self.said.get("continue"), bool, "continue", "true or false") is False
+        message = self.text(self.said, "systemMessage")
+        answer = replace(
+            answer,
             instructions=self._instructions(),
             context=self._context(),
             updated_input=self._updated_input(),
             updated_output=self._updated_output(),
-            message=self.text(self.said, "systemMessage"),
+            messages=(message,) if message else (),
             stop=(self.text(self.said, "stopReason") or "") if stops else None,
         )
         return self._decided(self._permitted(answer))
@@ -140,83 +131,72 @@ class _Reader:
             return {}
         return given
 
-    def _flag(self, name: str) -> bool | None:
-        return self._typed(self.said.get(name), bool, name, "true or false")
-
-    def _has_effect(self, name: str, effective: bool) -> bool:
-        if not effective:
-            self.problems.append(f"{name} has no effect at {self.event.__name__}")
-        return effective
+    def _effective(self, name: str, given: Any, counts: bool, missing: Any = None) -> Any:
+        """What was given, where it counts; elsewhere it is a problem, and as good as ``missing``."""
+        if given is missing or counts:
+            return given
+        self.problems.append(f"{name} has no effect at {self.event.__name__}")
+        return missing
 
     def _context(self) -> tuple[str, ...]:
-        given = self.text(self.specific, "additionalContext")
-        if given and not self._has_effect("additionalContext", self.event.rule.context):
-            given = None
-        plain = self.plain if self.event.rule.context else ""
-        return tuple(words for words in (plain, given) if words)
+        name, counts = "additionalContext", self.event.rule.context
+        given = self._effective(name, self.text(self.specific, name), counts)
+        return tuple(filter(None, (self.plain if counts else "", given)))
 
-    def _instructions(self) -> str | None:
-        name = "additionalInstructions"
+    def _instructions(self) -> tuple[str, ...]:
+        name, counts = "additionalInstructions", self.event.rule.instructions
         given = self.text(self.specific, name) or self.text(self.said, name)
-        if given and not self._has_effect(name, self.event.rule.instructions):
-            given = None
-        if self.event.rule.instructions:
-            given = given or self.plain
-        return bounded(given, MOST_INSTRUCTIONS) if given else None
+        words = self._effective(name, given, counts) or (self.plain if counts else "")
+        return (bounded(words, MOST_INSTRUCTIONS),) if words else ()
 
     def _updated_input(self) -> Mapping[str, Any] | None:
-        given = self._permission().get("updatedInput", self.specific.get("updatedInput"))
-        if given is None or not self._has_effect("updatedInput", self.event.rule.blocking == "deny"):
-            return None
-        return self._typed(given, dict, "updatedInput", "an object")
+        name, counts = "updatedInput", self.event.rule.blocking == "deny"
+        given = self._permission().get(name, self.specific.get(name))
+        return self._typed(self._effective(name, given, counts), dict, name, "an object")
 
     def _updated_output(self) -> Any | UnsetType:
-        given = self.specific.get("updatedToolOutput", UNSET)
-        if given is UNSET or self._has_effect("updatedToolOutput", self.event.rule.blocking == "feedback"):
-            return given
-        return UNSET
+        name, counts = "updatedToolOutput", self.event.rule.blocking == "feedback"
+        return self._effective(name, self.specific.get(name, UNSET), counts, UNSET)
 
     def _permission(self) -> Mapping[str, Any]:
         """The decision of a PermissionRequest hook, which is an object."""
         given = self.specific.get("decision")
         return given if isinstance(given, Mapping) else {}
 
-    def _permitted(self, answer: HookAnswer) -> HookAnswer:
+    def _permitted(self, answer: HookOutcome) -> HookOutcome:
         asked = self._permission()
         given = asked.get("behavior", self.specific.get("permissionDecision"))
         reason = self.text(asked, "message") or self.text(self.specific, "permissionDecisionReason") or ""
         if given in (None, "defer"):
             return answer
         if given in ("allow", "ask", "deny") and self.event.rule.blocking == "deny":
-            return msgspec.structs.replace(answer, verdict=given, reason=reason)
+            return replace(answer, permission=HookPermission(given, reason))
         self.problems.append(f"{given!r:.60} is not a permission decision at {self.event.__name__}")
         return answer
 
-    def _decided(self, answer: HookAnswer) -> HookAnswer:
+    def _decided(self, answer: HookOutcome) -> HookOutcome:
         given = self.said.get("decision")
         if given == "block":
-            reason = self.text(self.said, "reason") or f"blocked by {answer.hook}"
-            return _blocked(self.event, answer, reason, self.problems)
-        if given == "approve" and self.event.rule.blocking == "deny" and answer.verdict is None:
+            return self.blocked(answer, self.text(self.said, "reason") or f"blocked by {answer.ran[0]}")
+        if given == "approve" and self.event.rule.blocking == "deny" and answer.permission is None:
             reason = self.text(self.said, "reason") or ""
-            return msgspec.structs.replace(answer, verdict="allow", reason=reason)
+            return replace(answer, permission=HookPermission("allow", reason))
         if given not in (None, "approve"):
             self.problems.append(f'{given!r:.60} is not a decision; there is only "block"')
         return answer
 
-
-def _blocked(event: type[HookInput], answer: HookAnswer, reason: str, problems: list[str]) -> HookAnswer:
-    """The answer with the effect blocking has at this event."""
-    match event.rule.blocking:
-        case "stop":
-            return msgspec.structs.replace(answer, blocked=reason)
-        case "deny":
-            return msgspec.structs.replace(answer, verdict="deny", reason=reason)
-        case "feedback":
-            return msgspec.structs.replace(answer, context=(*answer.context, reason))
-        case "none":
-            problems.append(f"{event.__name__} cannot be blocked; it wanted to because: {reason}")
-            return answer
+    def blocked(self, answer: HookOutcome, reason: str) -> HookOutcome:
+        """The answer with the effect blocking has at this event."""
+        match self.event.rule.blocking:
+            case "stop":
+                return replace(answer, blocked=reason)
+            case "deny":
+                return replace(answer, permission=HookPermission("deny", reason))
+            case "feedback":
+                return replace(answer, context=(*answer.context, reason))
+            case "none":
+                self.problems.append(f"{answer.event} cannot be blocked; it wanted to because: {reason}")
+                return answer
 
 
 def _decoded(printed: bytes) -> Mapping[str, Any]:
@@ -237,44 +217,41 @@ def _with_detail(problem: str, stderr: bytes) -> str:
     return f"{problem}: {detail}" if detail else problem
 
 
-def combine(event: str, answers: Sequence[HookAnswer], earlier: Sequence[HookFailure] = ()) -> HookOutcome:
-    """Combine all answers; ``earlier`` are failures of background hooks that ended meanwhile."""
+def combine(event: str, answers: Sequence[HookOutcome], earlier: Sequence[HookFailure] = ()) -> HookOutcome:
+    """Combine the answers of all hooks; ``earlier`` are failures of background hooks that ended meanwhile."""
     permission = _permission(answers)
     denied = permission is not None and permission.verdict == "deny"
     reasons = [answer.blocked for answer in answers if answer.blocked]
     if permission and denied:
         reasons.append(permission.reason or "denied by a hook")
-    failures = [*earlier, *(HookFailure(one.hook, problem) for one in answers for problem in one.problems)]
+    failures = [*earlier, *(failure for one in answers for failure in one.failures)]
     inputs = [one for one in answers if one.updated_input is not None]
     outputs = [one for one in answers if one.updated_output is not UNSET]
     failures += [*_clash(inputs, "the input"), *_clash(outputs, "the output")]
     stops = [one.stop for one in answers if one.stop is not None]
     return HookOutcome(
         event=event,
-        ran=tuple(one.hook for one in answers),
+        ran=tuple(hook for one in answers for hook in one.ran),
         blocked="\n".join(reasons) or None,
-        instructions=tuple(one.instructions for one in answers if one.instructions),
+        instructions=tuple(words for one in answers for words in one.instructions),
         context=tuple(words for one in answers for words in one.context),
         permission=permission,
         updated_input=inputs[-1].updated_input if inputs and not denied else None,
         updated_output=outputs[-1].updated_output if outputs else UNSET,
-        messages=tuple(one.message for one in answers if one.message),
+        messages=tuple(words for one in answers for words in one.messages),
         stop="\n".join(filter(None, stops)) if stops else None,
         failures=tuple(failures),
     )
 
 
-def _permission(answers: Sequence[HookAnswer]) -> HookPermission | None:
+def _permission(answers: Sequence[HookOutcome]) -> HookPermission | None:
+    given = [one.permission for one in answers if one.permission is not None]
     for verdict in _STRICTEST_FIRST:
-        agreeing = [one for one in answers if one.verdict == verdict]
-        if agreeing:
-            return HookPermission(verdict, "\n".join(one.reason for one in agreeing if one.reason))
+        if agreeing := [one.reason for one in given if one.verdict == verdict]:
+            return HookPermission(verdict, "\n".join(filter(None, agreeing)))
     return None
 
 
-def _clash(changing: Sequence[HookAnswer], what: str) -> list[HookFailure]:
-    last = changing[-1].hook if changing else ""
-    return [
-        HookFailure(one.hook, f"its change of {what} was replaced by that of {last}")
-        for one in changing[:-1]
-    ]
+def _clash(changing: Sequence[HookOutcome], what: str) -> list[HookFailure]:
+    *replaced, last = [hook for one in changing for hook in one.ran] or [""]
+    return [HookFailure(one, f"its change of {what} was replaced by that of {last}") for one in replaced]

@@ -12,14 +12,14 @@ import inspect
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.agent.hooks.answers import HookAnswer, combine, read_answer, unread_answer
+from sevenfold.agent.hooks.answers import combine, read_answer, unread_answer
 from sevenfold.agent.hooks.settings import Hook, HookCommand, HookSettings, Matcher
 from sevenfold.agent.interrupt import in_own_thread
 from sevenfold.agent.programs import TIMED_OUT, CommandResult, run_program
@@ -28,10 +28,6 @@ from sevenfold.errors import Aborted, SettingError
 
 PROJECT_VARIABLES = ("SEVENFOLD_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
 """Variables with the project's folder; in a command without a shell, ``${NAME}`` is replaced by it."""
-
-
-def _never() -> bool:
-    return False
 
 
 def run_command(
@@ -81,7 +77,7 @@ class _Registry:
         self._project_dir = project_dir
         self._spent: set[tuple[str, HookCommand]] = set()
         self._lock = threading.Lock()
-        self._background: list[tuple[Hook, Future[CommandResult]]] = []
+        self._background: list[Future[HookOutcome]] = []
         self._closing = threading.Event()
 
     @property
@@ -92,9 +88,13 @@ class _Registry:
     def close(self) -> None:
         """End the hooks that run in the background."""
         self._closing.set()
-        wait([future for _, future in self._background])
+        wait(self._background)
 
-    def _add(self, event: str, function: Callable[..., Any], matcher: str) -> None:
+    def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
+        """Call a function, plain or coroutine, at an event, if the matcher matches.
+
+        It gets the event's input and returns what a command would print: a mapping for JSON, text, or None.
+        """
         if event not in EVENTS:
             raise SettingError(f"There is no hook event {event!r}; the events are {', '.join(EVENTS)}.")
         if not callable(function):
@@ -121,7 +121,7 @@ class _Registry:
 
     def _start(self, event: HookInput, stopped: Callable[[], bool]) -> _Firing:
         """Start the commands of an event; the functions are left to the caller."""
-        firing, hooks = _Firing(type(event)), self._matching(event)
+        firing, hooks = _Firing(), self._matching(event)
         given, problem = b"", ""
         try:
             if any(isinstance(hook.does, HookCommand) for hook in hooks):
@@ -130,22 +130,22 @@ class _Registry:
             problem = f"what happened cannot be written as JSON ({error})"
         for place, hook in enumerate(hooks):
             if not isinstance(hook.does, HookCommand):
-                firing.functions.append((place, hook))
+                firing.functions[place] = hook
             elif problem:
                 firing.answers[place] = unread_answer(type(event), hook.label, problem)
             elif hook.does.background:
-                future = self._run_command(hook.does, event, given, self._closing.is_set)
-                self._background.append((hook, future))
+                self._background.append(self._run_command(hook, event, given, self._closing.is_set))
             else:
-                future = self._run_command(
-                    hook.does, event, given, lambda: firing.stop.is_set() or stopped()
+                firing.commands[place] = self._run_command(
+                    hook, event, given, lambda: firing.stop.is_set() or stopped()
                 )
-                firing.commands.append((place, hook, future))
         return firing
 
     def _run_command(
-        self, command: HookCommand, event: HookInput, given: bytes, stopped: Callable[[], bool]
-    ) -> Future[CommandResult]:
+        self, hook: Hook, event: HookInput, given: bytes, stopped: Callable[[], bool]
+    ) -> Future[HookOutcome]:
+        command = hook.does
+        assert isinstance(command, HookCommand)
         program, args = command.command, command.args
         if args is not None:
             program, *rest = map(self._with_project, (program, *args))
@@ -153,17 +153,19 @@ class _Registry:
         seconds = event.rule.seconds if command.seconds is None else command.seconds
         given_to = {"stdin": given, "cwd": event.cwd, "environ": self._environ}
 
-        def run() -> CommandResult:
+        def run() -> HookOutcome:
             try:
-                return self._run(program, args, **given_to, seconds=seconds, stopped=stopped)
+                result = self._run(program, args, **given_to, seconds=seconds, stopped=stopped)
             except Exception as error:  # noqa: BLE001 (a failing hook never breaks the turn)
-                return CommandResult(None, problem=f"it could not be run ({error})")
+                result = CommandResult(None, problem=f"it could not be run ({error})")
+            return read_answer(type(event), hook.label, result)
 
         try:
             return in_own_thread(run, "hook")
         except RuntimeError as error:
-            future = Future[CommandResult]()
-            future.set_result(CommandResult(None, problem=f"it could not be run ({error})"))
+            future = Future[HookOutcome]()
+            result = CommandResult(None, problem=f"it could not be run ({error})")
+            future.set_result(read_answer(type(event), hook.label, result))
             return future
 
     def _with_project(self, word: str) -> str:
@@ -174,23 +176,21 @@ class _Registry:
     def _earlier_failures(self) -> list[HookFailure]:
         """Failures of background hooks that have ended since the last event."""
         with self._lock:
-            ended = [one for one in self._background if one[1].done()]
+            ended = [one for one in self._background if one.done()]
             self._background = [one for one in self._background if one not in ended]
-        answers = [read_answer(EVENTS[hook.event], hook.label, future.result()) for hook, future in ended]
-        return [HookFailure(one.hook, problem) for one in answers for problem in one.problems]
+        return [failure for one in ended for failure in one.result().failures]
 
-    def _outcome(self, firing: _Firing) -> HookOutcome:
-        for place, hook, future in firing.commands:
-            firing.answers[place] = read_answer(firing.event, hook.label, future.result())
-        answers = [firing.answers[place] for place in sorted(firing.answers)]
-        return combine(firing.event.__name__, answers, self._earlier_failures())
+    def _outcome(self, event: HookInput, firing: _Firing) -> HookOutcome:
+        given = firing.answers | {place: one.result() for place, one in firing.commands.items()}
+        answers = [given[place] for place in sorted(given)]
+        return combine(type(event).__name__, answers, self._earlier_failures())
 
 
 class Hooks(_Registry):
     """The hooks of a `Session` or an `Agent`."""
 
     def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
-        """Call a function at an event, if the matcher matches.
+        """Call a plain function at an event, if the matcher matches.
 
         It gets the event's input and returns what a command would print: a mapping for JSON, text, or None.
         """
@@ -199,67 +199,58 @@ class Hooks(_Registry):
                 f"The hook for {event} is a coroutine function, and this session does not await; "
                 "give it a plain function, or use an async session."
             )
-        self._add(event, function, matcher)
+        super().add(event, function, matcher=matcher)
 
-    def fire(self, event: HookInput, stopped: Callable[[], bool] = _never) -> HookOutcome:
+    def fire(self, event: HookInput, stopped: Callable[[], bool] = lambda: False) -> HookOutcome:
         """Run the hooks of this event; once ``stopped()``, ends all commands and raises `Aborted`."""
         firing = self._start(event, stopped)
         try:
-            for place, hook in firing.functions:
+            for place, hook in firing.functions.items():
                 if not stopped():
                     firing.answers[place] = _call(hook, event)
-            wait(firing.futures)
+            wait(firing.commands.values())
         except BaseException:
             firing.stop.set()
-            wait(firing.futures)
+            wait(firing.commands.values())
             raise
         if stopped():
             raise Aborted(f"The hooks for {type(event).__name__} were stopped.")
-        return self._outcome(firing)
+        return self._outcome(event, firing)
 
 
 class AsyncHooks(_Registry):
     """The hooks of an `AsyncSession` or an `AsyncAgent`."""
 
-    def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
-        """Call a function, plain or coroutine, at an event, if the matcher matches."""
-        self._add(event, function, matcher)
-
     async def fire(self, event: HookInput) -> HookOutcome:
         """Run the hooks of this event; cancelling it ends them."""
-        firing = self._start(event, _never)
+        firing = self._start(event, lambda: False)
         try:
-            answers = await asyncio.gather(*(_call_async(hook, event) for _, hook in firing.functions))
+            answers = await asyncio.gather(*(_call_async(one, event) for one in firing.functions.values()))
             await firing.ended()
         except BaseException:
             firing.stop.set()
             await firing.ended()
             raise
-        firing.answers.update(zip((place for place, _ in firing.functions), answers, strict=True))
-        return self._outcome(firing)
+        firing.answers.update(zip(firing.functions, answers, strict=True))
+        return self._outcome(event, firing)
 
 
 class _Firing:
-    """The hooks of one event while they run, and their answers so far by place."""
+    """The hooks of one event while they run, and their answers so far, by place."""
 
-    def __init__(self, event: type[HookInput]) -> None:
-        self.event = event
+    def __init__(self) -> None:
         self.stop = threading.Event()
-        self.functions: list[tuple[int, Hook]] = []
-        self.commands: list[tuple[int, Hook, Future[CommandResult]]] = []
-        self.answers: dict[int, HookAnswer] = {}
-
-    @property
-    def futures(self) -> Sequence[Future[CommandResult]]:
-        return [future for _, _, future in self.commands]
+        self.functions: dict[int, Hook] = {}
+        self.commands: dict[int, Future[HookOutcome]] = {}
+        self.answers: dict[int, HookOutcome] = {}
 
     async def ended(self) -> None:
         """Wait until all commands have ended."""
         if self.commands:
-            await asyncio.wait([asyncio.wrap_future(future) for future in self.futures])
+            await asyncio.wait([asyncio.wrap_future(future) for future in self.commands.values()])
 
 
-def _call(hook: Hook, event: HookInput) -> HookAnswer:
+def _call(hook: Hook, event: HookInput) -> HookOutcome:
     """Call a plain function."""
     try:
         returned = _returned(hook, event)
@@ -272,7 +263,7 @@ def _call(hook: Hook, event: HookInput) -> HookAnswer:
     return read_answer(type(event), hook.label, result)
 
 
-async def _call_async(hook: Hook, event: HookInput) -> HookAnswer:
+async def _call_async(hook: Hook, event: HookInput) -> HookOutcome:
     """Call a function, plain or coroutine; a coroutine gets the time limit of its event."""
     limit = asyncio.timeout(event.rule.seconds)
     try:

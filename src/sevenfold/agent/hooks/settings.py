@@ -11,7 +11,7 @@ A matcher selects hooks of an event. Empty or `*` matches everything. Text made 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -68,16 +68,16 @@ class Matcher(Struct, frozen=True):
 
 
 class HookCommand(Struct, frozen=True):
-    """A program to run."""
+    """A program to run; a file calls some fields differently."""
 
-    command: str
+    command: str = ""
     args: tuple[str, ...] | None = None
     """Arguments for starting the program directly; None: ``command`` is a shell command line."""
-    seconds: float | None = None
+    seconds: Annotated[float, Meta(gt=0)] | None = field(default=None, name="timeout")
     """Its time limit; None: that of the event."""
     once: bool = False
     """Whether it runs only once per session."""
-    background: bool = False
+    background: bool = field(default=False, name="async")
     """Whether it runs in the background; then its answer has no effect."""
 
 
@@ -123,17 +123,22 @@ class HookSettings(Struct, frozen=True):
     def skipping(self, why: str) -> HookSettings:
         """The same with no hook left to run."""
         more = [SkippedHook(one.source, one.event, one.label, why) for one in self.hooks]
-        return HookSettings((), (*self.skipped, *more), self.disabled_by)
+        return HookSettings((), (*self.skipped, *more))
 
 
 def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bool = False) -> HookSettings:
-    """Read the hooks of the user's and the project's files; the project's run only if its folder is trusted."""
-    return merge(
-        [
-            *(parse(_read(path), str(path)) for path in user),
-            *(parse(_read(path), str(path)) if trusted else _distrusted(path) for path in project),
-        ]
+    """Read the hooks of the user's and the project's files; the project's run only if its folder is trusted.
+
+    The hooks of several files add up, unless a file disables all hooks.
+    """
+    parts = [parse(_read(path), str(path)) for path in user]
+    parts += [parse(_read(path), str(path)) if trusted else _distrusted(path) for path in project]
+    whole = HookSettings(
+        tuple(hook for part in parts for hook in part.hooks),
+        tuple(one for part in parts for one in part.skipped),
+        off := next((part.disabled_by for part in parts if part.disabled_by), ""),
     )
+    return whole.skipping(f"disableAllHooks is set in {off}") if off else whole
 
 
 def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> HookSettings:
@@ -142,20 +147,8 @@ def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> 
     found = list(_entries(settings, source))
     hooks = tuple(entry for entry in found if isinstance(entry, Hook))
     skipped = tuple(entry for entry in found if isinstance(entry, SkippedHook))
-    if not trusted:
-        return HookSettings(hooks, skipped).skipping("the folder is not trusted")
-    return HookSettings(hooks, skipped, source if disabled else "")
-
-
-def merge(parts: Iterable[HookSettings]) -> HookSettings:
-    """Combine several files: their hooks add up, unless a file disables all hooks."""
-    parts = list(parts)
-    whole = HookSettings(
-        tuple(hook for part in parts for hook in part.hooks),
-        tuple(one for part in parts for one in part.skipped),
-        off := next((part.disabled_by for part in parts if part.disabled_by), ""),
-    )
-    return whole.skipping(f"disableAllHooks is set in {off}") if off else whole
+    made = HookSettings(hooks, skipped, source if disabled else "")
+    return made if trusted else made.skipping("the folder is not trusted")
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -206,16 +199,6 @@ class _Group(Struct):
     hooks: list[dict[str, Any]] = []
 
 
-class _Handler(Struct):
-    """A command, as a file has it."""
-
-    command: str = ""
-    args: tuple[str, ...] | None = None
-    timeout: Annotated[float, Meta(gt=0)] | None = None
-    once: bool = False
-    background: bool = field(default=False, name="async")
-
-
 def _handler(
     given: Mapping[str, Any], where: str, event: str, which: Matcher, source: str
 ) -> Hook | SkippedHook:
@@ -224,10 +207,9 @@ def _handler(
         return SkippedHook(source, event, kind, f"hooks of type {kind} are not supported; use a command")
     if kind != "command":
         raise SettingError(f'{where}.type: {kind!r:.60} is not a type of hook; use "command"')
-    made = _converted(given, _Handler, where)
-    if not made.command.strip():
+    command = _converted(given, HookCommand, where)
+    if not command.command.strip():
         raise SettingError(f"{where}.command: is empty; say what to run")
-    command = HookCommand(made.command, made.args, made.timeout, made.once, made.background)
     hook = Hook(event, which, command, source)
     ignored = [name for name in _NOT_HONOURED if given.get(name)]
     if given.get("shell", "bash") != "bash":

@@ -156,13 +156,9 @@ class Connection:
         self._gone, self._was_ready, self._tail = False, False, LogTail()
         life = asyncio.create_task(self._serve())
         settled = asyncio.create_task(self._settled.wait())
-        late = False
+        late, limit = False, self._server.startup_seconds
         try:
-            await asyncio.wait(
-                (life, settled),
-                timeout=self._server.startup_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await asyncio.wait((life, settled), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
             late = not self._was_ready and not life.done()
             if not late:
                 await asyncio.wait((life,))
@@ -173,7 +169,7 @@ class Connection:
             self._leave()
             error = life.exception() if life.done() and not life.cancelled() else None
         if late:
-            return False, f"it did not answer within {self._server.startup_seconds:g} s"
+            return False, f"it did not answer within {limit:g} s"
         return self._was_ready, _short(error) if error is not None else "it disconnected"
 
     async def _serve(self) -> None:

@@ -26,9 +26,9 @@ from msgspec.structs import replace
 
 from sevenfold.agent.mcp.config import McpConfig, load_config
 from sevenfold.agent.mcp.connection import Connection, Progress, ServerState
-from sevenfold.agent.mcp.tools import McpTool, ToolListing, usable_tools
-from sevenfold.agent.sections import SectionSource
-from sevenfold.agent.state_slots import AnnouncedSlot
+from sevenfold.agent.mcp.tools import McpTool, usable_tools
+from sevenfold.agent.prompt import SectionSource
+from sevenfold.agent.slots import AnnouncedSlot
 from sevenfold.agent.texts import McpInstructions, McpServer
 from sevenfold.agent.tools.tool import Tool, Toolbox, together
 from sevenfold.conversation.provider_edits import protect_results
@@ -76,7 +76,7 @@ class McpServers:
         """How long an agent waits for slow servers before it begins."""
         self.taken = Snapshot()
         """The last snapshot, which is what the model knows."""
-        self._listings: dict[str, tuple[int, ToolListing]] = {}
+        self._left_out: list[str] = []
         self._changed = threading.Condition()
         environ = dict(os.environ if environ is None else environ)
         self._connections: dict[str, Connection] = {}
@@ -126,8 +126,7 @@ class McpServers:
     @property
     def problems(self) -> tuple[str, ...]:
         """What was configured, or listed, and cannot be used."""
-        left_out = [f"{name}: {one}" for name, (_, made) in self._listings.items() for one in made.problems]
-        return (*self._config.problems, *left_out)
+        return (*self._config.problems, *self._left_out)
 
     def tools(self, wait_seconds: float | None = None) -> list[Tool]:
         """The tools of a new snapshot, once servers have had so many seconds to connect."""
@@ -145,8 +144,12 @@ class McpServers:
         states = self.states()
         revisions = tuple(state.revision for state in states)
         if revisions != self.taken.revisions:
+            listed = {
+                one.name: usable_tools(one.name, one.tools, partial(self._call, one.name)) for one in states
+            }
+            self._left_out = [f"{name}: {why}" for name, made in listed.items() for why in made.problems]
             self.taken = Snapshot(
-                tuple(tool for state in states for tool in self._tools(state)),
+                tuple(tool for made in listed.values() for tool in made.tools),
                 {state.name: state.instructions for state in states if state.instructions.strip()},
                 revisions,
             )
@@ -155,13 +158,6 @@ class McpServers:
     def section(self) -> SectionSource:
         """The section of the system prompt with what servers say about their tools."""
         return SectionSource.of(McpInstructions, lambda: McpInstructions.of(self.taken.instructions))
-
-    def _tools(self, state: ServerState) -> Sequence[McpTool]:
-        known = self._listings.get(state.name)
-        if known is None or known[0] != state.revision:
-            listing = usable_tools(state.name, state.tools, partial(self._call, state.name))
-            self._listings[state.name] = known = (state.revision, listing)
-        return known[1].tools
 
     # -- acting ---------------------------------------------------------------------------------
 
@@ -223,44 +219,38 @@ class McpServers:
             self._changed.notify_all()
 
 
-class McpUpdater:
+class McpUpdater(Struct, eq=False):
     """Keeps an agent up to date with its servers; called before each of its turns."""
 
-    def __init__(
-        self,
-        servers: McpServers,
-        own: Sequence[Tool],
-        conversation: Conversation,
-        executor: Executor,
-        prompt: Callable[[], SystemPrompt] | None = None,
-    ) -> None:
-        self._servers = servers
-        self._own = tuple(own)
-        self._conversation = conversation
-        self._executor = executor
-        self._prompt = prompt
-        self._seen = servers.taken
-        self.announced: dict[str, str] = dict(servers.taken.instructions) if prompt is not None else {}
-        """The instructions of servers the model has seen, in the prompt or in the conversation."""
+    servers: McpServers
+    own: Sequence[Tool]
+    """The agent's tools that are not of a server."""
+    conversation: Conversation
+    executor: Executor
+    prompt: Callable[[], SystemPrompt] | None = None
+    """Computes the standard prompt; None: the prompt is one of the caller's."""
+    seen: Snapshot = Snapshot()
+    announced: dict[str, str] = {}
+    """The instructions of servers the model has seen, in the prompt or in the conversation."""
+
+    def __post_init__(self) -> None:
+        self.seen = self.servers.taken
+        self.announced = dict(self.seen.instructions) if self.prompt is not None else {}
 
     def __call__(self) -> None:
         """Announce what is new since the last time."""
-        now, before = self._servers.take(), self._seen
+        now, before = self.servers.take(), self.seen
         if now == before:
             return
-        self._seen = now
-        with self._conversation.lock:
-            self._retool(together(self._own, now.tools))
-            news = {
-                name: words
-                for name, words in now.instructions.items()
-                if before.instructions.get(name) != words
-            }
-            self._instruct(news)
+        self.seen = now
+        with self.conversation.lock:
+            self._retool(together(self.own, now.tools))
+            known = before.instructions.items()
+            self._instruct(dict(one for one in now.instructions.items() if one not in known))
 
     def _retool(self, box: Toolbox) -> None:
-        conversation, kinds = self._conversation, self._conversation.kinds
-        self._executor.box = box
+        conversation, kinds = self.conversation, self.conversation.kinds
+        self.executor.box = box
         kinds.update({name: kind for name, kind in box.kinds().items() if name not in kinds})
         wanted = conversation.wanted
         tools = Frame.of(wanted.model, wanted.max_tokens, tools=box.schemas()).tools
@@ -269,9 +259,9 @@ class McpUpdater:
 
     def _instruct(self, news: Mapping[str, str]) -> None:
         """Show instructions that came late: in the prompt if the conversation is empty, else as a note in it."""
-        conversation = self._conversation
-        if self._prompt is not None and not len(conversation.transcript.view):
-            conversation.want(conversation.wanted.saying(self._prompt()))
+        conversation = self.conversation
+        if self.prompt is not None and not len(conversation.transcript.view):
+            conversation.want(conversation.wanted.saying(self.prompt()))
         elif words := McpInstructions.of(news):
             conversation.note(words.render())
         self.announced.update(news)
@@ -280,9 +270,9 @@ class McpUpdater:
         """Restores the instructions of servers after a compaction, unless the prompt or a kept message holds them."""
         return AnnouncedSlot(
             "servers",
+            "mcp_instructions_delta",
             lambda: self.announced,
             lambda name, words: McpServer(name, words).render(),
             McpInstructions.of,
             lambda names, blocks, text: {"addedNames": names, "addedBlocks": blocks, "removedNames": []},
-            kind="mcp_instructions_delta",
         )

@@ -14,7 +14,7 @@ import binascii
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, Literal
 
@@ -154,11 +154,8 @@ def _tool(server: str, own: str, listed: Any, call: Caller) -> McpTool:
         raise InputError("it has no name")
     notes = listed.get("annotations")
     only_reads = isinstance(notes, Mapping) and notes.get("readOnlyHint") is True
-    description, schema = (
-        _description(server, listed.get("description")),
-        input_schema(listed.get("inputSchema")),
-    )
-    return McpTool(tool_name(server, own), own, description, schema, only_reads, call)
+    name, schema = tool_name(server, own), input_schema(listed.get("inputSchema"))
+    return McpTool(name, own, _description(server, listed.get("description")), schema, only_reads, call)
 
 
 def _description(server: str, words: Any) -> str:
@@ -267,17 +264,13 @@ def _simple(key: str, value: Any) -> Any:
             return list(dict.fromkeys(one for one in value if isinstance(one, str))) or None
         case "enum", [_, *_]:
             return list({msgspec.json.encode(one): one for one in value}.values())
-        case "description" | "format", str():
+        case (
+            ("description" | "format", str()) | ("additionalProperties", bool()) | ("default" | "const", _)
+        ):
             return value
-        case "additionalProperties", bool():
+        case _, int() | float() if key in _NUMBERS and not isinstance(value, bool):
             return value
-        case "default" | "const", _:
-            return value
-        case _, bool():
-            return None
-        case _, int() | float() if key in _NUMBERS:
-            return value
-        case _, int() if key in _COUNTS and value >= 0:
+        case _, int() if key in _COUNTS and not isinstance(value, bool) and value >= 0:
             return value
         case _:
             return None
@@ -301,7 +294,8 @@ def output_of(result: Any) -> ToolOutput:
     failed = result.get("isError") is True
     if failed or all(block["type"] == "text" for block in blocks):
         # Providers take nothing but text in an error result.
-        return ToolOutput("\n".join(_words(blocks)), is_error=failed)
+        words = (block["text"] if block["type"] == "text" else "[picture]" for block in blocks)
+        return ToolOutput("\n".join(words), is_error=failed)
     return ToolOutput(blocks)
 
 
@@ -363,11 +357,6 @@ def _few_pictures(blocks: list[Block]) -> list[Block]:
                 block = _text("[too many pictures; ask for fewer at a time]")
         kept.append(block)
     return kept
-
-
-def _words(blocks: list[Block]) -> Iterator[str]:
-    for block in blocks:
-        yield block["text"] if block["type"] == "text" else "[picture]"
 
 
 def _json(value: Any) -> str:

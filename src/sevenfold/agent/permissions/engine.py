@@ -24,23 +24,9 @@ from typing import Literal, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions.rules import (
-    PermissionRequest,
-    PermissionRule,
-    PermissionRules,
-    suggest_rules,
-)
-from sevenfold.agent.permissions.shell import (
-    ShellLine,
-    SimpleCommand,
-    hidden_part,
-    is_known,
-    is_read_only,
-    parse,
-    possible_commands,
-    tables,
-    unquoted,
-)
+from sevenfold.agent.permissions import shell
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRule, PermissionRules
+from sevenfold.agent.permissions.shell import ShellLine, SimpleCommand
 from sevenfold.errors import InputError
 
 Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
@@ -80,7 +66,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def decide(self, request: PermissionRequest) -> PermissionDecision:
         """Allow the request, deny it, or have the user asked."""
-        line = parse(request.subject) if request.action == "run" else None
+        line = shell.parse(request.subject) if request.action == "run" else None
         if rule := self._touching(self.rules.deny, request, line):
             return PermissionDecision("deny", f"Rule {rule} forbids this.", str(rule))
         if self.mode == "plan" and (denied := self._while_planning(request, line)):
@@ -120,7 +106,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """The first rule that matches any part of the request, the files a command names included."""
         requests = [request, *(PermissionRequest("Read", "read", path) for path in request.paths)]
         requests += [PermissionRequest("Edit", "write", path) for path in request.writes]
-        runs = tuple(possible_commands(line)) if line and rules else ()
+        runs = tuple(shell.possible_commands(line)) if line and rules else ()
         return next(
             (rule for rule in rules if any(rule.touches(one, self, runs) for one in requests)), None
         )
@@ -157,26 +143,26 @@ class Permissions(Struct, frozen=True, kw_only=True):
             return False
         if request.outside or request.unseen:
             return False
-        if words[0] in tables().show_files and self._has_rules(PermissionRequest("Read", "read")):
+        if words[0] in shell.tables().show_files and self._has_rules(PermissionRequest("Read", "read")):
             # One that goes through folders may come upon a file that must not be read.
             return False
-        return is_read_only(words)
+        return shell.is_read_only(words)
 
     def _hidden(self, request: PermissionRequest, line: ShellLine) -> str:
         """What a line does not show of what it does, if there are rules about that; empty if it shows all."""
         if request.unseen and (self.rules.deny or self.rules.ask):
             return "which files it uses"
-        hidden = hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
+        hidden = shell.hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
         return hidden or next(self._named(request, line), "")
 
     def _named(self, request: PermissionRequest, line: ShellLine) -> Iterator[str]:
         """Rules whose subject is among the words of a program that may do anything with them."""
-        unknown = [one for one in line.commands if not is_known(one)]
+        unknown = [one for one in line.commands if not shell.is_known(one)]
         if not line.plain or any(one.fed for one in unknown):
             text = request.subject
         else:
             text = "\n".join(one.text for one in unknown)
-        text = f"{text}\n{unquoted(text)}"
+        text = f"{text}\n{shell.unquoted(text)}"
         for rule in (*self.rules.deny, *self.rules.ask):
             if rule.is_named_in(text):
                 yield f"whether the rule {rule} applies"
@@ -213,7 +199,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
             case "write":
                 return self._writing(request)
             case "run":
-                return self._running(request, line or parse(request.subject))
+                return self._running(request, line or shell.parse(request.subject))
             case _:
                 if self.mode == "autonomous":
                     return PermissionDecision("allow", "This needs no approval in this mode.")
@@ -221,10 +207,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     def _running(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision:
         if self.mode != "autonomous":
-            return self._ask(
-                request,
-                f"Commands require approval in this mode{f'; this one has {line.why}' if line.why else ''}.",
-            )
+            why = f"; this one has {line.why}" if line.why else ""
+            return self._ask(request, f"Commands require approval in this mode{why}.")
         if hidden := self._hidden(request, line):
             return self._ask(request, f"The command hides part of what it does ({hidden}).")
         if guarded := next((path for path in request.writes if self._guard(request, path)), None):
@@ -250,7 +234,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         if guard in self.guarded:
             return PermissionDecision("ask", why)
         return PermissionDecision(
-            "ask", why, would_allow=suggest_rules(request, self.workspace, guarded=guard != "")
+            "ask", why, would_allow=request.suggest_rules(self.workspace, guarded=guard != "")
         )
 
     def _inside(self, path: str, *further: str) -> bool:
@@ -278,7 +262,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
 def _is_guarded(name: str) -> bool:
     hidden = name[0] == "." and "/" not in name
-    return name in tables().guarded or (hidden and name not in tables().plain_hidden)
+    return name in shell.tables().guarded or (hidden and name not in shell.tables().plain_hidden)
 
 
 def _changes_folder(line: ShellLine) -> bool:
@@ -323,11 +307,6 @@ class Grants:
             self.after_planning = self.now.mode
         self.now = replace(self.now, mode=mode)
         self.changed()
-
-    def end_planning(self) -> None:
-        """Go back to the mode before."""
-        if self.now.mode == "plan":
-            self.mode = self.after_planning
 
     def allow(self, *rules: str) -> None:
         """Add rules that allow something from now on."""

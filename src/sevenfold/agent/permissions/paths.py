@@ -40,8 +40,9 @@ class NamedFiles(Struct, frozen=True):
 
     outside: tuple[str, ...] = ()
     """Words that lead out of the workspace."""
-    existing: tuple[str, ...] = ()
-    written: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Files that exist."""
+    writes: tuple[str, ...] = ()
     """Files it is seen to write, whether they exist or not."""
     unseen: bool = False
     """There may be others: it names too many, or goes to folders that are not known."""

@@ -26,16 +26,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.agent.permissions.shell import (
-    CommandText,
-    SimpleCommand,
-    is_interpreter,
-    is_read_only,
-    names_interpreter,
-    obeys_input,
-    parse,
-    tables,
-)
+from sevenfold.agent.permissions import shell
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.errors import InputError
 
@@ -84,6 +75,28 @@ class PermissionRequest(Struct, frozen=True):
         warnings.warn("request.deed is called request.action now", DeprecationWarning, stacklevel=2)
         return self.action
 
+    def suggest_rules(self, workspace: str, *, guarded: bool = False) -> tuple[str, ...]:
+        """Rules that together would allow the request; none if only a single consent makes sense.
+
+        They are wide enough to be useful and no wider than what was seen: for a command the line itself, except for a
+        few programs whose subcommands stay harmless whatever follows; for a file its folder, unless the file is
+        ``guarded``.
+        """
+        match self.action:
+            case "run":
+                return _for_line(self)
+            case "read" | "write":
+                pattern = _for_path(PurePosixPath(self.subject), workspace, guarded)
+                special = _SPECIAL.search(self.subject)
+                return () if special else (f"{_FAMILIES[self.action]}({pattern})",)
+            case "fetch":
+                host = urlsplit(self.subject).hostname
+                return (f"{self.tool}(domain:{host})",) if host else ()
+            case "call":
+                return (self.tool,)
+            case _:
+                return ()
+
 
 class PermissionRule(Struct, frozen=True):
     """A tool, and what it is used on."""
@@ -119,7 +132,7 @@ class PermissionRule(Struct, frozen=True):
         return self._matches(request, scope, {request.subject}, broad=False)
 
     def touches(
-        self, request: PermissionRequest, scope: Permissions, runs: Iterable[CommandText] = ()
+        self, request: PermissionRequest, scope: Permissions, runs: Iterable[shell.CommandText] = ()
     ) -> bool:
         """Whether it matches any part or name of the request, read broadly.
 
@@ -143,7 +156,7 @@ class PermissionRule(Struct, frozen=True):
             return self._matches_address(request.subject, broad=broad)
         return _star(self.pattern).fullmatch(request.subject) is not None
 
-    def allows_command(self, command: SimpleCommand, outside: Collection[str] = ()) -> bool:
+    def allows_command(self, command: shell.SimpleCommand, outside: Collection[str] = ()) -> bool:
         """Whether it matches this command; never one that sets variables or writes files.
 
         A rule about a beginning says nothing about words that lead ``outside`` the workspace or may expand to anything,
@@ -154,7 +167,7 @@ class PermissionRule(Struct, frozen=True):
         if not self.pattern:
             return True
         if "*" not in self.pattern:
-            return not obeys_input(command) and _same(command, self.pattern)
+            return not shell.obeys_input(command) and _same(command, self.pattern)
         begun = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
         rest = command.words[len(begun) :]
         if " " in command.words[0] or not command.settled:
@@ -167,7 +180,7 @@ class PermissionRule(Struct, frozen=True):
             return command.words[: len(begun)] == begun
         return _star(self.pattern).fullmatch(" ".join(command.words)) is not None
 
-    def _matches_within(self, run: CommandText) -> bool:
+    def _matches_within(self, run: shell.CommandText) -> bool:
         """Whether it matches from one of the places a command may begin; each place is looked at once."""
         text, starts = run.text, run.starts
         if self.pattern.endswith(":*"):
@@ -179,7 +192,7 @@ class PermissionRule(Struct, frozen=True):
             # What matches from a later place matches from the first one too: "*" covers what is in between.
             first = next((at for at in starts if text.startswith(begun, at)), None)
             return first is not None and _star(self.pattern).fullmatch(text, first) is not None
-        whole = " ".join(word for command in parse(self.pattern).commands for word in command.words)
+        whole = " ".join(word for command in shell.parse(self.pattern).commands for word in command.words)
         return text.endswith(whole) and len(text) - len(whole) in starts
 
     def is_named_in(self, text: str) -> bool:
@@ -253,46 +266,24 @@ def unknown_rules(rules: PermissionRules, known: Collection[str]) -> Iterator[st
         yield f"the rule {rule} has no effect, because there is no tool called {rule.tool}: {hint}"
 
 
-def suggest_rules(request: PermissionRequest, workspace: str, *, guarded: bool = False) -> tuple[str, ...]:
-    """Rules that together would allow the request; none if only a single consent makes sense.
-
-    They are wide enough to be useful and no wider than what was seen: for a command the line itself, except for a few
-    programs whose subcommands stay harmless whatever follows; for a file its folder, unless the file is ``guarded``.
-    """
-    match request.action:
-        case "run":
-            return _for_line(request)
-        case "read" | "write":
-            pattern = _for_path(PurePosixPath(request.subject), workspace, guarded)
-            special = _SPECIAL.search(request.subject)
-            return () if special else (f"{_FAMILIES[request.action]}({pattern})",)
-        case "fetch":
-            host = urlsplit(request.subject).hostname
-            return (f"{request.tool}(domain:{host})",) if host else ()
-        case "call":
-            return (request.tool,)
-        case _:
-            return ()
-
-
 def _for_line(request: PermissionRequest) -> tuple[str, ...]:
     """A rule for each command, or one for the very line where only the whole of it says what is done."""
-    text, line = request.subject.strip(), parse(request.subject)
-    if any(map(is_interpreter if line.plain else names_interpreter, line.commands)):
+    text, line = request.subject.strip(), shell.parse(request.subject)
+    if any(map(shell.is_interpreter if line.plain else shell.names_interpreter, line.commands)):
         return ()
-    depends = any(one.fed and one.words and not is_read_only(one.words) for one in line.commands)
+    depends = any(one.fed and one.words and not shell.is_read_only(one.words) for one in line.commands)
     if not line.plain or depends or any(command.assigns or command.writes for command in line.commands):
         return () if "*" in text or not text else (f"Shell({text})",)
     rules = [_for_command(command, request.outside) for command in line.commands if command.words]
     return tuple(dict.fromkeys(rules)) if all(rules) else ()
 
 
-def _for_command(command: SimpleCommand, outside: tuple[str, ...]) -> str:
+def _for_command(command: shell.SimpleCommand, outside: tuple[str, ...]) -> str:
     """A rule for one command; none for words that would mean more in a rule than in the line."""
     program, *others = command.words
     if command.literal and not command.reads:
         rule = PermissionRule("Shell", " ".join((program, *others[:1])) + ":*")
-        if set(others[:1]) & tables().harmless.get(program, frozenset()) and rule.allows_command(
+        if set(others[:1]) & shell.tables().harmless.get(program, frozenset()) and rule.allows_command(
             command, outside
         ):
             return str(rule)
@@ -319,16 +310,16 @@ def _star(pattern: str) -> re.Pattern[str]:
     return re.compile(re.escape(first) + middle + last, re.DOTALL)
 
 
-def _same(command: SimpleCommand, pattern: str) -> bool:
+def _same(command: shell.SimpleCommand, pattern: str) -> bool:
     """Whether the pattern is this command but for the way it is written."""
-    meant = parse(pattern)
+    meant = shell.parse(pattern)
     bare = [replace(one, text="", fed=False) for one in (command, *meant.commands)]
     return meant.plain and bare[1:] == bare[:1]
 
 
 def _has_dangerous_option(program: str, words: Iterable[str]) -> bool:
     """Whether there are options a rule about a subcommand cannot have meant, or abbreviations of such options."""
-    options = tables().dangerous.get(program, frozenset())
+    options = shell.tables().dangerous.get(program, frozenset())
     letters = {option[1] for option in options if option[1] != "-"}
     for word in words:
         given = word.partition("=")[0]

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.agent.sections import SectionSource
+from sevenfold.agent.prompt import SectionSource
 from sevenfold.agent.team.messages import plain_tags
 from sevenfold.agent.team.roster import check_agent_name
 from sevenfold.agent.texts import AgentTypes
@@ -143,22 +143,17 @@ def find_definitions(
     return Definitions(dict(sorted(known.items())), problems, hidden)
 
 
-class AgentCatalog:
+class AgentCatalog(Struct, eq=False):
     """The types of agents that can be started: those that are built in, found in files, and given."""
 
-    def __init__(
-        self,
-        workspace: Path,
-        user: Path,
-        trusted: Callable[[Path], bool],
-        given: Mapping[str, AgentDefinition],
-    ) -> None:
-        self._find = partial(find_definitions, workspace, user, trusted)
-        self._given = given
-        self.known: dict[str, AgentDefinition] = {}
-        """Definitions by name; a type whose file has gone stays until the session is opened again."""
-        self.problems: Mapping[str, str] = {}
-        """Files that were to define agents, and could not."""
+    workspace: Path
+    user: Path
+    trusted: Callable[[Path], bool]
+    given: Mapping[str, AgentDefinition]
+    known: dict[str, AgentDefinition] = {}
+    """Definitions by name; a type whose file has gone stays until the session is opened again."""
+    problems: Mapping[str, str] = {}
+    """Files that were to define agents, and could not."""
 
     def listing(self) -> dict[str, str]:
         """Names and descriptions, for `sevenfold.agent.texts.AgentTypes.of`."""
@@ -166,8 +161,8 @@ class AgentCatalog:
 
     def text(self) -> str:
         """Look for definitions, and list all there are as the model sees them."""
-        found = self._find()
-        self.known.update({**found.known, **self._given})
+        found = find_definitions(self.workspace, self.user, self.trusted)
+        self.known.update({**found.known, **self.given})
         self.problems = found.problems
         made = AgentTypes.of(self.listing())
         return made.render() if made else ""
@@ -195,7 +190,7 @@ def define(
 ) -> AgentDefinition:
     """A definition from the fields of a file's head and its body; raises `InputError`."""
     fields = dict(fields)
-    reader = _Reader(dialect, dict(ignored))
+    reader = _Reader(dict(ignored))
     if reason := _unusable(fields, dialect):
         raise InputError(reason)
     named = str(fields.pop("name", None) or name)
@@ -209,13 +204,8 @@ def define(
         raise InputError("its developer_instructions are not a text")
     if len(body) > LONGEST_PROMPT:
         raise InputError(f"its prompt has {len(body):,} characters; at most {LONGEST_PROMPT:,} are taken")
-    made = AgentDefinition(
-        name=named,
-        description=_one_line(description),
-        prompt=body.strip(),
-        path=path,
-        dialect=dialect,
-    )
+    about, prompt = _one_line(description), body.strip()
+    made = AgentDefinition(name=named, description=about, prompt=prompt, path=path, dialect=dialect)
     for key, value in fields.items():
         if value is not None:
             made = reader.take(made, key, value)
@@ -341,8 +331,7 @@ CHANGES: Final = ("Edit", "Write", "Shell")
 class _Reader:
     """Takes the fields of one definition in, and notes what has no effect."""
 
-    def __init__(self, dialect: str, ignored: dict[str, str]) -> None:
-        self.dialect = dialect
+    def __init__(self, ignored: dict[str, str]) -> None:
         self.ignored = ignored
 
     def take(self, made: AgentDefinition, key: str, value: Any) -> AgentDefinition:
@@ -389,7 +378,7 @@ class _Reader:
         found: list[str] = []
         for one in wanted:
             match = _TOOL.fullmatch(one)
-            name = (_TOOLS.get(match[1].lower()) or _foreign(match[1])) if match else ""
+            name = _tool(match[1]) if match else ""
             if match is None or not name:
                 self.ignored[f"{key}: {one}"] = "there is no such tool here"
             elif match[2] and name not in ("Agent", "Skill"):
@@ -436,18 +425,14 @@ def _one_line(text: str) -> str:
     return plain_tags(" ".join("".join(one if one.isprintable() else " " for one in text).split()))
 
 
-def _listed(value: Any) -> list[str]:
-    """A list, or a text with commas or dashes, as a list; a comma in brackets divides nothing."""
+def _listed(value: Any) -> tuple[str, ...]:
+    """The entries of a list, or of a text with commas or dashes; a comma in brackets divides nothing."""
     if isinstance(value, str):
         divided = _DASHES if _DASHES.match(value) else _COMMAS
         value = divided.split(value.strip().removeprefix("[").removesuffix("]"))
     elif not isinstance(value, list | tuple):
         value = [value]
-    return [one for one in (str(each).strip().strip("\"'") for each in cast(Iterable[Any], value)) if one]
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    return tuple(_listed(value))
+    return tuple(filter(None, (str(each).strip().strip("\"'") for each in cast(Iterable[Any], value))))
 
 
 def _text(value: Any) -> str:
@@ -495,8 +480,8 @@ def _forks(value: Any) -> bool:
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
-    "agents": ("agents", _names),
-    "skills": ("skills", _names),
+    "agents": ("agents", _listed),
+    "skills": ("skills", _listed),
     "model": ("model", _model),
     **dict.fromkeys(
         ("permissionmode", "approvalmode", "approval_mode", "mode"), ("mode", partial(_one_of, _MODES))
@@ -515,9 +500,9 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
 """Fields of a file, in small letters: the field of a definition, and what reads its value or raises `ValueError`."""
 
 
-def _foreign(name: str) -> str:
-    """Tools of servers keep their names; any other is unknown."""
-    return name if name.startswith("mcp_") else ""
+def _tool(name: str) -> str:
+    """Our name for a tool; those of servers keep theirs, and any other is unknown."""
+    return _TOOLS.get(name.lower()) or (name if name.startswith("mcp_") else "")
 
 
 def _pattern(tool: str, pattern: str) -> str:

@@ -1,19 +1,24 @@
-"""What makes an agent a sub-agent: where its parts come from, if they are not those of any agent."""
+"""What makes an agent a sub-agent: where its parts come from, if they are not those of any agent.
+
+Its permissions are never wider than those of the agent that started it. They are not copied: each decision looks at the
+parent's mode and rules as they are at that moment, so what the user takes back from the parent is taken back from all
+its agents. A definition can only narrow them further. Tools are restricted when they are called, not by leaving them
+out of the list, because a fork sends its parent's list.
+"""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from sevenfold.agent.interrupt import AsyncInterruptibleClient, InterruptibleClient
-from sevenfold.agent.team.permissions import SubGrants, sub_permissions
+from sevenfold.agent.permissions.engine import Grants, Mode, PermissionDecision, Permissions
+from sevenfold.agent.permissions.rules import PermissionRequest, PermissionRule, PermissionRules
 from sevenfold.agent.texts import AgentNotes
 from sevenfold.conversation.epoch import recorded_frame
-from sevenfold.conversation.flow import Ask, Effect, Flow, Run, Signal, translated
 from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import account_of
 from sevenfold.conversation.hooks import HookInput, SubagentStart, SubagentStop
@@ -28,22 +33,101 @@ from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import AgentOptions, Assembly
-    from sevenfold.agent.executor import ConsentFunction
+    from sevenfold.agent.executor import Asked, Consented, ConsentFunction
     from sevenfold.agent.permissions.engine import Grants, Permissions
     from sevenfold.agent.team.definitions import AgentDefinition
     from sevenfold.agent.team.roster import AgentEntry
-    from sevenfold.ports import Watcher
     from sevenfold.profiles import Profile
     from sevenfold.session.factory import SessionParts
     from sevenfold.settings import Settings, Source
 
-
-R = TypeVar("R")
+_NARROWEST_FIRST: tuple[Mode, ...] = ("plan", "ask", "accept_edits", "autonomous")
+assert set(_NARROWEST_FIRST) == set(get_args(Mode))
 EXPECTED_REQUESTS = 10
 """How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
 BYTES_PER_TOKEN = 3
 MEMORY = "agent-memory"
 """The folder of agents' notes: in our home, in the project, or in our data about the project."""
+
+
+class SubPermissions(Permissions, frozen=True, kw_only=True):
+    """What is permitted to a sub-agent."""
+
+    definitions: tuple[Any, ...]
+    """The `AgentDefinition` of the agent, and those of the agents above it."""
+
+    def decide(self, request: PermissionRequest) -> PermissionDecision:
+        """Deny what one of the definitions does not allow; otherwise as always."""
+        for definition in self.definitions:
+            if reason := self._not_allowed_by(definition, request):
+                return PermissionDecision("deny", reason)
+        return super().decide(request)
+
+    def _not_allowed_by(self, definition: AgentDefinition, request: PermissionRequest) -> str:
+        if not definition.allows(request.tool):
+            return f"{definition.name} agents may not use {request.tool}. Do without it, or report what is needed."
+        listed = [PermissionRule.parse(line) for line in definition.tools or ()]
+        limits = [rule for rule in listed if rule.pattern and rule.concerns(request)]
+        if not limits or any(rule.concerns(request) and not rule.pattern for rule in listed):
+            return ""
+        only = Permissions(
+            workspace=self.workspace, home=self.home, rules=PermissionRules(allow=tuple(limits))
+        ).decide(request)
+        if only.verdict == "allow" and only.rule:
+            return ""
+        return f"{definition.name} agents may use {request.tool} only as {', '.join(map(str, limits))}."
+
+
+class SubGrants(Grants):
+    """The permissions of a sub-agent as they are now."""
+
+    def __init__(self, permissions: Permissions, descent: Descent) -> None:
+        self._parent, self._definitions = descent.parent.state.grants, descent.definitions
+        self._own = permissions
+        super().__init__(permissions)
+
+    @property
+    def now(self) -> Permissions:
+        """Its own permissions within those its parent has at this moment."""
+        own, parent = self._own, self._parent.now
+        rules = own.rules + parent.rules
+        if own.workspace != parent.workspace:
+            # A working copy elsewhere: what is ruled about the project holds there too.
+            rules += _moved(parent.rules, parent.workspace, own.workspace)
+        mode = min(own.mode, parent.mode, key=_NARROWEST_FIRST.index)
+        fields = {**asdict(own), "rules": rules, "mode": mode}
+        return SubPermissions(**fields, definitions=self._definitions)
+
+    @now.setter
+    def now(self, permissions: Permissions) -> None:
+        # Of what was made from the parent's, only the mode is its own to change.
+        made = isinstance(permissions, SubPermissions)
+        self._own = replace(self._own, mode=permissions.mode) if made else permissions
+
+    def allow(self, *rules: str) -> None:
+        """What the user always allows holds in the whole session."""
+        self._parent.allow(*rules)
+
+
+def _moved(rules: PermissionRules, workspace: str, copy: str) -> PermissionRules:
+    """The rules that deny or ask about paths of a workspace, for a copy of it."""
+
+    def moved(kept: tuple[PermissionRule, ...]) -> tuple[PermissionRule, ...]:
+        about = (rule for rule in kept if workspace in rule.pattern)
+        return tuple(replace(rule, pattern=rule.pattern.replace(workspace, copy)) for rule in about)
+
+    return PermissionRules(ask=moved(rules.ask), deny=moved(rules.deny))
+
+
+def one_at_a_time(consent: ConsentFunction) -> ConsentFunction:
+    """The function that asks the user, for several agents that ask one after another."""
+    asking = Lock()
+
+    def ask(asked: Asked) -> Consented:
+        with asking:
+            return consent(asked)
+
+    return ask
 
 
 class Descent(Struct, frozen=True):
@@ -141,16 +225,14 @@ class Descent(Struct, frozen=True):
             conversation.ladder.freeze(conversation)
             return store.branch_off(self.entry.id, empty=False)
 
-    def settings(self, source: Source, profile: Profile) -> Source:
-        """Its parent's settings, with a window of its own model."""
-        return SubSettings(source, self, profile)
-
     def grants(self, permissions: Permissions) -> Grants:
         """Its permissions, within those of its parent."""
         if self.memory is not None:
             permissions = replace(permissions, roots=(*permissions.roots, str(self.memory)))
-        own = sub_permissions(permissions, self.definition)
-        return SubGrants(own, self.parent.state.grants, self.definitions)
+        # Nothing is allowed by itself, and what the definition forbids is not.
+        rules, mode = PermissionRules.of(self.definition.rules), self.definition.mode or "autonomous"
+        own = replace(permissions, mode=mode, rules=rules)
+        return SubGrants(own, self)
 
     def frame(self, store: SessionParts) -> Frame | None:
         """What precedes the messages of a fork: what its parent was sent last."""
@@ -212,30 +294,3 @@ def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
     fresh = front * (price.write_5m + price.read * (EXPECTED_REQUESTS - 1)) / MILLION
     compared = f"about ${fork:.4f} as a fork, ${fresh:.4f} with a prompt of its own"
     return fork < fresh, f"{compared}, for {EXPECTED_REQUESTS} requests"
-
-
-def with_client(flow: Flow[R], child: Assembly, warm: Signal, heard: Watcher) -> Flow[R]:
-    """The flow of a sub-agent with a client of its own, which stops with it; its answers are not shown.
-
-    ``warm`` happens when its first answer has come; ``heard`` hears it while it comes.
-    """
-    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
-
-    def stopped() -> Signal:
-        return child.loop.stopped
-
-    ask, ask_async = InterruptibleClient(client, stopped).ask, AsyncInterruptibleClient(client, stopped).ask
-    clock, limit = child.conversation.clock, child.descent.definition.timeout if child.descent else None
-    until = None if limit is None else clock.now() + limit
-
-    def step(effect: Effect) -> Flow[Any]:
-        if until is not None and clock.now() >= until:
-            child.loop.interrupt()
-        if not isinstance(effect, Ask):
-            return (yield effect)
-        given = effect.call, heard
-        got = yield from Run(partial(ask, *given), partial(ask_async, *given))
-        warm.happen()
-        return got
-
-    return translated(flow, step)

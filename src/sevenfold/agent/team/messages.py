@@ -21,9 +21,8 @@ from msgspec import Meta, Struct
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.texts import AgentMessageText
 from sevenfold.agent.tools.output import ToolOutput, failed
-from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.agent.tools.tool import ServiceTool
 from sevenfold.errors import InputError, SevenfoldError
-from sevenfold.events import SteppedAside
 from sevenfold.ports import AgentMessage, Mailbox
 from sevenfold.record.authorship import is_users
 from sevenfold.record.blocks import ToolUse, read_fields
@@ -168,9 +167,7 @@ class Post:
             return Receipt(to.label, "refused", "too many messages wait for it already; try again later")
         if hold and state == "queued":
             reason = f"the two of you only answer one another; it is delivered in {hold:.0f} s. Do something, or stop"
-            self._conversation.events.tell(
-                SteppedAside(layer="messages", reason=f"{to.label}: held for {hold:.0f} s, {reason}")
-            )
+            self._conversation.events.aside("messages", f"{to.label}: held for {hold:.0f} s, {reason}")
             self._directory.notify(to, message.due)
             return Receipt(to.label, "held", reason)
         return Receipt(to.label, state, self._directory.notify(to) if state == "queued" else "")
@@ -240,7 +237,7 @@ class Post:
         try:
             waiting = self._mailbox.waiting(self.address)
         except SevenfoldError as error:
-            self._conversation.events.tell(SteppedAside(layer="messages", reason=str(error)))
+            self._conversation.events.aside("messages", str(error))
             return []
         return due(waiting, self._conversation.clock.now())
 
@@ -252,7 +249,7 @@ class Post:
         control = message.kind != "message"
         if control and PERMITTED.get(message.kind) != sender.relation:
             reason = f"a {message.kind} of {sender.label} was ignored: it may not send that"
-            self._conversation.events.tell(SteppedAside(layer="messages", reason=reason))
+            self._conversation.events.aside("messages", reason)
             return
         self._conversation.note(framed(message, sender), key=f"{_KEY}{message.sender}:{message.id}")
         if control:
@@ -319,12 +316,8 @@ class SendMessageInput(Struct, forbid_unknown_fields=True):
     summary: Annotated[str, Meta(max_length=200)] = ""
 
 
-class SendMessageTool(StandardTool[SendMessageInput]):
+class SendMessageTool(ServiceTool[SendMessageInput, Callable[[], Post | None]]):
     """Sends messages to other agents."""
-
-    def __init__(self, post: Callable[[], Post | None]) -> None:
-        super().__init__()
-        self._post = post
 
     def requires(self, given: SendMessageInput, context: Context) -> PermissionRequest:
         """Nothing within the team; the user is asked before anything goes to another session."""
@@ -333,7 +326,7 @@ class SendMessageTool(StandardTool[SendMessageInput]):
 
     def act(self, given: SendMessageInput, context: Context) -> ToolOutput:
         """Send it; the result is a receipt for each recipient."""
-        post = self._post()
+        post = self.service()
         if post is None:
             return failed("There is no mail in this session.")
         said = given.message

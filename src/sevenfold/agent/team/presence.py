@@ -1,28 +1,231 @@
-"""How an agent can be reached while its process runs: its tasks from other terminals, its mail, its socket."""
+"""How an agent can be reached while its process runs: its tasks from other terminals, its mail, its socket.
+
+An agent that is kept writes the list of its tasks to a file in its folder whenever that changes, and looks for orders
+to stop one of them in the mailbox, where only the user's own commands put them.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from sevenfold.agent.team.messages import Outgoing, Post
-from sevenfold.agent.team.tasks import BEAT, AgentTasks, CommandTasks, TaskFile
-from sevenfold.errors import Refused
-from sevenfold.stores.files import safe_name
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sevenfold.agent.processes import GONE, LocalProcesses
+from sevenfold.agent.team.messages import Correspondent, Outgoing, Post, due
+from sevenfold.conversation.tasks import STATES, Task, TaskRegistry
+from sevenfold.errors import Refused, SevenfoldError
+from sevenfold.events import Event, SteppedAside
+from sevenfold.ports import AgentMessage, Mailbox
+from sevenfold.stores.files import private_folder, safe_name, write_whole
 from sevenfold.stores.home import user_home
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
-    from sevenfold.agent.tools.context import Abort
-    from sevenfold.ports import AgentMessage, Mailbox
+    from sevenfold.agent.team.roster import AgentEntry
+    from sevenfold.agent.team.team import Team
+    from sevenfold.ports import AgentMessage, Clock, Mailbox
 
+MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
+BEAT = 1.0
+"""Seconds between two looks at the list and the mailbox."""
+KILL = "kill"
+USER = "user"
+"""The sender of what the user's own commands put into the mailbox; no agent has this id."""
 PLAN_SENT = (
     "The agent that started you decides about the plan. End your turn: you go on when its answer comes."
 )
+
+
+class TeamMail:
+    """The mail of one agent's team; a `sevenfold.agent.team.messages.Directory`."""
+
+    def __init__(self, team: Team, mailbox: Mailbox | None, clock: Clock) -> None:
+        self._team = team
+        self._mailbox = mailbox
+        self._clock = clock
+        self._held: dict[str, float] = {}
+        """When mail that is held for an agent may be delivered, by its id; under no id, that for the agent itself."""
+
+    def everyone(self) -> list[Correspondent]:
+        """The agents it may write to: the one that started it, those it has started, and those next to it."""
+        team, above = self._team, self._team.above
+        known = [Correspondent(one.id, one.started.name, "worker") for one in reversed(list(team.roster))]
+        if above is None:
+            return known
+        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(above.roster))]
+        leader = Correspondent(above.address, "leader", "leader")
+        return [leader, *known, *(one for one in peers if one.id != team.owner)]
+
+    def notify(self, to: Correspondent, due: float = 0.0) -> str:
+        """There is a message for an agent: one that waits looks, and one that has ended goes on."""
+        team = self._team.above if to.relation != "worker" else None
+        team = team or self._team
+        entry = None if to.relation == "leader" else team.roster.get(to.id)
+        if due > self._clock.now():
+            team.mail.hold(entry.id if entry else "", due)
+        elif to.relation == "leader":
+            team.wake_up()
+        elif entry is not None:
+            return team.mail.bring(entry)
+        return ""
+
+    def hold(self, agent: str, due: float) -> None:
+        """There is mail for an agent that may not be delivered before then."""
+        self._held[agent] = min(due, self._held.get(agent, due))
+
+    def bring_held(self) -> None:
+        """Have agents see to mail that was held for them and is due now, those below this one included."""
+        now = self._clock.now()
+        for agent in [agent for agent, until in list(self._held.items()) if until <= now]:
+            del self._held[agent]
+            entry = self._team.roster.get(agent)
+            if entry is None:
+                self._team.wake_up()
+            elif entry.status in ("working", "completed"):
+                self.bring_late(entry)
+        for team in self._team.below():
+            team.mail.bring_held()
+
+    def bring(self, entry: AgentEntry) -> str:
+        """Let an agent see to its mail; says what is done for that."""
+        team = self._team
+        team.wake_up_in(entry)
+        if entry.ended is None:
+            return "it is working"
+        try:
+            team.launch(team.continue_work(entry, MAIL_HAS_COME))
+        except Refused as error:
+            return f"it has ended, and goes on later: {error}"
+        return "it had ended, and goes on"
+
+    def bring_late(self, entry: AgentEntry) -> None:
+        """What came when the agent was about to end is not left lying."""
+        with suppress(SevenfoldError):
+            waiting = self._mailbox.waiting(entry.id) if self._mailbox else ()
+            # Only for what it will really get: a held message would bring it back again and again.
+            if due(waiting, self._clock.now()):
+                self.bring(entry)
+            elif waiting:
+                self.hold(entry.id, min(one.due for one in waiting if one.due > self._clock.now()))
+
+
+class CommandTasks(Struct, frozen=True):
+    """Commands in the background, as tasks."""
+
+    processes: LocalProcesses
+
+    def tasks(self) -> Iterator[Task]:
+        """Those of the session; what ran when an earlier process ended has failed."""
+        for one in self.processes.tasks():
+            ended = "" if one.code is None else f"exit code {one.code}"
+            progress, state = GONE if one.state == "gone" else ended, STATES[one.state]
+            yield Task(one.id, "command", one.command, state, progress=progress, output=one.path)
+
+    def kill(self, task: str) -> None:
+        """End a command with everything it started."""
+        self.processes.stop(task)
+
+
+class AgentTasks(Struct, frozen=True):
+    """The agents that an agent has started, as tasks, and what runs for them: ``<agent>/<task>``."""
+
+    team: Team
+
+    def tasks(self) -> Iterator[Task]:
+        """Everyone on the roster."""
+        team = self.team
+        for entry in team.roster:
+            started = entry.started
+            name = f"{entry.label}: {started.description}"
+            at = datetime.fromisoformat(started.timestamp).timestamp() if started.timestamp else None
+            progress, usd, output = team.progress(entry), team.usd(entry), team.output(entry)
+            yield Task(entry.id, "agent", name, team.status(entry), at, progress, usd, output)
+            for below in team.tasks_of(entry.id) or ():
+                yield replace(below, id=f"{entry.id}/{below.id}")
+
+    def kill(self, task: str) -> None:
+        """Stop an agent, or something that runs for one."""
+        agent, _, below = task.partition("/")
+        if not below:
+            self.team.stop(agent)
+        elif (tasks := self.team.tasks_of(agent)) is not None:
+            tasks.kill(below)
+
+
+class TaskList(Struct, frozen=True):
+    """The tasks of a session, as another process reads them."""
+
+    process: int
+    tasks: tuple[Task, ...] = ()
+
+
+class TaskFile:
+    """The list of one session in its file, and the orders to stop something that wait in the mailbox."""
+
+    def __init__(self, folder: Path, mailbox: Mailbox) -> None:
+        """``folder`` is that of the session's agent."""
+        self.path = folder / "tasks.json"
+        self._mailbox = mailbox
+        self._address = f"tasks:{folder.name}"
+        self._written: TaskList | None = None
+
+    # -- for the agent --------------------------------------------------------------------------
+
+    def update(self, tasks: TaskRegistry, tell: Callable[[Event], object]) -> None:
+        """Write the list if it has changed, and carry out orders; what goes wrong is reported, and never raised."""
+        try:
+            orders = self._mailbox.waiting(self._address)
+            for order in orders:
+                if (order.sender, order.kind) == (USER, KILL):
+                    with suppress(SevenfoldError):  # it has ended, and is no longer listed
+                        tasks.kill(order.text)
+            if orders:
+                self._mailbox.acknowledge(orders)
+            now = TaskList(os.getpid(), tuple(tasks))
+            if now != self._written and (now.tasks or self._written):
+                private_folder(self.path.parent)
+                write_whole(self.path, msgspec.json.encode(now))
+                self._written = now
+        except (SevenfoldError, OSError) as error:
+            tell(SteppedAside(layer="tasks", reason=str(error), error=type(error).__name__))
+
+    def remove(self) -> None:
+        """The session is closed: nothing of it runs."""
+        if self._written is not None:
+            self.path.unlink(missing_ok=True)
+
+    # -- for another process --------------------------------------------------------------------
+
+    def read(self) -> TaskList | None:
+        """The list; None if there is none."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=TaskList)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def order_kill(self, task: str, key: str) -> AgentMessage:
+        """Have a task stopped; `carried_out` says when that was done."""
+        order = AgentMessage(key, USER, self._address, task, kind=KILL)
+        self._mailbox.send(order)
+        return order
+
+    def carried_out(self, order: AgentMessage) -> bool:
+        """Whether the session has got an order."""
+        return order not in self._mailbox.waiting(self._address)
+
+    def withdraw(self, order: AgentMessage) -> None:
+        """Take an order back."""
+        self._mailbox.acknowledge([order])
 
 
 class Presence:
@@ -61,7 +264,7 @@ class Presence:
             self._ends.callback(socket.close)
             post.by_socket = socket.send
 
-    def _ask_leader(self, post: Post, plan: str, abort: Abort) -> NoReturn:
+    def _ask_leader(self, post: Post, plan: str) -> NoReturn:
         """Send a plan to the agent that started this one; the answer comes as a message."""
         key = f"plan {sha256(plan.encode(errors='replace')).hexdigest()}"
         (receipt,) = post.send("leader", Outgoing(plan, "a plan that waits for your approval"), key)

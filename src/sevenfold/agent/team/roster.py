@@ -74,6 +74,21 @@ class AgentEntry(Struct, frozen=True):
         """Whether it has a result that the log does not hold yet."""
         return self.ended is not None and not self.delivered
 
+    def output(self) -> ToolOutput:
+        """The result of the tool call that started it in the foreground."""
+        return ToolOutput("\n\n".join(filter(None, self.result())), is_error=self.status == "failed")
+
+    def result(self) -> tuple[str, str]:
+        """What it said in the end, and how its work ended."""
+        ended, who = self.ended, f"agentId: {self.id}. {self.label}"
+        if ended is None:
+            return "", f"[{who} was stopped with the program; it goes on when the session does.]"
+        cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
+        cost += f", ${ended.saved_usd:.4f} saved by the cache" if ended.saved_usd >= 0.0001 else ""
+        how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
+        turns = "1 turn" if ended.turns == 1 else f"{ended.turns} turns"
+        return ended.text or "(It said nothing.)", f"[{who}: {how}; {turns}{cost}]"
+
 
 class Roster:
     """The agents one agent has started."""
@@ -117,10 +132,8 @@ class Roster:
 
     def start(self, work: AgentStart) -> AgentEntry:
         """Record that an agent gets work; a name that a working agent has is refused."""
-        holder = next(
-            (one for one in self if work.name and one.started.name == work.name and one.ended is None), None
-        )
-        if holder is not None and holder.id != work.agent:
+        working = {one.started.name for one in self if one.ended is None and one.id != work.agent}
+        if work.name and work.name in working:
             raise InputError(
                 f"{work.name!r} is the name of an agent that is still working; choose another one"
             )
@@ -147,11 +160,8 @@ class Roster:
         before = self._entries.get(made.agent)
         if isinstance(made, AgentStart):
             # A name is that of the agent it was last given to.
-            entry = (
-                AgentEntry(made)
-                if before is None
-                else AgentEntry(made, runs=before.runs + 1, usd=before.usd)
-            )
+            runs, usd = (before.runs + 1, before.usd) if before else (1, 0.0)
+            entry = AgentEntry(made, runs=runs, usd=usd)
         elif before is None:
             raise AssertionError(f"{made.agent} ended without having started")
         else:
@@ -167,27 +177,6 @@ class Roster:
         if entry.started.background:
             return bool(log.keyed(entry.key))
         return log.result(entry.started.call) is not None
-
-
-def output_of(entry: AgentEntry) -> ToolOutput:
-    """The result of the tool call that started an agent in the foreground."""
-    return ToolOutput("\n\n".join(filter(None, result_parts(entry))), is_error=entry.status == "failed")
-
-
-def result_parts(entry: AgentEntry) -> tuple[str, str]:
-    """What an agent said in the end, and how its work ended."""
-    ended = entry.ended
-    if ended is None:
-        return (
-            "",
-            f"[agentId: {entry.id}. {entry.label} was stopped with the program; it goes on when the session does.]",
-        )
-    cost = "" if ended.usd is None else f", ${ended.usd:.4f}"
-    cost += f", ${ended.saved_usd:.4f} saved by the cache" if ended.saved_usd >= 0.0001 else ""
-    how = ended.state if not ended.detail else f"{ended.state}, {ended.detail}"
-    turns = "1 turn" if ended.turns == 1 else f"{ended.turns} turns"
-    footer = f"[agentId: {entry.id}. {entry.label}: {how}; {turns}{cost}]"
-    return ended.text or "(It said nothing.)", footer
 
 
 def agent_id(session: str, owner: str, call: str) -> str:

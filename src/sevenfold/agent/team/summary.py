@@ -16,8 +16,6 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from sevenfold.agent.texts import AskProgress
 from sevenfold.conversation.flow import Flow, Signal, Wait, locked, unguarded
 from sevenfold.conversation.fork import fork
@@ -47,58 +45,42 @@ LOOKED_AT = 40
 """Records among which the newest call is looked for."""
 
 
-class _Written(Struct):
-    """What is known about one agent's lines."""
-
-    asked: float
-    """When a line was last asked for, or the agent began."""
-    tip: str | None = None
-    """The newest record then."""
-    line: str = ""
-    under_way: Signal | None = None
-
-
-class ProgressLines:
-    """Lines that a model writes about agents at work."""
+class ProgressLine:
+    """What an agent at work is doing, as far as a model writes it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._agents: dict[str, _Written] = {}
+        self._asked = clock.now()
+        """When a line was last asked for, or the agent began."""
+        self._tip: str | None = None
+        """The newest record then."""
+        self._line = ""
+        self._under_way: Signal | None = None
+        self._settled = False
 
-    def begin(self, agent: str) -> None:
-        """An agent begins its work."""
-        self._agents[agent] = _Written(self._clock.now())
-
-    def line(self, agent: str, view: View) -> str:
+    def line(self, view: View) -> str:
         """The newest line: that of the model for 30 s, or until the agent goes on, and otherwise the code's."""
-        known = self._agents.get(agent)
-        if known is None or not known.line:
-            return progress_line(view)
-        new = known.tip == view.tip or self._clock.now() - known.asked < EVERY
-        return known.line if new else progress_line(view)
+        new = self._tip == view.tip or self._clock.now() - self._asked < EVERY
+        return self._line if self._line and new else progress_line(view)
 
-    def look(self, agent: str, c: Conversation, run: Callable[..., None]) -> None:
+    def look(self, c: Conversation, run: Callable[..., None]) -> None:
         """Ask for a line if 30 s have passed and there is something new; ``run`` runs a flow in the background."""
-        known, tip = self._agents.get(agent), c.transcript.view.tip
-        if known is None or known.under_way is not None or known.tip == tip:
+        now, tip = self._clock.now(), c.transcript.view.tip
+        if self._settled or self._under_way or self._tip == tip or now - self._asked < EVERY:
             return
-        if self._clock.now() - known.asked < EVERY:
-            return
-        known.asked, known.tip, known.under_way = self._clock.now(), tip, Signal()
+        self._asked, self._tip, self._under_way = now, tip, (over := Signal())
 
         def done(came: str | Exception) -> None:
-            known.line = "" if isinstance(came, Exception) else came
-            over, known.under_way = known.under_way, None
-            if over is not None:
-                over.happen()
+            self._line, self._under_way = "" if isinstance(came, Exception) else came, None
+            over.happen()
 
         run(unguarded(locked(write_line(c), c.lock)), done)
 
-    def settle(self, agent: str) -> Flow[None]:
-        """Before an agent's account is closed: wait for the line that is being written, as it has to be paid for."""
-        known = self._agents.pop(agent, None)
-        if known is not None and known.under_way is not None:
-            yield from Wait(known.under_way, LONGEST_WAIT)
+    def settle(self) -> Flow[None]:
+        """Before the agent's account is closed: wait for the line that is being written, as it has to be paid for."""
+        self._settled = True
+        if self._under_way is not None:
+            yield from Wait(self._under_way, LONGEST_WAIT)
 
 
 def write_line(c: Conversation) -> Flow[str]:

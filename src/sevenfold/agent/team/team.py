@@ -17,33 +17,26 @@ from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold.agent.executor import CONCURRENT, result_block
-from sevenfold.agent.state_slots import State
+from sevenfold.agent.interrupt import with_client
+from sevenfold.agent.slots import State
 from sevenfold.agent.team import worktree
-from sevenfold.agent.team.descent import Descent, cheaper_as_fork, with_client
-from sevenfold.agent.team.mail import TeamMail
+from sevenfold.agent.team.descent import Descent, cheaper_as_fork
 from sevenfold.agent.team.messages import Post, quoted
-from sevenfold.agent.team.roster import (
-    GENERAL,
-    AgentEntry,
-    AgentStatus,
-    Roster,
-    agent_id,
-    check_agent_name,
-    output_of,
-    result_parts,
-)
-from sevenfold.agent.team.summary import ProgressLines
-from sevenfold.agent.team.tools import AgentInput, ProgressSink, Warming
+from sevenfold.agent.team.presence import TeamMail
+from sevenfold.agent.team.roster import GENERAL, AgentEntry, AgentStatus, Roster, agent_id, check_agent_name
+from sevenfold.agent.team.summary import ProgressLine
+from sevenfold.agent.team.tools import AgentInput, ProgressSink
 from sevenfold.agent.texts import AgentReport, ForkTask
 from sevenfold.conversation.flow import Flow, Gather, Signal, Wait, in_thread, unguarded
 from sevenfold.conversation.fork import in_agents_fork
 from sevenfold.conversation.history import saved_by_cache
 from sevenfold.conversation.request import ToolCall
 from sevenfold.errors import InputError, Refused, SevenfoldError
-from sevenfold.events import AgentChanged, SteppedAside
+from sevenfold.events import AgentChanged
 from sevenfold.record import blocks
 from sevenfold.record.decisions import AgentEnd, AgentStart
 from sevenfold.session.options import unknown
@@ -68,6 +61,17 @@ LONGEST_REPORT = 16_000
 """Characters of a result that become part of a message; a longer one is stored, and the message says where."""
 
 
+class _Worker(Struct):
+    """An agent at work."""
+
+    line: ProgressLine
+    over: Signal = field(default_factory=Signal)
+    """Happens when its work has ended."""
+    agent: Assembly | None = None
+    """Its parts, once it was opened."""
+    stopped: bool = False
+
+
 class Team:
     """The agents one agent has started. Thread-safe."""
 
@@ -80,14 +84,11 @@ class Team:
         self.roster = Roster(parent.conversation, self.owner)
         self.root: Team = self.above.root if self.above else self
         self._parent = parent
-        self._live: dict[str, Assembly] = {}
-        self._over: dict[str, Signal] = {}
-        """What is running, and a signal for the end of each."""
-        self._stopped: set[str] = set()
+        self._workers: dict[str, _Worker] = {}
+        """The agents at work, by their ids."""
         self._warm: dict[str, Signal] = {}
         """For each place forks begin at: a signal for the moment the first one's answer has begun."""
         self._news = Signal()
-        self._lines = ProgressLines(parent.clock)
         self._closing = self._resumed = False
         self._lock = RLock()
         self.address = self.owner or f"session:{parent.store.name}"
@@ -97,40 +98,35 @@ class Team:
         self.post = Post(mailbox, self.address, self.mail, parent.conversation) if mailbox else None
         """Its mail; None if its store keeps none."""
 
-    @property
-    def depth(self) -> int:
-        """How many agents are above those of this team."""
-        return self._parent.descent.depth if self._parent.descent else 0
-
     # -- looking --------------------------------------------------------------------------------
 
     def status(self, entry: AgentEntry) -> AgentStatus:
         """The state of an agent now."""
-        live = self._live.get(entry.id)
+        live = self._live(entry.id)
         return "input_required" if live is not None and live.state.grants.pending else entry.status
 
     def progress(self, entry: AgentEntry) -> str:
         """What an agent does now, or how it ended, in a few words."""
         if entry.ended is not None:
             return entry.ended.detail
-        live = self._live.get(entry.id)
-        return self._lines.line(entry.id, live.conversation.transcript.view) if live is not None else ""
+        worker = self._workers.get(entry.id)
+        live = worker and worker.agent
+        return worker.line.line(live.conversation.transcript.view) if worker and live else ""
 
     def write_progress(self) -> None:
         """Have lines written about the agents in the background, if that is switched on and may be paid for."""
         conversation = self.root._parent.conversation
         if not conversation.settings.progress_lines or not conversation.may_spend():
             return
-        for agent, live in tuple(self._live.items()):
-            entry = self.roster.get(agent)
-            if entry is not None and entry.started.background:
-                self._lines.look(agent, live.conversation, conversation.run_aside)
+        for entry, live in self._at_work():
+            if entry.started.background and (worker := self._workers.get(entry.id)):
+                worker.line.look(live.conversation, conversation.run_aside)
         for team in self.below():
             team.write_progress()
 
     def usd(self, entry: AgentEntry) -> float | None:
         """What an agent has cost in its whole life, its own agents included."""
-        live = self._live.get(entry.id)
+        live = self._live(entry.id)
         now = self._cost(live, entry) if live is not None and entry.ended is None else 0.0
         return None if entry.usd is None or now is None else entry.usd + now
 
@@ -140,27 +136,34 @@ class Team:
 
     def tasks_of(self, agent: str) -> TaskRegistry | None:
         """What runs in the background of an agent at work; None if it is not."""
-        live = self._live.get(agent)
+        live = self._live(agent)
         return live.conversation.tasks if live is not None else None
 
     def spent(self) -> float | None:
         """What the agent itself and everything it has started have cost, work that goes on included."""
         # Without the lock: the loop asks this under the conversation's, which is taken under ours when an agent ends.
         costs = [self._parent.conversation.account.usd]
-        for agent, live in tuple(self._live.items()):
-            entry = self.roster.get(agent)
-            if entry is not None and entry.ended is None:
-                costs.append(self._cost(live, entry))
+        costs += [self._cost(live, entry) for entry, live in self._at_work() if entry.ended is None]
         return None if None in costs else sum(one for one in costs if one is not None)
 
     @property
     def working(self) -> int:
         """How many agents are at work, those below them included."""
-        return len(self._over) + sum(team.working for team in self.below())
+        return len(self._workers) + sum(team.working for team in self.below())
+
+    def _live(self, agent: str) -> Assembly | None:
+        """An agent at work; None if it is not, or not opened yet."""
+        worker = self._workers.get(agent)
+        return worker.agent if worker is not None else None
+
+    def _at_work(self) -> list[tuple[AgentEntry, Assembly]]:
+        """The agents at work, with their entries."""
+        running = ((self.roster.get(agent), self._live(agent)) for agent in tuple(self._workers))
+        return [(entry, live) for entry, live in running if entry and live]
 
     def below(self) -> list[Team]:
         """The teams of its agents that are at work."""
-        return [live.team for live in tuple(self._live.values()) if live.team is not None]
+        return [live.team for _, live in self._at_work() if live.team is not None]
 
     def states(self) -> Iterator[State]:
         """Agents that work, or whose result the model has not got, for after a compaction."""
@@ -210,9 +213,7 @@ class Team:
                 because=because,
                 worktree=self._worktree(agent, given.isolation or definition.isolation),
             )
-            entry = self.roster.start(work)
-            self._tell(entry)
-            return entry
+            return self._record(work)
 
     def map(
         self, prompts: Sequence[str], kind: str, progress: MapProgress | None = None
@@ -223,16 +224,11 @@ class Team:
         have not ended.
         """
         yield from self.resume(self._mapped_calls(prompts))
-        entries = [
-            (
-                AgentInput(" ".join(prompt.split())[:80] or "a task", prompt, kind),
-                call,
-                progress and partial(progress, number),
-            )
+        works = [
+            self._mapped(prompt, kind, call, progress and partial(progress, number))
             for number, (prompt, call) in enumerate(zip(prompts, self._mapped_calls(prompts), strict=True))
         ]
-        room = self._parent.store.settings.current().agents_at_once
-        done = yield from Gather([self._mapped(*one) for one in entries], room)
+        done = yield from Gather(works, self._parent.store.settings.current().agents_at_once)
         return [one.ended for one in done if one.ended is not None]
 
     def _mapped_calls(self, prompts: Sequence[str]) -> list[str]:
@@ -242,8 +238,9 @@ class Team:
         return [f"{MAPPED}{sha256(task.encode()).hexdigest()[:24]}" for task in tasks]
 
     def _mapped(
-        self, given: AgentInput, call: str, progress: Callable[[str], None] | None
+        self, prompt: str, kind: str, call: str, progress: Callable[[str], None] | None
     ) -> Flow[AgentEntry]:
+        given = AgentInput(" ".join(prompt.split())[:80] or "a task", prompt, kind)
         return (yield from self.work(self.start(given, call), progress))
 
     def continue_work(self, entry: AgentEntry, prompt: str) -> AgentEntry:
@@ -252,10 +249,12 @@ class Team:
             if entry.ended is None:
                 raise Refused(f"{entry.label} is still working")
             self._check_room()
-            work = replace(entry.started, prompt=prompt, call="", background=True)
-            entry = self.roster.start(work)
-            self._tell(entry)
-            return entry
+            return self._record(replace(entry.started, prompt=prompt, call="", background=True))
+
+    def _record(self, work: AgentStart) -> AgentEntry:
+        entry = self.roster.start(work)
+        self._tell(entry)
+        return entry
 
     def _definition(self, kind: str) -> AgentDefinition:
         above = self._parent.descent.definitions if self._parent.descent else ()
@@ -282,7 +281,7 @@ class Team:
 
     def _check_room(self) -> None:
         settings = self._parent.store.settings.current()
-        if self.depth >= settings.agent_depth:
+        if (self._parent.descent.depth if self._parent.descent else 0) >= settings.agent_depth:
             raise Refused(
                 f"Agents may start agents only {settings.agent_depth} deep. Do the work yourself, or report what is "
                 "left."
@@ -307,47 +306,43 @@ class Team:
         if conversation.background is None:
             raise Refused("nothing runs in the background here; start it in the foreground")
         # Before its first step: until then it would count as gone.
-        self._over[entry.id] = Signal()
+        self._workers[entry.id] = _Worker(ProgressLine(self._parent.clock))
         conversation.run_aside(unguarded(self.work(entry)), partial(self._background_ended, entry))
 
     def _background_ended(self, entry: AgentEntry, came: AgentEntry | Exception) -> None:
         if isinstance(came, Exception):
             reason = f"{entry.label} could not be recorded as ended: {came}"
-            self._parent.conversation.events.tell(
-                SteppedAside(layer="agents", reason=reason, error=type(came).__name__)
-            )
+            self._parent.conversation.events.aside("agents", reason, error=came)
         self.wake_up()
 
     def work(self, entry: AgentEntry, progress: Callable[[str], None] | None = None) -> Flow[AgentEntry]:
         """Run an agent until its work has ended, or go on with it; the flow gets its entry as it is then."""
         if entry.ended is not None:
             return entry
-        over = self._over.setdefault(entry.id, Signal())
+        worker = self._workers.setdefault(entry.id, _Worker(ProgressLine(self._parent.clock)))
         child: Assembly | None = None
         try:
             try:
-                child = yield from in_thread(partial(self._open, entry, progress))
-                result = yield from self._result(child, entry)
+                child = yield from in_thread(partial(self._open, entry, worker, progress))
+                result = yield from self._result(child, entry, worker)
             except Exception as error:  # noqa: BLE001 (whatever ends an agent is its result)
                 known = isinstance(error, SevenfoldError)
                 detail = str(error) if known else f"{type(error).__name__}: {error}"
-                yield from self._lines.settle(entry.id)
+                yield from worker.line.settle()
                 usd = self._cost(child, entry) if child is not None else 0.0
                 result = AgentEnd(agent=entry.id, state="failed", detail=detail, usd=usd)
             return entry if self._closing else self._ended(entry, result)
         finally:
             with self._lock:
-                self._live.pop(entry.id, None)
-                self._over.pop(entry.id, None)
-                self._stopped.discard(entry.id)
+                self._workers.pop(entry.id, None)
             if child is not None:
                 child.end()
-            over.happen()
+            worker.over.happen()
             self.wake_up()
             if not self._closing and (ended := self.roster.get(entry.id)) and ended.status == "completed":
                 self.mail.bring_late(ended)
 
-    def _open(self, entry: AgentEntry, progress: Callable[[str], None] | None) -> Assembly:
+    def _open(self, entry: AgentEntry, worker: _Worker, progress: Callable[[str], None] | None) -> Assembly:
         parent, started = self._parent, entry.started
         definition = self.definitions.get(started.agent_type)
         if definition is None:
@@ -356,13 +351,12 @@ class Team:
         if progress is not None:
             child.reporter.sink = ProgressSink(progress)
         with self._lock:
-            self._live[entry.id] = child
-            self._lines.begin(entry.id)
-            if self._closing or entry.id in self._stopped:
+            worker.agent = child
+            if self._closing or worker.stopped:
                 child.loop.interrupt()
         return child
 
-    def _result(self, child: Assembly, entry: AgentEntry) -> Flow[AgentEnd]:
+    def _result(self, child: Assembly, entry: AgentEntry, worker: _Worker) -> Flow[AgentEnd]:
         conversation = child.conversation
         asked = bool(conversation.transcript.log.keyed(entry.key))
         if asked and (text := _last_words(child)) is not None:
@@ -370,13 +364,13 @@ class Team:
             return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
         warm = (yield from self._go_ahead(child)) if entry.started.fork and not asked else Signal()
         flow = child.loop.run("" if asked else self._task(child, entry), "" if asked else entry.key)
-        if self._closing or entry.id in self._stopped:
+        if self._closing or worker.stopped:
             child.loop.interrupt()
         try:
-            finished = yield from with_client(flow, child, warm, Warming(warm))
+            finished = yield from with_client(flow, child, warm)
         finally:
             warm.happen()
-        yield from self._lines.settle(entry.id)
+        yield from worker.line.settle()
         return self._judged(finished, child, entry)
 
     def _go_ahead(self, child: Assembly) -> Flow[Signal]:
@@ -411,13 +405,11 @@ class Team:
             tokens=finished.tokens,
             saved_usd=saved_by_cache(log, asked[0]) if asked else 0.0,
         )
-        match finished.end:
-            case "done":
-                return ended
-            case "interrupted":
-                return replace(ended, state="cancelled", detail=finished.detail or "it was stopped")
-            case "max_turns" | "budget" | "cut" | "refused" | "blocked":
-                return replace(ended, state="failed", detail=finished.detail or ENDS[finished.end])
+        if finished.end == "done":
+            return ended
+        stopped = finished.end == "interrupted"
+        detail = finished.detail or ENDS[finished.end]
+        return replace(ended, state="cancelled" if stopped else "failed", detail=detail)
 
     def _ended(self, entry: AgentEntry, result: AgentEnd) -> AgentEntry:
         with self._lock:
@@ -477,7 +469,7 @@ class Team:
         if calls:
             done = yield from Gather([self.work(one) for one in calls], CONCURRENT)
             conversation.tool_results(
-                [result_block(ToolCall(one.started.call, "Agent", {}), output_of(one)) for one in done]
+                [result_block(ToolCall(one.started.call, "Agent", {}), one.output()) for one in done]
             )
 
     def deliver(self) -> None:
@@ -500,13 +492,13 @@ class Team:
             pending = any(one.pending and one.started.background for one in self.roster)
             if pending or otherwise() or (self.post is not None and self.post.waiting):
                 return True
-            if not any(one.id in self._over and one.started.background for one in self.roster):
+            if not any(one.id in self._workers and one.started.background for one in self.roster):
                 return False
             yield from Wait(news, LONGEST_WAIT)
 
     def wake_up_in(self, entry: AgentEntry) -> None:
         """Let an agent of the team look again, if it waits for its own agents."""
-        live = self._live.get(entry.id)
+        live = self._live(entry.id)
         if live is not None and live.team is not None:
             live.team.wake_up()
 
@@ -517,7 +509,7 @@ class Team:
 
     def report(self, entry: AgentEntry) -> str:
         """The result of an agent as a message: every line of it quoted, and stored where it is long."""
-        (text, how), path = result_parts(entry), None
+        (text, how), path = entry.result(), None
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())
             text = text[:LONGEST_REPORT]
@@ -528,9 +520,8 @@ class Team:
     def interrupt(self) -> None:
         """Stop the agents the current tool calls wait for; those in the background go on."""
         with self._lock:
-            for agent, live in self._live.items():
-                entry = self.roster.get(agent)
-                if entry is not None and not entry.started.background:
+            for entry, live in self._at_work():
+                if not entry.started.background:
                     live.loop.interrupt()
         self.wake_up()
 
@@ -538,10 +529,10 @@ class Team:
         """Stop an agent, wherever it is; returns its entry as it was before."""
         with self._lock:
             entry = self.roster.find(to)
-            if entry.id in self._over:
-                self._stopped.add(entry.id)
-                if (live := self._live.get(entry.id)) is not None:
-                    live.loop.interrupt()
+            if (worker := self._workers.get(entry.id)) is not None:
+                worker.stopped = True
+                if worker.agent is not None:
+                    worker.agent.loop.interrupt()
             elif entry.ended is None:
                 self._ended(entry, AgentEnd(agent=entry.id, state="cancelled", detail="it was stopped"))
             return entry
@@ -550,15 +541,16 @@ class Team:
         """Stop all agents; work that has not ended goes on when the session is continued."""
         with self._lock:
             self._closing = True
-            for live in self._live.values():
+            for _, live in self._at_work():
                 live.loop.interrupt()
-            running = list(self._over.values())
-        for over in running:
-            over.wait(CLOSING)
+            running = list(self._workers.values())
+        for worker in running:
+            worker.over.wait(CLOSING)
 
 
 STILL_THERE = "Agents you have started; do not start them again. Their results come by themselves"
 ENDS: Mapping[str, str] = {
+    "interrupted": "it was stopped",
     "max_turns": "it had used all the turns it may take",
     "budget": "the budget is used up",
     "cut": "its last answer was cut off",

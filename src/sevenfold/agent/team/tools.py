@@ -10,17 +10,15 @@ from msgspec import Meta, Struct
 from sevenfold.agent.events import AgentEvent, ToolBegan
 from sevenfold.agent.permissions.rules import PermissionRequest
 from sevenfold.agent.team.messages import SendMessageTool
-from sevenfold.agent.team.roster import GENERAL, output_of
+from sevenfold.agent.team.roster import GENERAL
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.tool import Given, Input, NoInput, StandardTool, Tool
+from sevenfold.agent.tools.tool import Input, NoInput, ServiceTool, Tool
 from sevenfold.errors import Refused
 
 if TYPE_CHECKING:
     from sevenfold.agent.team.team import Team
     from sevenfold.agent.tools.context import Context
-    from sevenfold.conversation.flow import Flow, Signal
-    from sevenfold.ports import Piece
-    from sevenfold.record.log import Answer
+    from sevenfold.conversation.flow import Flow
 
 TeamSource = Callable[[], "Team"]
 """The team of the agent that has a tool; a tool is made before it."""
@@ -50,15 +48,7 @@ class AgentInput(Struct, forbid_unknown_fields=True):
     ] = None
 
 
-class _TeamTool(StandardTool[Given]):
-    """A tool that works on the agent's team."""
-
-    def __init__(self, team: TeamSource) -> None:
-        super().__init__()
-        self._team = team
-
-
-class AgentTool(_TeamTool[AgentInput]):
+class AgentTool(ServiceTool[AgentInput, TeamSource]):
     """Starts an agent."""
 
     concurrent = True
@@ -78,10 +68,10 @@ class AgentTool(_TeamTool[AgentInput]):
 
     def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
         """Start the agent; in the foreground, wait for its result."""
-        team = self._team()
+        team = self.service()
         entry = team.start(self._typed(given), context.call)
         if not entry.started.background:
-            return output_of((yield from team.work(entry, context.progress)))
+            return (yield from team.work(entry, context.progress)).output()
         if entry.ended is None:
             team.launch(entry)
         return ToolOutput(
@@ -90,12 +80,12 @@ class AgentTool(_TeamTool[AgentInput]):
         )
 
 
-class ListAgentsTool(_TeamTool[NoInput]):
+class ListAgentsTool(ServiceTool[NoInput, TeamSource]):
     """Lists agents."""
 
     def act(self, given: NoInput, context: Context) -> ToolOutput:
         """Every agent with its state."""
-        return ToolOutput(self._team().listing())
+        return ToolOutput(self.service().listing())
 
 
 class TaskStopInput(Struct, forbid_unknown_fields=True):
@@ -108,12 +98,12 @@ class TaskStopInput(Struct, forbid_unknown_fields=True):
     task_id: Annotated[str, Meta(min_length=1)]
 
 
-class TaskStopTool(_TeamTool[TaskStopInput]):
+class TaskStopTool(ServiceTool[TaskStopInput, TeamSource]):
     """Stops an agent."""
 
     def act(self, given: TaskStopInput, context: Context) -> ToolOutput:
         """Stop it; what it did stays done."""
-        entry = self._team().stop(given.task_id)
+        entry = self.service().stop(given.task_id)
         if entry.ended is not None:
             return ToolOutput(f"{entry.label} had ended already: {entry.status}.")
         return ToolOutput(f"{entry.label} is stopped; what it has done stays done.")
@@ -121,12 +111,8 @@ class TaskStopTool(_TeamTool[TaskStopInput]):
 
 def team_tools(team: TeamSource, types: str) -> list[Tool]:
     """The tools of an agent that may start others; for ``types`` see `AgentTool`."""
-    return [
-        AgentTool(team, types),
-        ListAgentsTool(team),
-        TaskStopTool(team),
-        SendMessageTool(lambda: team().post),
-    ]
+    send = SendMessageTool(lambda: team().post)
+    return [AgentTool(team, types), ListAgentsTool(team), TaskStopTool(team), send]
 
 
 class ProgressSink:
@@ -141,17 +127,3 @@ class ProgressSink:
             given = event.call.input if isinstance(event.call.input, Mapping) else {}
             about = next((one for one in given.values() if isinstance(one, str)), "")
             self._progress(f"{event.call.name} {' '.join(about.split())[:80]}\n")
-
-
-class Warming:
-    """Hears when an answer begins: what was sent is in the cache then."""
-
-    def __init__(self, warm: Signal) -> None:
-        self._warm = warm
-
-    def begin(self, head: Answer) -> None:
-        """The answer has begun."""
-        self._warm.happen()
-
-    def __call__(self, piece: Piece) -> None:
-        """What the answer says is heard elsewhere."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from sevenfold.agent.permissions.rules import PermissionRequest
 
 if TYPE_CHECKING:
+    from sevenfold.agent.standard_tools import StoreRecall
     from sevenfold.agent.tools.session_tools import PlanFile, TodoList
     from sevenfold.memory.commands import MemoryCommands
-    from sevenfold.recall.search import Hit
 
 ROOM = 48_000
 """Characters of one result, in a window of full size."""
@@ -76,10 +76,6 @@ class Desk:
         """What the model knows of a file; None if it has not read it."""
         return self._files.get(path)
 
-    def recent(self) -> list[str]:
-        """The files the model knows, the one it saw or changed last first."""
-        return list(reversed(self._files))
-
     def forget(self) -> None:
         """Forget all files: after a compaction only what is read, or put back, from then on counts as read."""
         self._files.clear()
@@ -124,16 +120,6 @@ AskUser = Callable[[Sequence[Question], Abort], Sequence[str] | None]
 """Asks the user; returns an answer for each question, in words or labels, or None if the user gives none."""
 
 
-class RecallService(Protocol):
-    """Finds what has left the context."""
-
-    def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
-        """The records that match, the best first."""
-
-    def fetch(self, reference: str) -> bytes:
-        """A whole record, or stored result; raises `sevenfold.errors.UserError` if there is none."""
-
-
 class Todo(Struct, frozen=True, forbid_unknown_fields=True):
     """One thing to do.
 
@@ -143,13 +129,6 @@ class Todo(Struct, frozen=True, forbid_unknown_fields=True):
 
     content: Annotated[str, Meta(min_length=1, max_length=1_000)]
     status: Literal["pending", "in_progress", "completed"]
-
-
-class PlanVerdict(Struct, frozen=True):
-    """The user's answer to a plan."""
-
-    approved: bool
-    remark: str = ""
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -178,26 +157,14 @@ class Context(Struct, frozen=True, kw_only=True):
     may_follow: Callable[[str, str], bool] = lambda permitted, address: True
     """Whether a redirection from a permitted address may be followed without asking."""
     ask: AskUser | None = None
-    recall: RecallService | None = None
+    recall: StoreRecall | None = None
     todos: TodoList | None = None
     plans: PlanFile | None = None
     memory: MemoryCommands | None = None
 
-    def for_call(
-        self,
-        call: str,
-        *,
-        permitted: PermissionRequest | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> Context:
-        """The same for one call, with a stop signal of its own below the present one."""
-        return replace(
-            self,
-            call=call,
-            permitted=permitted,
-            abort=Abort(self.abort),
-            progress=progress or self.progress,
-        )
+    def for_call(self, call: str, **changes: Any) -> Context:
+        """The same for one call, with a stop signal of its own below the present one, and what else changes."""
+        return replace(self, call=call, abort=Abort(self.abort), **changes)
 
     def inside(self, path: str | Path) -> bool:
         """Whether a resolved path lies in the workspace or one of its further folders."""

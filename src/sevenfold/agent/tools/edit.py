@@ -121,7 +121,7 @@ def _done(path: str, before: bytes | None, after: bytes, context: Context, *, wh
     version = files.version(after)
     files.write(path, after, None if before is None else files.version(before))
     context.desk.know(path, version, whole=whole)
-    change = diff(_text(before or b""), _text(after), path)
+    change = diff((before or b"").decode(errors="replace"), after.decode(errors="replace"), path)
     counts = (
         f"{change.added:,} {'line' if change.added == 1 else 'lines'} added, {change.removed:,} removed"
     )
@@ -142,8 +142,9 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
             f"old does not occur in {path}.{_hint(before, old)} Read the file, and copy the text exactly."
         )
     if places > 1 and not everywhere:
+        counted = f"{places:,}" if places < _MOST_COUNTED else f"at least {places:,}"
         raise Refused(
-            f"old occurs {_counted(places)} times in {path}. "
+            f"old occurs {counted} times in {path}. "
             "Add surrounding lines until it is unique, or set replace_all."
         )
     return before.replace(old, new)
@@ -168,10 +169,6 @@ def _count(content: bytes, old: bytes) -> int:
         places += 1
         at = content.find(old, at + 1)
     return places
-
-
-def _counted(places: int) -> str:
-    return f"{places:,}" if places < _MOST_COUNTED else f"at least {places:,}"
 
 
 def _hint(content: bytes, old: bytes) -> str:
@@ -201,10 +198,6 @@ def _has_crlf_only(content: bytes) -> bool:
 
 def _with_crlf(words: bytes) -> bytes:
     return words.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-
-
-def _text(content: bytes) -> str:
-    return content.decode(errors="replace")
 
 
 # -- diffs -----------------------------------------------------------------------------------------

@@ -65,13 +65,9 @@ def resolve(path: str, context: Context) -> FilePath:
 def request(tool: str, action: Literal["read", "write"], path: str, context: Context) -> PermissionRequest:
     """The request of a tool to read or write a path."""
     found = resolve(path, context)
-    return PermissionRequest(
-        tool,
-        action,
-        found.real,
-        found.named if found.named != found.real else "",
-        in_repository=(found.real,) if action == "write" and in_repository(found.real) else (),
-    )
+    named = found.named if found.named != found.real else ""
+    guarded = (found.real,) if action == "write" and in_repository(found.real) else ()
+    return PermissionRequest(tool, action, found.real, named, in_repository=guarded)
 
 
 def permitted_path(path: str, context: Context) -> str:

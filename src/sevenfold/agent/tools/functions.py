@@ -18,16 +18,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Set,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Set
 from functools import partial
 from inspect import Parameter
 from numbers import Number
@@ -167,7 +158,7 @@ def _take(one: Any, pieces: list[str], context: Context) -> None:
     context.progress(f"{_lines(pieces[-1:])}\n")
 
 
-def _lines(pieces: Iterable[str]) -> str:
+def _lines(pieces: list[str]) -> str:
     return "\n".join(piece.removesuffix("\n") for piece in pieces)
 
 

@@ -148,7 +148,7 @@ def sendable(came: Any, tool: str) -> ToolOutput:
     except (InputError, RecursionError) as error:
         return failed(f"{tool} gave back something that cannot be sent: {error}")
     if isinstance(content, list) and all(map(_is_block, content)):
-        content = [part for part in content if not _empty(part)]
+        content = [part for part in content if part["type"] != "text" or part["text"].strip()]
         if came.is_error:
             # Providers take nothing but text in an error result.
             content = "\n".join(str(part.get("text", f"[{part['type']}]")) for part in content)
@@ -172,14 +172,6 @@ def _clean(part: Any) -> Any:
 def _spelled(half: re.Match[str]) -> str:
     code = ord(half[0])
     return f"\\x{code - 0xDC00:02x}" if code in _ESCAPED_BYTES else f"\\u{code:04x}"
-
-
-def _empty(part: Any) -> bool:
-    match part:
-        case {"type": "text", "text": str() as words}:
-            return not words.strip()
-        case _:
-            return False
 
 
 def _is_block(part: Any) -> bool:

@@ -95,7 +95,7 @@ def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> Tool
         window.take(number, line)
         if window.full:
             if small:
-                window.pass_by(_count_lines(file, pass_on))
+                window.seen += _count_lines(file, pass_on)
             break
     version = digest.hexdigest() if small else files.version_by_date(file)
     return _shown(window, path, version, given, context, ended=small or not window.full)
@@ -128,26 +128,24 @@ class LineWindow:
         self._shown: list[str] = []
         self._room = room
         self._longest = min(LONGEST_LINE, room // 2)
-        self._seen = 0
+        self.seen = 0
+        """How many lines there are, as far as they were counted."""
         self._cut = False
         self.full = False
 
     def take(self, number: int, line: str) -> None:
         """Show the next line, if it is asked for and fits."""
-        self._seen = number
+        self.seen = number
         if number < self._first or self.full:
             return
-        self._cut = self._cut or len(line) > self._longest
-        shown = f"{number:>6}\t{_short(line, self._longest)}"
+        mark = "… (long line, cut here)" if len(line) > self._longest else ""
+        shown = f"{number:>6}\t{line[: self._longest]}{mark}"
         if len(self._shown) == self._most or len(shown) + 1 > self._room:
             self.full = True
             return
+        self._cut = self._cut or bool(mark)
         self._room -= len(shown) + 1
         self._shown.append(shown)
-
-    def pass_by(self, lines: int) -> None:
-        """Count so many more lines that are not shown."""
-        self._seen += lines
 
     @property
     def whole(self) -> bool:
@@ -156,20 +154,16 @@ class LineWindow:
 
     def render(self, path: str, *, ended: bool) -> str:
         """The lines, and how to see more."""
-        if not self._seen:
+        if not self.seen:
             return f"{path} is empty."
-        total = f"{self._seen:,} {'line' if self._seen == 1 else 'lines'}" if ended else "more lines"
+        total = f"{self.seen:,} {'line' if self.seen == 1 else 'lines'}" if ended else "more lines"
         if not self._shown:
             return f"{path} has only {total}; line {self._first:,} is past its end."
         last = self._first + len(self._shown) - 1
-        if last < self._seen:
+        if last < self.seen:
             note = f"(lines {self._first:,} to {last:,} of {total}; continue with offset={last + 1})"
             return "\n".join([*self._shown, note])
         return "\n".join(self._shown)
-
-
-def _short(line: str, most: int) -> str:
-    return line if len(line) <= most else f"{line[:most]}… (long line, cut here)"
 
 
 def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[int, str]]:

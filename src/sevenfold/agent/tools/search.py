@@ -15,29 +15,18 @@ from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.globs import Glob
 from sevenfold.agent.tools.output import ToolOutput
-from sevenfold.agent.tools.tool import Given, StandardTool
+from sevenfold.agent.tools.tool import Given, ServiceTool
 from sevenfold.errors import Refused
 
 LONGEST_LINE = 400
 FILES_SHOWN = 100
 LINES_SHOWN = 200
-
-
-class SearchQuery(Struct, frozen=True):
-    """What to look for in files."""
-
-    pattern: str
-    root: str
-    """A folder or a file, with links resolved."""
-    glob: str = ""
-    ignore_case: bool = False
-    context: int = 0
-    multiline: bool = False
 
 
 class FoundLine(Struct, frozen=True):
@@ -52,23 +41,22 @@ class FoundLine(Struct, frozen=True):
 class Searcher(Protocol):
     """Looks through files; raises `sevenfold.errors.UserError` for a pattern it cannot read."""
 
-    def lines(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
-        """The lines that match and their neighbours, file by file in the order of paths."""
+    def lines(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
+        """The lines that match and their neighbours, file by file in the order of paths.
+
+        The path of the query is that of a folder or a file, with links resolved.
+        """
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
         """All files below a folder that are not ignored."""
 
 
-class _SearchTool(StandardTool[Given]):
+class _SearchTool(ServiceTool[Given, Searcher]):
     """A tool that looks through files."""
 
     kind = "search"
     concurrent = True
     action = "read"
-
-    def __init__(self, searcher: Searcher) -> None:
-        super().__init__()
-        self._searcher = searcher
 
 
 class GrepInput(Struct, forbid_unknown_fields=True):
@@ -100,17 +88,10 @@ class GrepTool(_SearchTool[GrepInput]):
 
     def act(self, given: GrepInput, context: Context) -> ToolOutput:
         """Search, and show as much as asked for."""
-        root = _root(given.path, context)
-        query = SearchQuery(
-            given.pattern,
-            root,
-            given.glob,
-            given.ignore_case,
-            given.context if given.show == "lines" else 0,
-            given.multiline,
-        )
+        around = given.context if given.show == "lines" else 0
+        query = replace(given, path=_root(given.path, context), context=around)
         may_read = cache(context.may_read)
-        found = (line for line in self._searcher.lines(query, context.abort.is_set) if may_read(line.path))
+        found = (line for line in self.service.lines(query, context.abort.is_set) if may_read(line.path))
         match given.show:
             case "lines":
                 shown = _lines(found, context, apart=given.context > 0)
@@ -144,7 +125,7 @@ class GlobTool(_SearchTool[GlobInput]):
         glob = Glob(given.pattern.removeprefix(root + "/"))
         matching = [
             path
-            for path in self._searcher.files(root, context.abort.is_set)
+            for path in self.service.files(root, context.abort.is_set)
             if glob.matches(os.path.relpath(path, root)) and context.may_read(path)
         ]
         matching.sort(key=lambda path: (-_changed(path), path))

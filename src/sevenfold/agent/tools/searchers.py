@@ -18,17 +18,16 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.globs import Glob
-from sevenfold.agent.tools.search import FoundLine, Searcher, SearchQuery
+from sevenfold.agent.tools.search import FoundLine, GrepInput, Searcher
 from sevenfold.errors import InputError, Refused
 
 if TYPE_CHECKING:
@@ -69,23 +68,24 @@ class Ripgrep:
     def __init__(self, program: str) -> None:
         self._program = program
 
-    def lines(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
+    def lines(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
         """The lines that match and their neighbours, file by file."""
         options = ["--json", "--sort=path", f"--max-filesize={LARGEST_FILE}", f"--context={query.context}"]
         options += ["--ignore-case"] if query.ignore_case else []
         options += ["--multiline", "--multiline-dotall"] if query.multiline else []
         wanted = _wanted(query)
-        decoder = msgspec.json.Decoder(_Event)
-        arguments = [*_COMMON, *options, f"--regexp={query.pattern}", "--", query.root]
+        arguments = [*_COMMON, *options, f"--regexp={query.pattern}", "--", query.path]
         for raw in _printed([self._program, *arguments], b"\n", stopped, nothing_found=_NOTHING_FOUND):
-            event = decoder.decode(raw)
-            if event.type in ("match", "context") and event.data.path and event.data.lines:
-                path, number = os.fsdecode(event.data.path.raw()), event.data.line_number or 0
-                if not wanted(path):
-                    continue
-                text = event.data.lines.raw().decode(errors="replace")
+            event = msgspec.json.decode(raw)
+            if event["type"] not in ("match", "context"):
+                continue
+            data = event["data"]
+            path, number = os.fsdecode(_bytes(data["path"])), data["line_number"] or 0
+            if wanted(path):
+                text = _bytes(data["lines"]).decode(errors="replace")
                 for beyond, line in enumerate(text.removesuffix("\n").split("\n")):
-                    yield FoundLine(path, number + beyond, line.removesuffix("\r"), event.type == "match")
+                    found = event["type"] == "match"
+                    yield FoundLine(path, number + beyond, line.removesuffix("\r"), found)
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
         """All files below a folder that are not ignored."""
@@ -93,35 +93,17 @@ class Ripgrep:
         yield from map(os.fsdecode, _printed(arguments, b"\0", stopped, nothing_found=_NOTHING_FOUND))
 
 
-def _wanted(query: SearchQuery) -> Callable[[str], bool]:
+def _wanted(query: GrepInput) -> Callable[[str], bool]:
     """Whether a query is about a file; ripgrep's own globs would bring back files that are ignored."""
-    glob, root = Glob(query.glob or "**"), query.root
+    glob, root = Glob(query.glob or "**"), query.path
     return cache(
         lambda path: glob.matches(os.path.relpath(path, root) if path != root else Path(path).name)
     )
 
 
-class _Text(Struct):
-    """Text, or bytes that are no UTF-8 in base64."""
-
-    text: str | None = None
-    encoded: str | None = msgspec.field(default=None, name="bytes")
-
-    def raw(self) -> bytes:
-        return self.text.encode() if self.text is not None else base64.b64decode(self.encoded or "")
-
-
-class _Data(Struct):
-    path: _Text | None = None
-    lines: _Text | None = None
-    line_number: int | None = None
-
-
-class _Event(Struct):
-    """One line of ripgrep's output."""
-
-    type: str
-    data: _Data
+def _bytes(printed: Mapping[str, str]) -> bytes:
+    """What ripgrep prints as text, or in base64 if it is no UTF-8."""
+    return printed["text"].encode() if "text" in printed else base64.b64decode(printed["bytes"])
 
 
 class PlainSearch:
@@ -130,17 +112,17 @@ class PlainSearch:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
 
-    def lines(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
+    def lines(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
         """The lines that match and their neighbours, file by file in the order of paths."""
         for raw in self._child(query, stopped):
             yield FoundLine(*json.loads(raw))
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
         """All files below a folder that are not ignored."""
-        for raw in self._child(SearchQuery("", root), stopped):
+        for raw in self._child(GrepInput("", root), stopped):
             yield json.loads(raw)
 
-    def _child(self, query: SearchQuery, stopped: Callable[[], bool]) -> Iterator[bytes]:
+    def _child(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[bytes]:
         """What a child process prints that carries out a query; without a pattern, it lists files."""
         if not sys.executable:
             raise Refused("Searching needs ripgrep here; install it with: pip install 'sevenfold[agent]'")
@@ -157,16 +139,16 @@ class PlainSearch:
 
 def search(given: str) -> None:
     """Print what a query, as JSON, finds: a line of JSON each, in which paths survive that are no text."""
-    query = SearchQuery(**json.loads(given))
+    query = GrepInput(**json.loads(given))
     try:
-        found = map(msgspec.structs.astuple, _found(query)) if query.pattern else _files(query.root)
+        found = map(msgspec.structs.astuple, _found(query)) if query.pattern else _files(query.path)
         for one in found:
             sys.stdout.write(json.dumps(one) + "\n")
     except (InputError, Refused) as error:
         sys.exit(str(error))
 
 
-def _found(query: SearchQuery) -> Iterator[FoundLine]:
+def _found(query: GrepInput) -> Iterator[FoundLine]:
     flags = (
         (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0) | re.MULTILINE
     )
@@ -174,12 +156,12 @@ def _found(query: SearchQuery) -> Iterator[FoundLine]:
         pattern = re.compile(query.pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         raise InputError(f"{query.pattern!r} is not a valid regular expression: {error}.") from error
-    root = query.root
+    root = query.path
     for path in filter(_wanted(query), [root] if Path(root).is_file() else sorted(_files(root))):
         yield from _in_file(path, pattern, query)
 
 
-def _in_file(path: str, pattern: re.Pattern[str], query: SearchQuery) -> Iterator[FoundLine]:
+def _in_file(path: str, pattern: re.Pattern[str], query: GrepInput) -> Iterator[FoundLine]:
     try:
         raw = files.content(os.path.realpath(path))
     except Refused:

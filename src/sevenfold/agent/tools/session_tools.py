@@ -1,4 +1,4 @@
-"""Tools that use a service of the session: AskUser, Todo, PlanStart, PlanReady and Recall.
+"""Tools that use a service of the session: AskUser, Todo, PlanStart, PlanReady, Recall and memory.
 
 The services are in `Context`; a tool whose service is missing says so. While a plan is made, only reading is permitted,
 and writing the file of the plan itself; the plan outlives compactions because it is in that file.
@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from sevenfold.agent.tools import files
-from sevenfold.agent.tools.context import Abort, Context, PlanVerdict, Question, RecallService, Todo
+from sevenfold.agent.tools.context import Context, Question, Todo
 from sevenfold.agent.tools.output import PlanChanged, TodosChanged, ToolOutput, failed
 from sevenfold.agent.tools.tool import NoInput, StandardTool
 from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
+from sevenfold.memory.commands import MemoryCommand
 
 if TYPE_CHECKING:
+    from sevenfold.agent.executor import Consented
     from sevenfold.agent.permissions.engine import Grants
+    from sevenfold.agent.standard_tools import StoreRecall
     from sevenfold.recall.search import Hit
 
 LONGEST_PLAN = 50_000
@@ -143,10 +146,10 @@ class PlanReadyTool(StandardTool[ReadyInput]):
         plans = _plans(context)
         if not plans.planning:
             raise Refused("You are not planning; begin with PlanStart, or simply do the work.")
-        verdict = plans.submit(given.plan, context.abort)
+        answer = plans.submit(given.plan)
         fact = PlanChanged(plans.planning, str(plans.path))
-        remark = f" The user says: {verdict.remark}" if verdict.remark else ""
-        if not verdict.approved:
+        remark = f" The user says: {answer.remark}" if answer.remark else ""
+        if not answer.granted:
             words = f"The plan was not approved.{remark} Revise it, and submit it again."
             return ToolOutput(words, is_error=True, facts=(fact,))
         return ToolOutput(
@@ -158,11 +161,7 @@ class PlanFile:
     """A plan in a file, and planning as a mode of permissions; ``approve`` asks the user about a plan."""
 
     def __init__(
-        self,
-        path: Path,
-        grants: Grants,
-        approve: Callable[[str, Abort], PlanVerdict],
-        gate: Gate | None = None,
+        self, path: Path, grants: Grants, approve: Callable[[str], Consented], gate: Gate | None = None
     ) -> None:
         self._gate = gate
         self.path = path
@@ -186,19 +185,20 @@ class PlanFile:
         self._grants.mode = "plan"
 
     def leave(self) -> None:
-        """Stop planning, as when the user says so."""
-        self._grants.end_planning()
+        """Stop planning, as when the user says so, and go back to the mode before."""
+        if self.planning:
+            self._grants.mode = self._grants.after_planning
 
-    def submit(self, plan: str, abort: Abort) -> PlanVerdict:
+    def submit(self, plan: str) -> Consented:
         """Keep the plan and ask for approval; planning ends when it is given."""
         plan = self._gate.text(plan) if self._gate else plan
         real = str(self.path.resolve())
         before = files.version(files.content(real)) if files.exists(real) else None
         files.write(real, plan.encode(errors="replace"), before)
-        verdict = self.approve(plan, abort)
-        if verdict.approved:
+        answer = self.approve(plan)
+        if answer.granted:
             self.leave()
-        return verdict
+        return answer
 
 
 def _plans(context: Context) -> PlanFile:
@@ -245,7 +245,7 @@ class RecallTool(StandardTool[RecallInput]):
         return ToolOutput(_hits(hits, context.room))
 
 
-def _record(recall: RecallService, given: RecallInput, room: int) -> str:
+def _record(recall: StoreRecall, given: RecallInput, room: int) -> str:
     words = recall.fetch(given.record).decode(errors="replace")
     shown = words[given.offset : given.offset + room]
     left = len(words) - given.offset - len(shown)
@@ -274,3 +274,26 @@ def _hits(hits: Sequence[Hit], room: int) -> str:
 
 def _line(text: str) -> str:
     return " ".join(text.split())[:_NEAR]
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+class MemoryTool(StandardTool[MemoryCommand]):
+    """Views and writes what outlives the session.
+
+    Its name, commands and fields are those of the Messages API's ``memory_20250818``, so models know how to use it;
+    given as a plain function, it works with every provider.
+    """
+
+    name = "memory"
+
+    def act(self, given: MemoryCommand, context: Context) -> ToolOutput:
+        """Carry out a command."""
+        if context.memory is None:
+            raise Refused("This session has no lasting memory.")
+        return ToolOutput(context.memory.carry_out(given))
+
+
+SESSION_TOOLS = (TodoTool, PlanStartTool, PlanReadyTool, AskUserTool, RecallTool)
+"""Those that every agent at a terminal has."""

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict, replace
 
 from sevenfold.agent.permissions.paths import in_repository, named_files
 from sevenfold.agent.permissions.rules import PermissionRequest
-from sevenfold.agent.processes import BackgroundTask, FinishedCommand, LocalProcesses
+from sevenfold.agent.processes import BackgroundTask, LocalProcesses
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import CommandRan, TaskChanged, ToolOutput
-from sevenfold.agent.tools.tool import Given, StandardTool
+from sevenfold.agent.tools.tool import ServiceTool
 from sevenfold.errors import Refused
 from sevenfold.record import redact
 from sevenfold.record.known_secrets import is_secret_name
@@ -60,14 +61,6 @@ def _is_secret(name: str, value: str) -> bool:
     return bool(value) and (is_secret_name(name) or bool(redact.find(f"{name}={value}")))
 
 
-class _ProcessTool(StandardTool[Given]):
-    """A tool that works on the session's processes."""
-
-    def __init__(self, processes: LocalProcesses) -> None:
-        super().__init__()
-        self._processes = processes
-
-
 class ShellInput(Struct, forbid_unknown_fields=True):
     """What to run.
 
@@ -84,7 +77,7 @@ class ShellInput(Struct, forbid_unknown_fields=True):
     description: str = ""
 
 
-class ShellTool(_ProcessTool[ShellInput]):
+class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
     """Runs a command line."""
 
     kind = "shell"
@@ -94,16 +87,8 @@ class ShellTool(_ProcessTool[ShellInput]):
         if "\0" in given.command:
             raise Refused("The command contains a NUL character, which no shell accepts.")
         found = named_files(given.command, str(context.desk.cwd), context.environ(), context.inside)
-        return PermissionRequest(
-            self.name,
-            "run",
-            given.command,
-            outside=found.outside,
-            unseen=found.unseen,
-            paths=found.existing,
-            writes=found.written,
-            in_repository=tuple(filter(in_repository, found.written)),
-        )
+        guarded = tuple(filter(in_repository, found.writes))
+        return PermissionRequest(self.name, "run", given.command, in_repository=guarded, **asdict(found))
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
         """Run the line, or start it in the background."""
@@ -111,10 +96,10 @@ class ShellTool(_ProcessTool[ShellInput]):
         environ = with_careful_git({**context.environ(), **_QUIET})
         cwd = str(context.desk.cwd)
         if given.background:
-            task = self._processes.start(given.command, cwd=cwd, environ=environ)
+            task = self.service.start(given.command, cwd=cwd, environ=environ)
             words = f"{note}Started as {task.id}; its output goes to {task.path}. Use ShellOutput to check on it."
             return ToolOutput(words, facts=(_fact(task),))
-        ran = self._processes.run(
+        output, ran = self.service.run(
             given.command,
             cwd=cwd,
             environ=environ,
@@ -123,8 +108,8 @@ class ShellTool(_ProcessTool[ShellInput]):
             progress=context.progress,
         )
         moved = _move(ran.cwd, context)
-        fact = CommandRan(given.command, ran.code, ran.problem, str(context.desk.cwd), ran.seconds)
-        return ToolOutput(f"{note}{_shown(ran)}{moved}", is_error=ran.code != 0, facts=(fact,))
+        fact, words = replace(ran, cwd=str(context.desk.cwd)), _shown(output.rstrip("\n"), ran)
+        return ToolOutput(f"{note}{words}{moved}", is_error=ran.code != 0, facts=(fact,))
 
 
 class OutputInput(Struct, forbid_unknown_fields=True):
@@ -139,15 +124,15 @@ class OutputInput(Struct, forbid_unknown_fields=True):
     wait: Annotated[float, Meta(ge=0, le=MOST_SECONDS)] = 0.0
 
 
-class ShellOutputTool(_ProcessTool[OutputInput]):
+class ShellOutputTool(ServiceTool[OutputInput, LocalProcesses]):
     """Shows what a task has printed since the last look."""
 
     concurrent = True
 
     def act(self, given: OutputInput, context: Context) -> ToolOutput:
         """Wait if asked to, and show what is new."""
-        task = self._processes.wait(given.task, given.wait, context.abort.is_set)
-        raw = self._processes.read(given.task, context.room)
+        task = self.service.wait(given.task, given.wait, context.abort.is_set)
+        raw = self.service.read(given.task, context.room)
         more = task.unread - len(raw)
         rest = f"\n({more:,} more bytes: look again, or read {task.path})" if more > 0 else ""
         words = raw.decode(errors="replace") or "(nothing new)"
@@ -164,12 +149,12 @@ class StopInput(Struct, forbid_unknown_fields=True):
     task: str
 
 
-class ShellStopTool(_ProcessTool[StopInput]):
+class ShellStopTool(ServiceTool[StopInput, LocalProcesses]):
     """Ends a task."""
 
     def act(self, given: StopInput, context: Context) -> ToolOutput:
         """End it, with everything it started."""
-        task = self._processes.stop(given.task)
+        task = self.service.stop(given.task)
         return ToolOutput(f"{task.id}: {task.state}. Its output is in {task.path}.", facts=(_fact(task),))
 
 
@@ -190,8 +175,7 @@ def _move(cwd: str, context: Context) -> str:
     return f"\n(The working directory is now {cwd}.)"
 
 
-def _shown(ran: FinishedCommand) -> str:
-    output = ran.output.rstrip("\n")
+def _shown(output: str, ran: CommandRan) -> str:
     if ran.problem:
         return f"{output}\n(The command did not finish: {ran.problem}.)".lstrip("\n")
     if ran.code:

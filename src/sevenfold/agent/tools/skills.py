@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from sevenfold.agent.tools import files
 from sevenfold.agent.tools.context import Context
 from sevenfold.agent.tools.output import SkillUsed, ToolOutput
-from sevenfold.agent.tools.tool import StandardTool
+from sevenfold.agent.tools.tool import ServiceTool
 from sevenfold.errors import InputError, Refused
 from sevenfold.memory.front_matter import split
 
@@ -85,28 +85,24 @@ class SkillInput(Struct, forbid_unknown_fields=True):
     arguments: Annotated[str, Meta(max_length=10_000)] = ""
 
 
-class SkillTool(StandardTool[SkillInput]):
+class SkillTool(ServiceTool[SkillInput, SkillCatalog]):
     """Loads a skill."""
 
     concurrent = True
 
-    def __init__(self, skills: SkillCatalog) -> None:
-        super().__init__()
-        self._skills = skills
-
     def act(self, given: SkillInput, context: Context) -> ToolOutput:
         """Show its instructions, read afresh."""
-        skill = self._skills.known.get(given.skill.removeprefix("/"))
+        skill = self.service.known.get(given.skill.removeprefix("/"))
         if skill is None:
             raise InputError(
-                f"There is no skill {given.skill!r}; there are: {', '.join(self._skills.known) or 'none'}."
+                f"There is no skill {given.skill!r}; there are: {', '.join(self.service.known) or 'none'}."
             )
         body = split(files.content(skill.path).decode(errors="replace")).body
         if len(body) > (most := min(LONGEST_BODY, context.room)):
             body = f"{body[:most]}\n(There is more: read {skill.path}.)"
-        lines = [
-            f"Skill {skill.name}, from {Path(skill.path).parent}. Files it mentions are in that folder.",
-            "",
-        ]
-        lines += [body.strip()] + ([f"\nArguments: {given.arguments}"] if given.arguments else [])
-        return ToolOutput("\n".join(lines), facts=(SkillUsed(skill.name, skill.path),))
+        origin = (
+            f"Skill {skill.name}, from {Path(skill.path).parent}. Files it mentions are in that folder."
+        )
+        arguments = f"\n\nArguments: {given.arguments}" if given.arguments else ""
+        words = f"{origin}\n\n{body.strip()}{arguments}"
+        return ToolOutput(words, facts=(SkillUsed(skill.name, skill.path),))

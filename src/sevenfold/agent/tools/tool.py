@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from functools import partial
@@ -93,6 +93,7 @@ class FlowTool(Tool, Protocol):
 
 
 Given = TypeVar("Given", bound=Struct)
+Service = TypeVar("Service")
 
 
 class NoInput(Struct, forbid_unknown_fields=True):
@@ -112,12 +113,12 @@ class StandardTool(ABC, Generic[Given]):
     """What it does to the file that the field ``path`` of its input names, if it has one."""
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "__orig_bases__" in vars(cls):
-            (cls.input,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]  # of a generic class
+            cls.input = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]  # of a generic class
             cls.name = vars(cls).get("name") or cls.__name__.removesuffix("Tool")
 
     def __init__(self) -> None:
-
         text = Path(__file__).with_name("texts") / f"{self.name}.md"
         self.description = text.read_text(encoding="utf-8").rstrip("\n")
         self.schema: Mapping[str, Any] = with_arguments(schema_of(self.input))
@@ -132,12 +133,9 @@ class StandardTool(ABC, Generic[Given]):
 
     def requires(self, given: Given, context: Context) -> PermissionRequest:
         """What this call is about to do: its action, or nothing that needs permission."""
-        path: str = getattr(given, "path", "")
-        return (
-            files.request(self.name, self.action, path, context)
-            if self.action
-            else PermissionRequest(self.name)
-        )
+        if not self.action:
+            return PermissionRequest(self.name)
+        return files.request(self.name, self.action, getattr(given, "path", ""), context)
 
     @abstractmethod
     def act(self, given: Given, context: Context) -> ToolOutput:
@@ -148,49 +146,12 @@ class StandardTool(ABC, Generic[Given]):
         return typed
 
 
-class BriefTool:
-    """A tool described in few words, for windows in which every token counts.
+class ServiceTool(StandardTool[Given], Generic[Given, Service]):
+    """A tool that works with a part of the session: commands, the team, skills."""
 
-    The model sees the first sentence of the description, or ``words``, and of the input only what a call needs, with
-    types. The tool itself is the same, and takes the same input.
-    """
-
-    def __init__(self, tool: Tool, words: str = "", *, without: Collection[str] = ()) -> None:
-        self._tool = tool
-        self.name = tool.name
-        self.kind: Kind = tool.kind
-        self.concurrent = tool.concurrent
-        first = tool.description.split("\n", 1)[0]
-        self.description = words or first.partition(". ")[0].removesuffix(".") + "."
-        schema = _shortened(tool.schema)
-        kept = {name: inner for name, inner in schema.get("properties", {}).items() if name not in without}
-        self.schema: Mapping[str, Any] = {**schema, "properties": kept}
-
-    def permission_request(self, given: Input, context: Context) -> PermissionRequest:
-        """What this call is about to do."""
-        return self._tool.permission_request(given, context)
-
-    def check(self, given: Input, context: Context) -> None:
-        """Raise if it cannot succeed."""
-        if isinstance(self._tool, CheckedTool):
-            self._tool.check(given, context)
-
-    def run(self, given: Input, context: Context) -> ToolOutput:
-        """Do it."""
-        return self._tool.run(given, context)
-
-
-def _shortened(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model needs of a schema to fill it in; the tool checks the rest."""
-    short: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "properties":
-            short[key] = {name: _shortened(inner) for name, inner in value.items()}
-        elif key == "items":
-            short[key] = _shortened(value)
-        elif key in ("type", "enum", "required"):
-            short[key] = value
-    return short
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self.service = service
 
 
 class Toolbox:
