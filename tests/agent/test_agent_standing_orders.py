@@ -65,6 +65,23 @@ def test_instruction_files_hold_as_they_are_now_after_each_of_ten_compactions(fo
         assert heard[1:] == [("compact", str(folder / "AGENTS.md"))] * 10
 
 
+def test_in_a_subfolder_the_instructions_of_the_whole_repository_hold_and_nothing_from_above_it(
+    folder: Path,
+) -> None:
+    root, here = folder / "repository", folder / "repository" / "packages" / "one"
+    (root / ".git").mkdir(parents=True)
+    here.mkdir(parents=True)
+    trust(here)
+    (folder / "AGENTS.md").write_text("From above the repository.")
+    (root / "AGENTS.md").write_text("From its root.")
+    (here / "AGENTS.md").write_text("From the package.")
+    with agent(["Yes."], here, system=None) as made:
+        made.run("Begin.")
+        prompt = system(last(made))
+    assert prompt.index("From its root.") < prompt.index("From the package.")
+    assert "From above the repository." not in prompt
+
+
 def test_where_the_prompt_stays_a_changed_instruction_file_is_told_behind_the_summary(folder: Path) -> None:
     trust(folder)
     (folder / "AGENTS.md").write_text("Use tabs.")

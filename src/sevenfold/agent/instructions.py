@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -88,6 +89,21 @@ def load(
         if folder.is_relative_to(root):
             loader.folder(folder, root, "project", reason)
     return tuple(loader.loaded)
+
+
+def upwards(workspace: Path, home: Path) -> Iterator[Path]:
+    """The folder and those above it, up to the root of its repository; the user's home is not a project."""
+    for folder in (workspace, *workspace.parents):
+        if folder == home:
+            return
+        yield folder
+        if (folder / ".git").exists():
+            return
+
+
+def project_root(workspace: Path, home: Path) -> Path:
+    """The root of the repository a folder is in; the folder itself if it is in none."""
+    return next((folder for folder in upwards(workspace, home) if (folder / ".git").exists()), workspace)
 
 
 def as_text(loaded: tuple[LoadedFile, ...]) -> Instructions | None:

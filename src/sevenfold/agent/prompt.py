@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.agent import instructions, texts
+from sevenfold.agent.instructions import project_root
 from sevenfold.agent.programs import TIMED_OUT, run_program
 from sevenfold.errors import SettingError
 from sevenfold.memory.front_matter import split
@@ -187,9 +188,9 @@ class AgentPrompt:
         )
 
     def _instructions(self) -> texts.Instructions | None:
-        user = self._agent.user_folder
-        root = self._agent.workspace if self._agent.trusted else user
-        self.loaded = instructions.load(root, root, user, reason=self._reason)
+        user, here = self._agent.user_folder, self._agent.workspace
+        root, here = (project_root(here, Path.home()), here) if self._agent.trusted else (user, user)
+        self.loaded = instructions.load(root, here, user, reason=self._reason)
         found, most = instructions.as_text(self.loaded), self._agent.fit.instructions
         if found is None or most is None or size(found.files) <= most:
             return found

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.agent.instructions import upwards
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.prompt import SectionSource
 from sevenfold.agent.team.messages import plain_tags
@@ -124,7 +125,7 @@ def find_definitions(
     found: list[AgentDefinition] = []
     problems: dict[str, str] = {}
     home = home or Path.home()
-    for folder in _upwards(workspace, home):
+    for folder in upwards(workspace, home):
         there = list(_files(folder, _TABLE["project"]))
         if not there:
             continue
@@ -225,16 +226,6 @@ def _files(folder: Path, places: Mapping[str, Sequence[str]]) -> Iterator[tuple[
             continue
         for path in paths[: MOST_FILES + 1]:
             yield path, dialect, "-".join(path.relative_to(below).with_suffix("").parts)
-
-
-def _upwards(workspace: Path, home: Path) -> Iterator[Path]:
-    """The folder and those above it, up to the root of its repository; the user's home is not a project."""
-    for folder in (workspace, *workspace.parents):
-        if folder == home:
-            return
-        yield folder
-        if (folder / ".git").exists():
-            return
 
 
 def _read_all(
