@@ -39,7 +39,7 @@ def _doubled_calls(turns: list[Turn]) -> Iterator[Refusal]:
     seen: set[str] = set()
     for part in (part for turn in turns for part in turn.blocks if part.kind == "tool_use"):
         if part.id in seen:
-            yield Refusal(part.path, f"{part.path}: `tool_use` ids must be unique", "tool_use_doubled")
+            yield Refusal.at(part.path, "`tool_use` ids must be unique", "tool_use_doubled")
         seen.add(part.id)
 
 
@@ -51,9 +51,9 @@ def _orphan_server_results(turns: list[Turn]) -> Iterator[Refusal]:
             asked.add(part.id)
         elif is_server_result(part.kind) and part.id not in asked:
             call = "mcp_tool_use" if part.kind == "mcp_tool_result" else "server_tool_use"
-            yield Refusal(
+            yield Refusal.at(
                 part.path,
-                f"{part.path}: unexpected `tool_use_id` found in `{part.kind}` blocks: {part.id}. "
+                f"unexpected `tool_use_id` found in `{part.kind}` blocks: {part.id}. "
                 f"Each `{part.kind}` block must have a corresponding `{call}` block before it.",
                 "server_result_orphan",
             )
@@ -68,10 +68,9 @@ def _unanswered(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
         if name not in answered:
             missing.setdefault(part.message, []).append(name)
     for message, names in missing.items():
-        path = f"messages.{message}"
-        yield Refusal(
-            path,
-            f"{path}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+        yield Refusal.at(
+            f"messages.{message}",
+            "`tool_use` ids were found without `tool_result` blocks immediately after: "
             f"{', '.join(names)}. Each `tool_use` block must have a corresponding `tool_result` block "
             "in the next message.",
             "tool_use_unanswered",
@@ -85,23 +84,18 @@ def _unasked(turn: Turn, before: Turn | None) -> Iterator[Refusal]:
         name = part.id
         call = calls.get(name)
         if call is None:
-            yield Refusal(
+            yield Refusal.at(
                 part.path,
-                f"{part.path}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each "
+                f"unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each "
                 "`tool_result` block must have a corresponding `tool_use` block in the previous message.",
                 "tool_result_orphan",
             )
         elif name in seen:
-            yield Refusal(
-                part.path,
-                f"{part.path}: each tool_use must have a single result. "
-                f"Found multiple `tool_result` blocks with id: {name}",
-                "tool_result_doubled",
-            )
+            words = "each tool_use must have a single result. Found multiple `tool_result` blocks with id"
+            yield Refusal.at(part.path, f"{words}: {name}", "tool_result_doubled")
         elif (found := part.block.get("toolset_name")) != (wanted := call.block.get("toolset_name")):
-            path = f"{part.path}.toolset_name"
-            words = "must repeat the `toolset_name` of its `tool_use` block"
-            yield Refusal(path, f"{path}: {words}: expected {wanted!r}, found {found!r}", "toolset_name")
+            words = f"must repeat the `toolset_name` of its `tool_use` block: expected {wanted!r}, found {found!r}"
+            yield Refusal.at(f"{part.path}.toolset_name", words, "toolset_name")
         seen.add(name)
 
 
@@ -110,4 +104,4 @@ def _talk_while_pending(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
     said = [part for part in replies if part.kind != "tool_result"]
     if said and pending_server_calls(turn):
         words = "while a `server_tool_use` is pending, the reply may contain only `tool_result` blocks"
-        yield Refusal(said[0].path, f"{said[0].path}: {words}", "server_tool_pending")
+        yield Refusal.at(said[0].path, words, "server_tool_pending")
