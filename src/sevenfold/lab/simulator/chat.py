@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from sevenfold.lab.simulator.errors import bad
+from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.openai import (
     INPUT,
     OpenAiReply,
@@ -149,7 +149,7 @@ def _message(message: Json) -> Json:
     role = message.get("role")
     if role not in ROLES:
         names = ", ".join(f"'{name}'" for name in ROLES)
-        raise bad(f"Invalid value: '{role}'. Supported values are: {names}.", param="messages.role")
+        raise invalid(f"Invalid value: '{role}'. Supported values are: {names}.", param="messages.role")
     if role == "tool":
         return tool_result(message.get("tool_call_id"), message.get("content"))
     blocks = content_blocks(message.get("content"))
@@ -157,7 +157,7 @@ def _message(message: Json) -> Json:
         kind = "function" if call.get("custom") is None else "custom"
         if call.get(kind) is None:
             words = "Missing required parameter: 'messages.tool_calls.function'."
-            raise bad(words, param="messages", code="missing_required_parameter")
+            raise invalid(words, param="messages", code="missing_required_parameter")
         blocks.append(tool_use(call["id"], kind, call[kind]))
     return {"role": "system" if role == "developer" else role, "content": blocks}
 
@@ -171,7 +171,7 @@ def _check_parts(messages: Sequence[Json]) -> None:
                 names = ", ".join(f"'{name}'" for name in PARTS)
                 words = f"Invalid value: '{part.get('type')}'. Supported values are: {names}."
                 where = f"messages[{number}].content[{place}].type"
-                raise bad(words, param=where, code="invalid_value")
+                raise invalid(words, param=where, code="invalid_value")
 
 
 def _check_tools_answered(messages: Sequence[Json]) -> None:
@@ -182,14 +182,14 @@ def _check_tools_answered(messages: Sequence[Json]) -> None:
             if message.get("tool_call_id") not in open_calls:
                 words = "must be a response to a preceeding message with 'tool_calls'."
                 where = f"messages.[{number}].role"
-                raise bad(f"Invalid parameter: messages with role 'tool' {words}", param=where)
+                raise invalid(f"Invalid parameter: messages with role 'tool' {words}", param=where)
             open_calls.remove(str(message["tool_call_id"]))
             continue
         if open_calls:
             break
         open_calls = [call["id"] for call in message.get("tool_calls") or ()]
     if open_calls:
-        raise bad(
+        raise invalid(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
             "'tool_call_id'. The following tool_call_ids did not have response messages: "
             f"{', '.join(open_calls)}",

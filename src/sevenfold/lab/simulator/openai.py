@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.lab.simulator.brains import ModelPrompt
-from sevenfold.lab.simulator.errors import bad, unknown_model
+from sevenfold.lab.simulator.errors import invalid, unknown_model
 from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.tokens import WeighedBlock, digest
@@ -92,7 +92,7 @@ def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
     if size > profile.window:
         words = request.overflow.format(window=profile.window, tokens=size)
         param = "messages" if "messages" in request.body else "input"
-        raise bad(words, param=param, code="context_length_exceeded")
+        raise invalid(words, param=param, code="context_length_exceeded")
     return blocks
 
 
@@ -115,7 +115,7 @@ def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) 
         if "missing required field" in complaint:
             name = complaint.split("`")[1]
             raise _missing(f"{path}.{name}".lstrip("."), name) from None
-        raise bad(f"Invalid type for '{path}': {complaint}.", param=path, code="invalid_type") from None
+        raise invalid(f"Invalid type for '{path}': {complaint}.", param=path, code="invalid_type") from None
     profile = sim.profile(body["model"])
     if profile is None:
         raise unknown_model(body.get("model"))
@@ -129,7 +129,7 @@ def _check_tool(tool: Json, where: str, *, nested: bool) -> None:
     kind = _required(tool, "type", where)
     if nested and kind not in ("function", "custom"):
         words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
-        raise bad(words, param=f"{where}.type", code="invalid_value")
+        raise invalid(words, param=f"{where}.type", code="invalid_value")
     if nested:
         tool, where = _required(tool, kind, where), f"{where}.{kind}"
     if kind in ("function", "custom"):
@@ -140,7 +140,7 @@ def _check_tool(tool: Json, where: str, *, nested: bool) -> None:
 
 def _check_name(tool: Json, where: str) -> None:
     if not _TOOL_NAME.fullmatch(_required(tool, "name", where)):
-        raise bad(
+        raise invalid(
             f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
             "'^[a-zA-Z0-9_-]+$'.",
             param=f"{where}.name",
@@ -151,7 +151,7 @@ def _check_name(tool: Json, where: str) -> None:
 def _check_function(function: Json, where: str) -> None:
     kind = (function.get("parameters") or {"type": "object"}).get("type")
     if kind != "object":
-        raise bad(
+        raise invalid(
             f"Invalid schema for function '{function['name']}': schema must be a JSON Schema of 'type: \"object\"', "
             f"got 'type: \"{kind}\"'.",
             param=f"{where}.parameters",
@@ -167,7 +167,7 @@ def _required(given: Json, name: str, where: str) -> Any:
 
 def _missing(path: str, param: str) -> Exception:
     words = f"Missing required parameter: '{path}'."
-    return bad(words, param=param, code="missing_required_parameter")
+    return invalid(words, param=param, code="missing_required_parameter")
 
 
 INPUT = {"custom": "input", "function": "arguments"}
@@ -210,7 +210,7 @@ def content_blocks(content: Any) -> list[Json]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
-        raise bad("Invalid type for 'content': expected a string or an array.", param="content")
+        raise invalid("Invalid type for 'content': expected a string or an array.", param="content")
     return [_block(part) for part in content if isinstance(part, dict)]
 
 

@@ -5,17 +5,16 @@ Counting tokens and answering share these steps, so a request that can be counte
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.lab.rules import RuleFacts, refusals
-from sevenfold.lab.rules.cache import Prompt, last_markable, lifetime
+from sevenfold.lab.rules.base import Json, inner_blocks, kind_of
 from sevenfold.lab.simulator.cache import Salts
 from sevenfold.lab.simulator.compaction import check_range, check_signed_block
-from sevenfold.lab.simulator.errors import EXTRA, invalid
+from sevenfold.lab.simulator.errors import extra, invalid
 from sevenfold.lab.simulator.parameters import BINDING, ApiFeatures, check_parameters
 from sevenfold.lab.simulator.prompt import (
     PromptPart,
@@ -31,7 +30,6 @@ from sevenfold.lab.simulator.thinking import Bindings, ThinkingCheck
 from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import LONG_WINDOW, Profile
 
-Json = Mapping[str, Any]
 SYSTEM_MESSAGES = "mid-conversation-system-2026-04-07"
 """The beta that Claude Code sends with system messages, also to models whose documentation does not name them."""
 _CHANGED = {
@@ -97,24 +95,19 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
         features=features,
         prompt=prompt,
         bindings=bindings,
-        head=_automatically_marked(body, head),
-        shown=_automatically_marked(body, edited),
+        head=head,
+        shown=edited,
         original=total(head) + total(shown),
         applied=applied,
         transformations=transformations,
         salts=_salts(body, profile, features, prompt),
         deleted=deleted,
     )
-    if not sim.setup.long_lifetime:
-        _refuse_long_lifetimes(ready)
+    for part in (*head, *edited):
+        if part.ttl == "1h" and not sim.setup.long_lifetime:
+            # How a provider words this is not documented.
+            raise extra(f"{part.path}.cache_control.ephemeral.ttl")
     return ready
-
-
-def _refuse_long_lifetimes(ready: PreparedRequest) -> None:
-    """How a provider words this is not documented."""
-    for part in (*ready.head, *ready.shown):
-        if part.ttl == "1h":
-            raise invalid(f"{part.path}.cache_control.ephemeral.ttl: {EXTRA}")
 
 
 def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
@@ -202,18 +195,10 @@ def _mismatch(check: ThinkingCheck, features: ApiFeatures) -> str:
     )
 
 
-def _automatically_marked(body: Json, parts: tuple[PromptPart, ...]) -> tuple[PromptPart, ...]:
-    """The parts, with a marker on the last that can have one if the request asks for automatic caching."""
-    control = body.get("cache_control")
-    if control is None:
-        return parts
-    path = last_markable(Prompt(body["messages"], body.get("tools") or (), body.get("system") or ()))
-    return tuple(replace(part, ttl=lifetime(control)) if part.path == path else part for part in parts)
-
-
 def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestPrompt) -> Salts:
     default = {"type": profile.thinking.modes[0] if profile.thinking.bound else None}
     thinking, output = body.get("thinking") or default, body.get("output_config") or {}
+    blocks = [one for item in prompt.items for one in (item.block, *inner_blocks(item.block))]
     settings = [
         body.get("tool_choice") or {"type": "auto"},
         [thinking.get("type"), thinking.get("budget_tokens")],
@@ -221,7 +206,7 @@ def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestP
         output.get("task_budget"),
         body.get("context_management"),
         sorted(features.betas),
-        any(map(_has_image, prompt.items)),
+        "image" in map(kind_of, blocks),
     ]
     citations = (item.block.get("citations") for item in prompt.items)
     return Salts(
@@ -229,9 +214,3 @@ def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestP
         value_digest(any(isinstance(one, dict) and one.get("enabled") for one in citations)),
         value_digest(settings),
     )
-
-
-def _has_image(item: PromptPart) -> bool:
-    content = item.block.get("content") if item.kind == "tool_result" else None
-    inside = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-    return item.kind == "image" or any(one.get("type") == "image" for one in inside)

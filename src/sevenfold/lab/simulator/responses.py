@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.lab.simulator.brains import NoSummary, SummaryRequest
-from sevenfold.lab.simulator.errors import ApiError, bad
+from sevenfold.lab.simulator.errors import ApiError, invalid
 from sevenfold.lab.simulator.openai import (
     OpenAiReply,
     OpenAiRequest,
@@ -130,7 +130,7 @@ def _passes_threshold(sim: Simulator, asked: OpenAiRequest) -> bool:
         return False
     if not asked.profile.threshold_compaction:
         words = f"Compaction is not supported with the model '{asked.body['model']}'."
-        raise bad(words, param="context_management", code="unsupported_model")
+        raise invalid(words, param="context_management", code="unsupported_model")
     return sum(block.tokens for block in weigh(sim, asked)) > int(threshold)
 
 
@@ -138,10 +138,10 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     profile = check_body(sim, body, _ResponsesBody, nested=False)
     for name in STATEFUL:
         if body.get(name) is not None:
-            raise bad(f"'{name}' is not simulated: send the whole input.", param=name)
+            raise invalid(f"'{name}' is not simulated: send the whole input.", param=name)
     if body.get("background"):
         words = "'background' is not simulated: leave it out, or stream the response."
-        raise bad(words, param="background", code="unsupported_parameter")
+        raise invalid(words, param="background", code="unsupported_parameter")
     given = body["input"]
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     *before, last = items or [{}]
@@ -194,7 +194,7 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
         case "compaction":
             return {"role": "assistant", "content": content_blocks(_unsealed(sim, body, item, place))}
         case kind:
-            raise bad(f"Invalid value: '{kind}'.", param=f"input[{place}].type", code="invalid_value")
+            raise invalid(f"Invalid value: '{kind}'.", param=f"input[{place}].type", code="invalid_value")
 
 
 def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
@@ -203,12 +203,12 @@ def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
     if not isinstance(sealed, str):
         param = f"input[{place}].encrypted_content"
         words = f"Missing required parameter: '{param}'."
-        raise bad(words, param=param, code="missing_required_parameter")
+        raise invalid(words, param=param, code="missing_required_parameter")
     seal = sim.binder.sealer.open(sealed, OpaqueSeal)
     if seal is None or (seal.model, seal.organisation) != (body["model"], sim.setup.organisation):
         words = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
         reason = "Reason: Encrypted content could not be decrypted or parsed."
-        raise bad(words + reason, code="invalid_encrypted_content")
+        raise invalid(words + reason, code="invalid_encrypted_content")
     return seal.summary
 
 
@@ -217,9 +217,9 @@ def _check_calls_answered(messages: list[Json]) -> None:
     asked = {block["id"] for block in blocks if block["type"] == "tool_use"}
     answered = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
     for name in sorted(asked - answered):
-        raise bad(f"No tool output found for function call {name}.", param="input")
+        raise invalid(f"No tool output found for function call {name}.", param="input")
     for name in sorted(answered - asked):
-        raise bad(f"No tool call found for function call output with call_id {name}.", param="input")
+        raise invalid(f"No tool call found for function call output with call_id {name}.", param="input")
 
 
 def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str) -> Iterator[Json]:
@@ -268,7 +268,7 @@ def _usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[st
 def compact(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a request to compact a conversation: the user's messages and one sealed summary."""
     if unknown := sorted(set(body) - COMPACT_FIELDS if isinstance(body, Mapping) else ()):
-        raise bad(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
+        raise invalid(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
     asked = _read(sim, body)
     made = _compacted(sim, asked)
     return {
@@ -285,9 +285,9 @@ def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
     model = asked.body["model"]
     if not asked.profile.on_demand_compaction:
         words = f"Compaction is not supported with the model '{model}'."
-        raise bad(words, param="model", code="unsupported_model")
+        raise invalid(words, param="model", code="unsupported_model")
     if not any(message["content"] for message in asked.spoken):
-        raise bad("There is nothing in 'input' to compact.", param="input")
+        raise invalid("There is nothing in 'input' to compact.", param="input")
     blocks = weigh(sim, asked)
     summary = _summary(sim, asked)
     sealed = sim.binder.sealer.seal(OpaqueSeal(model, sim.setup.organisation, summary))
