@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sevenfold.lab.rules.base import Turn, blocks_of, is_directive, turns
+from sevenfold.lab.rules.base import Json, Turn, blocks_of, is_directive, turns
 from sevenfold.lab.rules.tools import pending_server_calls
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.prompt import RequestPrompt
-from sevenfold.lab.simulator.thinking import Binder, Bindings, Sealer, SummarySeal
+from sevenfold.lab.simulator.thinking import Binder, Bindings, SummarySeal
 from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import Profile
 
-Json = Mapping[str, Any]
 DEFAULT_TRIGGER = 150_000
 MOST_TOOLS = 1_000
 
@@ -25,31 +24,35 @@ def check_range(messages: Sequence[Json]) -> None:
         part for turn in found if turn.role != "system" for part in turn.blocks if part.kind != "compaction"
     ]
     if not spoken:
+        code = "nothing_to_summarize"
         words = "`messages` holds no `user` or `assistant` content to summarize."
-        raise invalid(words, code="compaction_nothing_to_summarize")
-    if _unfinished(found[-1]):
+    elif _unfinished(found[-1]):
+        code = "incomplete_turn"
         words = "The compaction request ends on an `assistant` turn that is not finished."
-        raise invalid(words, code="compaction_incomplete_turn")
-    if len({part.block.get("name") for part in spoken if part.kind == "tool_use"}) > MOST_TOOLS:
+    elif len({part.block.get("name") for part in spoken if part.kind == "tool_use"}) > MOST_TOOLS:
+        code = "too_many_tool_references"
         words = "The conversation references more distinct tools than a `compaction` block can record."
-        raise invalid(words, code="compaction_too_many_tool_references")
+    else:
+        return
+    raise invalid(words, code=f"compaction_{code}")
 
 
-def check_signed_block(prompt: RequestPrompt, sealer: Sealer) -> None:
+def check_signed_block(prompt: RequestPrompt, binder: Binder) -> None:
     """Raise when a request continues from a summary that is not the one the server gave."""
     for item in prompt.items:
         if item.kind != "compaction" or not item.block.get("signature"):
             continue
-        seal = sealer.open(item.block["signature"], SummarySeal)
+        seal = binder.open(item.block["signature"], SummarySeal)
         if seal is None:
-            words = f"{item.path}: The `compaction` block's `signature` does not verify."
-            raise invalid(words, code="compaction_signature_invalid")
-        if seal.content != digest(str(item.block.get("content")).encode()):
-            words = "The `compaction` block's `content` differs from the text its `signature` recorded."
-            raise invalid(f"{item.path}: {words}", code="compaction_content_mismatch")
-        if seal.changes != value_digest(item.block.get("tool_changes")):
-            words = "The `compaction` block's `tool_changes` differs from what was returned with the block."
-            raise invalid(f"{item.path}: {words}", code="compaction_tool_changes_mismatch")
+            code, words = "signature_invalid", "`signature` does not verify."
+        elif seal.content != digest(str(item.block.get("content")).encode()):
+            code, words = "content_mismatch", "`content` differs from the text its `signature` recorded."
+        elif seal.changes != value_digest(item.block.get("tool_changes")):
+            code = "tool_changes_mismatch"
+            words = "`tool_changes` differs from what was returned with the block."
+        else:
+            continue
+        raise invalid(f"{item.path}: The `compaction` block's {words}", code=f"compaction_{code}")
 
 
 def signed_block(
@@ -71,7 +74,7 @@ def signed_block(
     return {
         "type": "compaction",
         "content": summary,
-        "signature": binder.sealer.seal(seal),
+        "signature": binder.seal(seal),
         "tool_changes": changes,
     }
 

@@ -79,7 +79,7 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     check_parameters(body, profile, features)
     _check_rules(body, profile, features)
     prompt = _with_true_sizes(sim, read_prompt(body, sim.scales, profile.tokenizer))
-    check_signed_block(prompt, sim.binder.sealer)
+    check_signed_block(prompt, sim.binder)
     bindings = sim.binder.examine(prompt, profile)
     new_account = sim.setup.account == "new"
     dropped, transformations = _judge(bindings.checks, body, profile, features, new_account)
@@ -156,7 +156,7 @@ def _judge(
     dropped: set[str] = set()
     reported: list[Json] = []
     for check in checks:
-        if check.tampered:
+        if check.reason == "tampered":
             raise invalid(_tampered(check, last))
         if not check.reason:
             continue

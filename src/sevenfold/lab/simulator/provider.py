@@ -32,7 +32,7 @@ from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
 from sevenfold.lab.simulator.errors import rate_limited
 from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.instances import oblige
-from sevenfold.lab.simulator.thinking import Binder, Sealer
+from sevenfold.lab.simulator.thinking import Binder
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import Profile
 from sevenfold.providers.anthropic import MESSAGES
@@ -220,7 +220,7 @@ class Simulator:
         self.faults = faults or Faults()
         self.summarise = summarise
         self.scales = Scales(self.setup.counter)
-        self.binder = Binder(Sealer(self.setup.secret), self.setup.organisation)
+        self.binder = Binder(self.setup.secret, self.setup.organisation)
         self.cache = PromptCache(lifetimes_apart=self.setup.lifetimes_apart)
         self.prefixes = PrefixCache()
         self.diagnosis = Diagnosis()

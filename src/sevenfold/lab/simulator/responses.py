@@ -204,7 +204,7 @@ def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
         param = f"input[{place}].encrypted_content"
         words = f"Missing required parameter: '{param}'."
         raise invalid(words, param=param, code="missing_required_parameter")
-    seal = sim.binder.sealer.open(sealed, OpaqueSeal)
+    seal = sim.binder.open(sealed, OpaqueSeal)
     if seal is None or (seal.model, seal.organisation) != (body["model"], sim.setup.organisation):
         words = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
         reason = "Reason: Encrypted content could not be decrypted or parsed."
@@ -251,7 +251,7 @@ def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
     if SEALED not in (asked.body.get("include") or ()):
         return {}
     seal = OpaqueSeal(asked.body["model"], sim.setup.organisation, str(block["thinking"]))
-    return {"encrypted_content": sim.binder.sealer.seal(seal)}
+    return {"encrypted_content": sim.binder.seal(seal)}
 
 
 def _usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
         raise invalid("There is nothing in 'input' to compact.", param="input")
     blocks = weigh(sim, asked)
     summary = _summary(sim, asked)
-    sealed = sim.binder.sealer.seal(OpaqueSeal(model, sim.setup.organisation, summary))
+    sealed = sim.binder.seal(OpaqueSeal(model, sim.setup.organisation, summary))
     item = {"id": sim.new_id("cmp_"), "type": "compaction", "encrypted_content": sealed}
     kept = [
         message
