@@ -1,13 +1,10 @@
 """Did a compaction lose anything? A check that shares no reading of the records with whatever wrote the summary.
 
     reader      who said what in the records a compaction hides
-    sentences   words, sentences, and how two texts are compared
-    patterns    the patterns and words by which facts are found
-    requests    the user's corrections, preferences and decisions
-    work        files changed, failures, open tasks, the step the work is at
-    names       exact identifiers: paths, ids, hashes, versions, flags, figures, addresses
+    sentences   words, sentences, the patterns by which facts are found, and how two texts are compared
     probe       a fact to look for
-    probes      all of these as a bounded sample of facts to look for
+    facts       the user's corrections, preferences and decisions; files changed, failures, open tasks, the present step
+    probes      all of these, and exact identifiers, as a bounded sample of facts to look for
     judge       each fact: in context, reachable, or lost
 
 How a session uses it::

@@ -10,18 +10,19 @@ from msgspec import Struct
 USER_MESSAGE, CORRECTION, PREFERENCE, DECISION = "user_message", "correction", "preference", "decision"
 EDITED_FILE, ERROR, PENDING_TASK = "edited_file", "error", "pending_task"
 CURRENT_STEP, IDENTIFIER = "current_step", "identifier"
-KINDS = (
-    USER_MESSAGE,
-    CORRECTION,
-    PREFERENCE,
-    DECISION,
-    PENDING_TASK,
-    CURRENT_STEP,
-    EDITED_FILE,
-    ERROR,
-    IDENTIFIER,
-)
-"""What facts there are, those that matter most first."""
+MOST = {
+    USER_MESSAGE: 120,
+    CORRECTION: 30,
+    PREFERENCE: 30,
+    DECISION: 30,
+    PENDING_TASK: 30,
+    CURRENT_STEP: 2,
+    EDITED_FILE: 40,
+    ERROR: 20,
+    IDENTIFIER: 40,
+}
+"""What facts there are, those that matter most first, and how many of each are looked for at most."""
+KINDS = tuple(MOST)
 
 SHORT = 14
 """Characters up to which a message could be anywhere by chance."""

@@ -1,11 +1,19 @@
-"""Sentences and words, and how far one text says what another does."""
+"""Sentences and words, the patterns by which facts are found in them, and how far one text says what another does."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
-from sevenfold.lab.fidelity.patterns import words
+_TEXTS = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text("utf-8"))
+
+
+def pattern(name: str) -> re.Pattern[str]:
+    """A pattern of `patterns.toml` by its name."""
+    return re.compile("".join(_TEXTS[name].splitlines()))
+
 
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.M | re.S)
 _END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
@@ -14,7 +22,7 @@ _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[^\W_{_UNSPACED}]+(?:'[a-z]+)?|(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]")
 """In scripts that do not set words apart, any two signs in a row are taken for one."""
 _ENDINGS = ("ings", "ing", "ed", "es", "'s", "s", "ly", "e")
-_SMALL = words("small")
+_SMALL = frozenset(_TEXTS["small"].split())
 
 LONGEST_SENTENCE = 400
 """Characters of a sentence that are looked for."""

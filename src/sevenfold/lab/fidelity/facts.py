@@ -1,4 +1,11 @@
-"""The state of the work: files that were changed, what failed, what is still to be done, and the present step."""
+"""What a compaction must not lose: what the user wants, and the state of the work.
+
+What the user wants is every message, and in it what corrects, what insists, and what settles a question. Pasted matter
+(code, logs, somebody's review) is not taken for the user's wishes: only sentences of prose count, and only those with a
+plain sign. A decision needs a source: the user's own choice of words, the answer to a question that was put, or the
+approval of a plan. The state of the work is the files that were changed, what failed, what is still to be done, and the
+present step.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +16,23 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.lab.fidelity.patterns import pattern
-from sevenfold.lab.fidelity.probe import CURRENT_STEP, EDITED_FILE, ERROR, PENDING_TASK, Probe
+from sevenfold.lab.fidelity import probe as kinds
+from sevenfold.lab.fidelity.probe import Probe
 from sevenfold.lab.fidelity.reader import Account, Call, Told
-from sevenfold.lab.fidelity.sentences import folded, sentences, telling
+from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, folded, pattern, sentences, telling
 
+_CORRECTS = pattern("corrects")
+_INSISTS = pattern("insists")
+_FIRMLY = re.compile(r"\b(?:don't|do not|never|make sure|ensure|must|avoid)\b", re.I)
+_ASSENTS = pattern("assents")
+_BARE = pattern("bare")
+_ANSWER = re.compile(r'"([^"\n]{3,400})"="([^"\n]{1,400})"')
+_APPROVED = re.compile(r"\b(?:has approved your plan|plan (?:was|has been) approved)\b", re.I)
+_HEADING = re.compile(r"^#{1,3} +(\S.*)$", re.M)
+_ASKS = re.compile(r"question|\bask", re.I)
+_LOG_LINE = re.compile(r"^(?:\s{4,}|\t|\||\$ |[-=]{3}|\d{4}-\d\d-\d\d|\S+:\d+(?::\d+)?[: ]|at \S+\()")
+LONG_MESSAGE = 2_500
+"""Characters from which on a message is mostly something pasted: only its edges are read for wishes."""
 _PATHS = ("file_path", "notebook_path", "path", "filename", "file")
 _CHANGES = frozenset(
     ["content", "new_string", "new_str", "file_text", "edits", "new_source", "patch", "diff"]
@@ -46,6 +65,83 @@ class Task(Struct, frozen=True):
     over: bool
 
 
+# -- what the user wants --------------------------------------------------------------------------
+
+
+def messages(told: Account) -> Iterator[Probe]:
+    """Each message of the user; one that was sent several times is one fact, of the last time."""
+    said: dict[str, list[Told]] = {}
+    for words in (*told.user, *told.refusals):
+        said.setdefault(folded(words.text), []).append(words)
+    for same in said.values():
+        newest = same[-1]
+        yield Probe(kinds.USER_MESSAGE, newest.text, newest.record, (newest.known_as,), "verbatim")
+
+
+def wishes(told: Account) -> Iterator[Probe]:
+    """Sentences of the user that correct, insist or choose."""
+    for words in told.user:
+        for sentence in _own_sentences(words.text):
+            if kind := _wish(sentence):
+                yield Probe(kind, sentence, words.record, (words.known_as,))
+    for words in told.refusals:
+        first = next(sentences(words.text), "")
+        if len(telling(first)) >= 2:
+            yield Probe(kinds.CORRECTION, first, words.record, (words.known_as,))
+
+
+def decisions(told: Account) -> Iterator[Probe]:
+    """What was settled: proposals the user agreed to, questions answered, plans approved."""
+    for words in told.user:
+        before = told.preceding.get(words.record)
+        if before is not None and _BARE.fullmatch(words.text) and (proposal := _proposal(before.text)):
+            yield Probe(kinds.DECISION, proposal, before.record, (before.known_as,))
+    for call in told.calls:
+        answer = told.results.get(call.id)
+        if answer is not None:
+            yield from _settled(call, answer)
+
+
+def _settled(call: Call, answer: Told) -> Iterator[Probe]:
+    if _ASKS.search(call.name):
+        for hit in _ANSWER.finditer(answer.text):
+            yield Probe(kinds.DECISION, hit[0], answer.record, (answer.known_as,))
+    plan = call.given.get("plan")
+    if isinstance(plan, str) and _APPROVED.search(answer.text) and (title := _HEADING.search(plan)):
+        text = title[1].strip()[:LONGEST_SENTENCE]
+        yield Probe(kinds.DECISION, text, call.record, ("tool_use",))
+
+
+def _own_sentences(text: str) -> Iterator[str]:
+    if len(text) > LONG_MESSAGE:
+        text = (
+            text[: LONG_MESSAGE // 2].rpartition("\n")[0]
+            + "\n"
+            + text[-LONG_MESSAGE // 2 :].partition("\n")[2]
+        )
+    kept = "\n".join(line for line in text.splitlines() if not _LOG_LINE.match(line))
+    for sentence in sentences(kept):
+        if len(telling(sentence)) >= 2:
+            yield sentence
+
+
+def _wish(sentence: str) -> str:
+    """Which kind of wish a sentence is; empty if it is none."""
+    if sentence.endswith("?") and not _FIRMLY.search(sentence):
+        return ""
+    if _CORRECTS.search(sentence):
+        return kinds.CORRECTION
+    if _INSISTS.search(sentence):
+        return kinds.PREFERENCE
+    return kinds.DECISION if _ASSENTS.search(sentence) else ""
+
+
+def _proposal(text: str) -> str:
+    """The question the model ended with; empty if it did not ask one."""
+    asked = [sentence for sentence in sentences(text[-1_500:]) if sentence.endswith("?")]
+    return asked[-1] if asked and len(telling(asked[-1])) >= 2 else ""
+
+
 # -- files -------------------------------------------------------------------------------------
 
 
@@ -60,7 +156,7 @@ def edited_files(told: Account) -> Iterator[Probe]:
     tails = Counter(tail for path in _paths(told.calls) for tail in _tails(path))
     for path, made in calls.items():
         accepts = tuple(tail for tail in _tails(path) if tails[tail] == 1)
-        yield Probe(EDITED_FILE, path, made.record, (_known_as(made),), "exact", accepts)
+        yield Probe(kinds.EDITED_FILE, path, made.record, (_known_as(made),), "exact", accepts)
 
 
 def _changed(call: Call) -> str:
@@ -96,7 +192,7 @@ def errors(told: Account) -> Iterator[Probe]:
         if line := identifying_line(failure.text):
             seen[line] = failure
     for line, failure in seen.items():
-        yield Probe(ERROR, line, failure.record, (failure.known_as,), "words", _in_other_words(line))
+        yield Probe(kinds.ERROR, line, failure.record, (failure.known_as,), "words", _in_other_words(line))
 
 
 def identifying_line(text: str) -> str:
@@ -137,7 +233,7 @@ def pending_tasks(told: Account) -> Iterator[Probe]:
     for task in (*(task for tasks in lists.values() for task in tasks), *single.values()):
         if not task.over and folded(task.text) not in seen:
             seen.add(folded(task.text))
-            yield Probe(PENDING_TASK, task.text, task.record, ("tool_use",))
+            yield Probe(kinds.PENDING_TASK, task.text, task.record, ("tool_use",))
 
 
 def _listed(call: Call) -> list[Task] | None:
@@ -173,13 +269,13 @@ def current_step(told: Account) -> Iterator[Probe]:
     for words in reversed(told.model):
         said = [sentence for sentence in sentences(words.text) if len(telling(sentence)) >= 3]
         if said:
-            yield Probe(CURRENT_STEP, said[-1], words.record, ("assistant",))
+            yield Probe(kinds.CURRENT_STEP, said[-1], words.record, ("assistant",))
             break
     if told.calls and (argument := _main_argument(told.calls[-1])):
         call = told.calls[-1]
         shorter = _tails(argument)[-2:] if argument == _path(call) else _SHELL.split(argument)[:1]
         accepts = tuple(text for text in shorter if len(text) > 5)
-        yield Probe(CURRENT_STEP, argument, call.record, ("tool_use",), "exact", accepts)
+        yield Probe(kinds.CURRENT_STEP, argument, call.record, ("tool_use",), "exact", accepts)
 
 
 def _main_argument(call: Call) -> str:
