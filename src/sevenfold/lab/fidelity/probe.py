@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
+
+from sevenfold.ports import FoundRecord
+from sevenfold.recall.search import Hit
 
 USER_MESSAGE, CORRECTION, PREFERENCE, DECISION = "user_message", "correction", "preference", "decision"
 EDITED_FILE, ERROR, PENDING_TASK = "edited_file", "error", "pending_task"
@@ -30,14 +33,6 @@ SHORT = 14
 Match = Literal["verbatim", "exact", "words"]
 
 
-class Found(Protocol):
-    """What recall gives back, as far as it matters here."""
-
-    @property
-    def uuid(self) -> str:
-        """The record."""
-
-
 class Probe(Struct, frozen=True):
     """A fact from the records a compaction hides, and how to tell whether it is still there."""
 
@@ -54,6 +49,6 @@ class Probe(Struct, frozen=True):
     accepts: tuple[str, ...] = ()
     """Other texts that say the same and count as well."""
 
-    def found_among(self, hits: Iterable[Found]) -> bool:
+    def found_among(self, hits: Iterable[Hit | FoundRecord]) -> bool:
         """Is its record among what recall found? Another that holds the same words does not count."""
         return any(hit.uuid == self.record for hit in hits)

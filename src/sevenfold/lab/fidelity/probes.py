@@ -11,6 +11,7 @@ its shape. That is cheap enough for megabytes, because each different candidate 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -93,22 +94,19 @@ def _identifiers(told: Account, edited: Iterable[Probe]) -> tuple[list[Probe], i
     return made, len(telling) - len(chosen)
 
 
-class _Finding:
+class _Finding(Struct):
     """The records an identifier was seen in, with what recall knows each as, and how much it matters."""
 
-    __slots__ = ("level", "records", "spoken")
-
-    def __init__(self) -> None:
-        self.records: dict[str, str] = {}
-        self.spoken = False
-        self.level = 0
+    records: dict[str, str] = {}
+    spoken: bool = False
+    level: int = 0
 
 
 class Names:
     """The identifiers of a conversation."""
 
     def __init__(self, user: Iterable[Told], model: Iterable[Told], calls: Iterable[Call]) -> None:
-        self._found: dict[str, _Finding] = {}
+        self._found = defaultdict[str, _Finding](_Finding)
         words = _Words()
         for told in _newest(user):
             figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(told.text))
@@ -144,9 +142,7 @@ class Names:
 
     def _note(self, names: Iterable[str], record: str, known_as: str, level: int = 0) -> None:
         for name in names:
-            seen = self._found.get(name)
-            if seen is None:
-                seen = self._found[name] = _Finding()
+            seen = self._found[name]
             seen.records.setdefault(record, known_as)
             seen.spoken |= known_as != "tool_use"
             seen.level = max(seen.level, level)

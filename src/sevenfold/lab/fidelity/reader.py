@@ -86,15 +86,15 @@ def strings(value: Any) -> Iterator[str]:
 
 def _enter(told: Account, said: Said) -> None:
     for block in said.blocks:
-        match block.kind:
-            case "text" if not said.synthetic:
+        match block.body():
+            case ToolUse(id=id, name=name, input=given):
+                value = decoded(given)
+                told.calls.append(Call(said.uuid, id, name, value if isinstance(value, dict) else {}))
+                told.tools[id] = name
+            case ToolResult(is_error=failed):
+                _result(told, said.uuid, block, failed=bool(failed))
+            case _ if block.kind == "text" and not said.synthetic:
                 _words(told, said, block)
-            case "tool_use":
-                if (call := _call(said.uuid, block)) is not None:
-                    told.calls.append(call)
-                    told.tools[call.id] = call.name
-            case "tool_result":
-                _result(told, said.uuid, block)
 
 
 def _words(told: Account, said: Said, block: Block) -> None:
@@ -107,21 +107,9 @@ def _words(told: Account, said: Said, block: Block) -> None:
                 told.preceding[said.uuid] = told.model[-1]
 
 
-def _call(record: str, block: Block) -> Call | None:
-    match block.body():
-        case ToolUse(id=id, name=name, input=given):
-            value = decoded(given)
-            return Call(record, id, name, value if isinstance(value, dict) else {})
-        case _:
-            return None
-
-
-def _result(told: Account, record: str, block: Block) -> None:
-    body = block.body()
-    if not isinstance(body, ToolResult):
-        return
+def _result(told: Account, record: str, block: Block, *, failed: bool) -> None:
     text, reply = blocks.words_of(block), authorship.reply(block, told.tools.get(block.id, ""))
-    if not body.is_error:
+    if not failed:
         told.results[block.id] = Told(record, text, "tool_result")
     elif reply:
         told.refusals.append(Told(record, reply, "user"))
