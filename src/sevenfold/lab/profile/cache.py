@@ -7,6 +7,8 @@ not count against the cache: only what is still in the prompt can be read.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec import Struct
 
 from sevenfold.lab.profile.figures import CacheBreak
@@ -39,6 +41,11 @@ class CallReport(Struct, frozen=True):
     """Why the cache was missed, if the server says so."""
     whole: bool = True
     """False for a report made before the answer was complete."""
+
+    @property
+    def day(self) -> str | None:
+        """The date on which it was made, here."""
+        return None if self.at is None else datetime.fromtimestamp(self.at).date().isoformat()
 
     @property
     def profile(self) -> Profile:

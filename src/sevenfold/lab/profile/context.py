@@ -10,20 +10,18 @@ call the pieces add up to the reported prompt.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from hashlib import blake2b
 from statistics import median
 
 from msgspec import Struct
 
-from sevenfold.lab.profile.figures import Growth, LargeItem, Repeats
+from sevenfold.lab.profile.figures import LARGEST, Growth, LargeItem, Repeats
 from sevenfold.lab.profile.labels import SYSTEM, UNLOGGED, CallLabel, ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.weight import NOTHING, Estimator, Weight
 
-LARGEST = 100
-"""How many large items are kept of a session."""
 LEAST_GROWTH = 100
 """Smaller steps say nothing about how good an estimate is."""
 LEAST_RATIO, MOST_RATIO = 0.5, 2.0
@@ -51,6 +49,9 @@ class SessionTally:
         self._carried: defaultdict[str, float] = defaultdict(float)
         self._largest: list[HeldPiece] = []
         self._growths: list[tuple[int, float, float]] = []
+        self.wasted: list[HeldPiece] = []
+        """What was read though it was still in the context."""
+        self.read_after_loss = 0
 
     def book(self, held: HeldPiece) -> None:
         """Count a piece that will not come back."""
@@ -99,6 +100,11 @@ class SessionTally:
             chars4_median_error=median(abs(r - a) / a for a, r, _ in self._growths),
             estimate_median_error=median(abs(e - a) / a for a, _, e in self._growths),
         )
+
+    def repeats(self) -> Repeats:
+        """What was read again."""
+        tokens = sum(held.tokens for held in self.wasted)
+        return Repeats(len(self.wasted), round(tokens), self.read_after_loss)
 
     def _by_size(self) -> list[HeldPiece]:
         shown = [held for held in self._largest if held.piece.category not in (SYSTEM, UNLOGGED)]
@@ -235,10 +241,9 @@ class FileReads:
     cleared away, the second was needed: it is the price of having forgotten. Texts are remembered by their hash.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tally: SessionTally) -> None:
+        self._tally = tally
         self._seen: dict[tuple[str, bytes], Hashable] = {}
-        self._wasted: list[HeldPiece] = []
-        self._after_loss = 0
 
     def note(
         self, key: Hashable, held: HeldPiece, block: Block, call: CallLabel | None, context: WindowHistory
@@ -253,18 +258,6 @@ class FileReads:
         if earlier is None or earlier == key:
             return
         if earlier in context:
-            self._wasted.append(held)
+            self._tally.wasted.append(held)
         else:
-            self._after_loss += 1
-
-    def sums(self) -> Repeats:
-        """The repeats so far."""
-        tokens = sum(held.tokens for held in self._wasted)
-        return Repeats(len(self._wasted), round(tokens), self._after_loss)
-
-
-def added(each: Sequence[Repeats]) -> Repeats:
-    """The sum of some repeats."""
-    return Repeats(
-        sum(one.reads for one in each), sum(one.tokens for one in each), sum(one.after_loss for one in each)
-    )
+            self._tally.read_after_loss += 1

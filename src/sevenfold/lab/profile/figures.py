@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+LARGEST = 100
+"""How many large items are kept of a session."""
+
 
 class UsageSums(Struct, frozen=True):
     """The usage that the provider reported, summed over the calls."""

@@ -15,16 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextvars import ContextVar
 from itertools import chain, islice
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
 from sevenfold.lab.profile import rollout
+from sevenfold.lab.profile.books import Scope, call_hash
 from sevenfold.lab.profile.figures import FailedFile, ProfileReport, SessionProfile
 from sevenfold.lab.profile.labels import decoded
-from sevenfold.lab.profile.scope import Scope, call_hash
 from sevenfold.lab.profile.sums import total
 from sevenfold.lab.profile.transcript import CODEX, TranscriptReader
 from sevenfold.stores.jsonl.log import JsonlLog, Line, scan
@@ -95,15 +96,10 @@ def open_log(path: Path) -> LineLog:
 
     Raises `TranscriptForeign` if no conversation is in it.
     """
-    head = list(islice(scan(path), LOOKED_AT))
-    form = next(filter(None, map(_format, map(_record, head))), "")
-    if not form:
-        raise TranscriptForeign(f"{path}: {_looks_like(head)} {_SUPPORTED}")
-    return (
-        MemoryLog(list(rollout.convert(line.raw for line in scan(path))))
-        if form == CODEX
-        else JsonlLog(path)
-    )
+    form, _ = _begin(path, scan(path))
+    if form != CODEX:
+        return JsonlLog(path)
+    return MemoryLog(list(rollout.convert(line.raw for line in scan(path))))
 
 
 def first_records(path: Path, count: int) -> list[bytes]:
@@ -270,15 +266,7 @@ def _one(path: Path, scope: Scope, read: Callable[[int], None]) -> _Profiled:
     return _Profiled(path, session, frozenset(map(call_hash, calls)))
 
 
-class _Counter(Protocol):
-    """A number that processes share."""
-
-    value: int
-
-    def get_lock(self) -> Any: ...
-
-
-_SHARED: ContextVar[_Counter] = ContextVar("bytes read by all processes")
+_SHARED: ContextVar[Synchronized[int]] = ContextVar("bytes read by all processes")
 
 
 def _together(
@@ -315,7 +303,7 @@ def _in_pool(path: Path, scope: Scope) -> _Profiled:
     return _one(path, scope, read)
 
 
-def _begin_work(read: _Counter) -> None:
+def _begin_work(read: Synchronized[int]) -> None:
     """Prepare a process. The parent ends its children at an interrupt; a stack trace from each would be noise."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _SHARED.set(read)

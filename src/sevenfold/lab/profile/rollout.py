@@ -149,21 +149,18 @@ class _Converter:
         if kind in ("function_call_output", "custom_tool_call_output"):
             yield from self._said("user", [_result(item)])
         elif kind == "message" and role != "assistant":
-            said = [part for part in _parts(item.get("content")) if part]
-            yield from self._said("user" if role == "user" else "system", said)
+            yield from self._said("user" if role == "user" else "system", _parts(item.get("content")))
         elif said := _answered(item, f"line-{self._line + 1}"):
-            message = {
-                "role": "assistant",
-                "model": self._model,
-                "content": said,
-                "stop_reason": "end_turn",
-            }
             first = self._answer[0]["message"]["id"] if self._answer else f"answer-{self._line + 1}"
-            self._answer.append(self._record("assistant", message={**message, "id": first}))
+            self._add_answer(said, id=first)
+
+    def _add_answer(self, content: list[dict[str, Any]], **fields: Any) -> None:
+        message = {"role": "assistant", "model": self._model, "content": content, "stop_reason": "end_turn"}
+        self._answer.append(self._record("assistant", message={**message, **fields}))
 
     def _said(self, role: str, content: list[dict[str, Any]]) -> Iterator[bytes]:
         yield from self.flush()
-        words = "\n".join(part["text"] for part in content if part["type"] == "text")
+        words = _words(content)
         sent_along = self._typed and words.strip() not in self._typed and _TAG.match(words)
         meta = {"isMeta": True} if role == "user" and sent_along else {}
         yield _encoded(self._record("user", message={"role": role, "content": content}, **meta))
@@ -188,8 +185,7 @@ class _Converter:
         if spent != last:
             usage["iterations"] = [{**spent.usage(), "type": "earlier"}, last.usage()]
         if not self._answer:
-            message = {"role": "assistant", "model": self._model, "content": [], "stop_reason": "end_turn"}
-            self._answer.append(self._record("assistant", message=message))
+            self._add_answer([])
         for record in self._answer:
             record["message"] |= {"id": f"{self._session}:{self._total.total_tokens}", "usage": usage}
             record["contextWindow"] = info.model_context_window
@@ -207,8 +203,8 @@ class _Converter:
         yield _encoded(self._record("system", subtype="compact_boundary", **linked))
         kept, summary = [], []
         for item in history or [payload]:
-            parts = [part for part in _parts(item.get("content")) if part]
-            words = "\n".join(part["text"] for part in parts if part["type"] == "text")
+            parts = _parts(item.get("content"))
+            words = _words(parts)
             if item.get("role") == "user" and words and not is_summary(words) and not _TAG.match(words):
                 kept.append(parts)
             elif item.get("role") not in ("user", "developer", "system"):
@@ -227,7 +223,7 @@ def _answered(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
     kind = str(item.get("type"))
     match kind:
         case "message":
-            return [part for part in _parts(item.get("content")) if part]
+            return _parts(item.get("content"))
         case "reasoning":
             words = _text(item.get("content")) or _text(item.get("summary"))
             sealed = _text(item.get("encrypted_content"))
@@ -269,14 +265,19 @@ def _result(item: dict[str, Any]) -> dict[str, Any]:
     return {**found, "is_error": True} if failed else found
 
 
-def _parts(content: Any) -> Iterator[dict[str, Any] | None]:
+def _parts(content: Any) -> list[dict[str, Any]]:
     """The content blocks of a message."""
+    found = []
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, dict) and "image" in str(part.get("type")):
-            yield _image(_text(part.get("image_url")))
-        else:
-            words = _text(part)
-            yield {"type": "text", "text": words} if words.strip() else None
+            found.append(_image(_text(part.get("image_url"))))
+        elif (words := _text(part)).strip():
+            found.append({"type": "text", "text": words})
+    return found
+
+
+def _words(parts: list[dict[str, Any]]) -> str:
+    return "\n".join(part["text"] for part in parts if part["type"] == "text")
 
 
 def _image(address: str) -> dict[str, Any]:
@@ -301,7 +302,7 @@ def _text(value: Any) -> str:
             return ""
 
 
-def _json(text: str) -> Any:
+def _json(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -310,10 +311,7 @@ def _json(text: str) -> Any:
 
 def _decoded(raw: bytes) -> dict[str, Any] | None:
     """A line of a rollout; None if it is none."""
-    try:
-        line = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
+    line = _json(raw)
     return line if isinstance(line, dict) and is_rollout(line) else None
 
 

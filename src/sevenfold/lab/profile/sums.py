@@ -10,13 +10,14 @@ from typing import Any
 
 from msgspec import structs
 
-from sevenfold.lab.profile.context import LARGEST, added
 from sevenfold.lab.profile.figures import (
+    LARGEST,
     BreakSum,
     DayUsage,
     Growth,
     ProfileSums,
     ProfileTotal,
+    Repeats,
     SessionProfile,
     UsageGroup,
     UsageSums,
@@ -51,8 +52,8 @@ def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
             group=group,
             sessions=len({session for session, _ in each}),
             api_calls=sum(used.api_calls for _, used in each),
-            usage=UsageSums(**_counts(structs.asdict(used.usage) for _, used in each)),
-            cost_usd=_money(used.cost_usd for _, used in each),
+            usage=UsageSums(**counts(structs.asdict(used.usage) for _, used in each)),
+            cost_usd=money(used.cost_usd for _, used in each),
             unpriced_calls=sum(used.unpriced_calls for _, used in each),
         )
         for group, each in found.items()
@@ -70,27 +71,28 @@ def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileT
         if one.type is int:
             sums[one.name] = sum(each)
         elif one.type == float | None:
-            sums[one.name] = _money(each)
+            sums[one.name] = money(each)
         elif one.type == dict[str, int]:
-            sums[one.name] = _counts(each)
+            sums[one.name] = counts(each)
     items = [item for session in sessions for item in session.largest_items]
-    usage = _counts(structs.asdict(session.usage) for session in sessions)
-    growth = [structs.asdict(session.growth) for session in sessions]
-    steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")  # Medians cannot be added up.
+    # Medians cannot be added up.
+    steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")
+    growths = ({name: getattr(session.growth, name) for name in steps} for session in sessions)
     sums |= {
         "models": dict(Counter(sums["models"]).most_common()),
-        "usage": UsageSums(**usage),
+        "usage": UsageSums(**counts(structs.asdict(session.usage) for session in sessions)),
         "peak_context_tokens": max((session.peak_context_tokens for session in sessions), default=0),
         "largest_items": sorted(items, key=lambda item: -item.tokens)[:LARGEST],
-        "repeated_reads": added([session.repeated_reads for session in sessions]),
-        "growth": Growth(**{name: sum(one[name] for one in growth) for name in steps}),
+        "repeated_reads": Repeats(**counts(structs.asdict(session.repeated_reads) for session in sessions)),
+        "growth": Growth(**counts(growths)),
     }
     return ProfileTotal(
         **sums, sessions=len(sessions), copied_calls=copied_calls, cache_breaks=_breaks(sessions)
     )
 
 
-def _counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
+def counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
+    """The sum of some numbers, name by name."""
     sums: Counter[str] = Counter()
     for counts in each:
         for name, count in counts.items():
@@ -98,7 +100,7 @@ def _counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
     return dict(sorted(sums.items()))
 
 
-def _money(each: Iterable[float | None]) -> float | None:
+def money(each: Iterable[float | None]) -> float | None:
     """The sum of the known amounts; None if there are amounts and none is known."""
     amounts = list(each)
     known = [amount for amount in amounts if amount is not None]
@@ -111,7 +113,7 @@ def _breaks(sessions: Sequence[SessionProfile]) -> list[BreakSum]:
         for one in session.cache_breaks:
             found[one.cause].append(one)
     sums = [
-        BreakSum(cause, sum(one.tokens for one in each), len(each), _money(one.cost_usd for one in each))
+        BreakSum(cause, sum(one.tokens for one in each), len(each), money(one.cost_usd for one in each))
         for cause, each in found.items()
     ]
     return sorted(sums, key=lambda one: -one.tokens)

@@ -14,10 +14,9 @@ from msgspec import Raw, Struct, structs
 
 from sevenfold.lab.profile import cache as caching
 from sevenfold.lab.profile import labels
-from sevenfold.lab.profile.books import Books, Lane, seconds
+from sevenfold.lab.profile.books import Books, Lane, Scope, seconds
 from sevenfold.lab.profile.cache import CallReport
 from sevenfold.lab.profile.labels import CallLabel, ContextPiece
-from sevenfold.lab.profile.scope import Scope
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
