@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
+from sevenfold.lab.simulator.brains import Json
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.openai import (
     INPUT,
@@ -17,14 +18,15 @@ from sevenfold.lab.simulator.openai import (
     call_input,
     check_body,
     content_blocks,
+    missing_parameter,
     tool,
     tool_result,
     tool_use,
+    unsupported_value,
 )
 from sevenfold.lab.simulator.output import pieces
 from sevenfold.lab.simulator.provider import Simulator
 
-Json = Mapping[str, Any]
 OVERFLOW = (
     "This model's maximum context length is {window} tokens. "
     "However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
@@ -34,20 +36,16 @@ FINISH = {"tool_use": "tool_calls", "max_tokens": "length", "model_context_windo
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-class _Function(Struct):
+class _Called(Struct):
     name: str
     arguments: str = ""
-
-
-class _Custom(Struct):
-    name: str
     input: str = ""
 
 
 class _Call(Struct):
     id: str
-    function: _Function | None = None
-    custom: _Custom | None = None
+    function: _Called | None = None
+    custom: _Called | None = None
 
 
 class _ChatMessage(Struct):
@@ -148,16 +146,14 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
 def _message(message: Json) -> Json:
     role = message.get("role")
     if role not in ROLES:
-        names = ", ".join(f"'{name}'" for name in ROLES)
-        raise invalid(f"Invalid value: '{role}'. Supported values are: {names}.", param="messages.role")
+        raise unsupported_value(role, ROLES, "messages.role")
     if role == "tool":
         return tool_result(message.get("tool_call_id"), message.get("content"))
     blocks = content_blocks(message.get("content"))
     for call in message.get("tool_calls") or ():
         kind = "function" if call.get("custom") is None else "custom"
         if call.get(kind) is None:
-            words = "Missing required parameter: 'messages.tool_calls.function'."
-            raise invalid(words, param="messages", code="missing_required_parameter")
+            raise missing_parameter("messages.tool_calls.function", "messages")
         blocks.append(tool_use(call["id"], kind, call[kind]))
     return {"role": "system" if role == "developer" else role, "content": blocks}
 
@@ -168,10 +164,8 @@ def _check_parts(messages: Sequence[Json]) -> None:
         parts = message.get("content")
         for place, part in enumerate(parts if isinstance(parts, list) else ()):
             if part.get("type") not in PARTS:
-                names = ", ".join(f"'{name}'" for name in PARTS)
-                words = f"Invalid value: '{part.get('type')}'. Supported values are: {names}."
                 where = f"messages[{number}].content[{place}].type"
-                raise invalid(words, param=where, code="invalid_value")
+                raise unsupported_value(part.get("type"), PARTS, where, "invalid_value")
 
 
 def _check_tools_answered(messages: Sequence[Json]) -> None:

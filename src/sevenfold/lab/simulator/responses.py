@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, count
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.brains import NoSummary, SummaryRequest
+from sevenfold.lab.simulator import output
+from sevenfold.lab.simulator.brains import Json, NoSummary, SummaryRequest
 from sevenfold.lab.simulator.errors import ApiError, invalid
 from sevenfold.lab.simulator.openai import (
     OpenAiReply,
@@ -17,6 +19,7 @@ from sevenfold.lab.simulator.openai import (
     call_input,
     check_body,
     content_blocks,
+    missing_parameter,
     read_cache,
     tool,
     tool_result,
@@ -26,12 +29,18 @@ from sevenfold.lab.simulator.openai import (
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import OpaqueSeal
 
-Json = Mapping[str, Any]
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
 SEALED = "reasoning.encrypted_content"
 TRIGGER = "compaction_trigger"
 """As the last item of the input it asks for a summary alone."""
 STATEFUL = ("previous_response_id", "conversation")
+INPUTS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""The kinds of tool calls, each with the field of its input."""
+EMPTY: Mapping[str, Json] = {
+    "message": {"content": []},
+    **{kind: {field: ""} for kind, field in INPUTS.items()},
+}
+"""The fields of an item that are still empty when a stream announces it."""
 COMPACT_FIELDS = frozenset(
     {"model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"}
     | {"prompt_cache_retention", "service_tier", "image"}
@@ -67,9 +76,8 @@ class CompactedInput(Struct, frozen=True):
     """The request with the summary in place of the conversation."""
     item: Json
     """The sealed summary."""
-    prompt_tokens: int
-    cached_tokens: int
-    written: int
+    usage: tuple[int, int, int]
+    """Tokens of the prompt, those of them that were cached, and tokens of the summary."""
 
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
@@ -77,32 +85,25 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     asked = _read(sim, body)
     if asked.body["input"] and _kind(asked.body["input"][-1]) == TRIGGER:
         made = _compacted(sim, asked)
-        spent = _usage(made.prompt_tokens, made.cached_tokens, made.written)
-        return _response(sim, asked, sim.new_id("resp_"), [made.item], spent, cut=False)
-    output: list[Json] = []
+        return _response(sim, asked, [made.item], _usage(*made.usage))
+    items: Iterable[Json] = ()
     read = written = 0
     if _passes_threshold(sim, asked):
         made = _compacted(sim, asked)
-        asked, read, written = made.request, made.prompt_tokens, made.written
-        output.append(made.item)
+        items, asked, (read, _, written) = [made.item], made.request, made.usage
     said = ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
-    name = sim.new_id("resp_")
-    output += _items(sim, asked, said, "incomplete" if cut else "completed")
-    spent = _usage(
-        read + said.prompt_tokens,
-        said.cached_tokens,
-        written + said.output.tokens,
-        said.output.thinking_tokens,
-    )
-    return _response(sim, asked, name, output, spent, cut=cut)
+    items = chain(items, _items(sim, asked, said, "incomplete" if cut else "completed"))
+    prompt, answer = read + said.prompt_tokens, written + said.output.tokens
+    spent = _usage(prompt, said.cached_tokens, answer, said.output.thinking_tokens)
+    return _response(sim, asked, items, spent, cut=cut)
 
 
 def _response(
-    sim: Simulator, asked: OpenAiRequest, name: str, output: list[Json], usage: Json, *, cut: bool
+    sim: Simulator, asked: OpenAiRequest, items: Iterable[Json], usage: Json, *, cut: bool = False
 ) -> dict[str, Any]:
     return {
-        "id": name,
+        "id": sim.new_id("resp_"),
         "object": "response",
         "created_at": int(sim.clock.now()),
         "status": "incomplete" if cut else "completed",
@@ -111,7 +112,7 @@ def _response(
         "instructions": asked.body.get("instructions"),
         "max_output_tokens": asked.body.get("max_output_tokens"),
         "model": asked.body["model"],
-        "output": output,
+        "output": list(items),
         "parallel_tool_calls": True,
         "previous_response_id": None,
         "store": False,
@@ -156,7 +157,7 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     messages = [
         message
         for place, message in enumerate(messages, -instructed)
-        if place >= newest or (message["role"] != "assistant" and not _answers_call(message))
+        if place >= newest or _outlives_summary(message)
     ]
     return OpenAiRequest(
         body=body,
@@ -172,8 +173,10 @@ def _kind(item: Any) -> str:
     return str(item.get("type", "message")) if isinstance(item, Mapping) else "message"
 
 
-def _answers_call(message: Json) -> bool:
-    return any(block["type"] == "tool_result" for block in message["content"])
+def _outlives_summary(message: Json) -> bool:
+    """Whether a message is what the user or the system said, which a summary does not replace."""
+    results = any(block["type"] == "tool_result" for block in message["content"])
+    return message["role"] != "assistant" and not results
 
 
 def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
@@ -201,9 +204,7 @@ def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
     """The text of an opaque item; only the model that made it can read it, for its organisation."""
     sealed = item.get("encrypted_content")
     if not isinstance(sealed, str):
-        param = f"input[{place}].encrypted_content"
-        words = f"Missing required parameter: '{param}'."
-        raise invalid(words, param=param, code="missing_required_parameter")
+        raise missing_parameter(f"input[{place}].encrypted_content")
     seal = sim.binder.open(sealed, OpaqueSeal)
     if seal is None or (seal.model, seal.organisation) != (body["model"], sim.setup.organisation):
         words = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
@@ -233,12 +234,10 @@ def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str)
             yield {**opened, "status": status, "content": [part]}
         elif block["type"] == "tool_use":
             kind = asked.kind(block)
-            named, prefix = {"custom": ("custom_tool_call", "ctc_"), "function": ("function_call", "fc_")}[
-                kind
-            ]
+            custom = kind == "custom"
             yield {
-                "type": named,
-                "id": sim.new_id(prefix),
+                "type": "custom_tool_call" if custom else "function_call",
+                "id": sim.new_id("ctc_" if custom else "fc_"),
                 "call_id": block.get("id") or sim.new_id("call_"),
                 "name": block["name"],
                 **call_input(block, kind),
@@ -276,7 +275,7 @@ def compact(sim: Simulator, body: Any) -> dict[str, Any]:
         "object": "response.compaction",
         "created_at": int(sim.clock.now()),
         "output": [*_said_by_user(sim, body["input"]), made.item],
-        "usage": _usage(made.prompt_tokens, made.cached_tokens, made.written),
+        "usage": _usage(*made.usage),
     }
 
 
@@ -292,18 +291,16 @@ def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
     summary = _summary(sim, asked)
     sealed = sim.binder.seal(OpaqueSeal(model, sim.setup.organisation, summary))
     item = {"id": sim.new_id("cmp_"), "type": "compaction", "encrypted_content": sealed}
-    kept = [
-        message
-        for message in asked.messages
-        if message["role"] != "assistant" and not _answers_call(message)
-    ]
+    kept = [message for message in asked.messages if _outlives_summary(message)]
     written = {"role": "assistant", "content": content_blocks(summary)}
     return CompactedInput(
         replace(asked, messages=[*kept, written]),
         item,
-        sum(block.tokens for block in blocks),
-        read_cache(sim, asked, blocks),
-        sim.scales.counter.text(summary, asked.profile.tokenizer),
+        (
+            sum(block.tokens for block in blocks),
+            read_cache(sim, asked, blocks),
+            sim.scales.counter.text(summary, asked.profile.tokenizer),
+        ),
     )
 
 
@@ -323,3 +320,36 @@ def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
         for item in given
         if item.get("type", "message") == "message" and item.get("role") == "user"
     ]
+
+
+def response_events(response: Json, _: Json, size: int) -> Iterator[bytes]:
+    """A finished response as the events of a stream."""
+    numbers = count()
+
+    def event(kind: str, **data: Any) -> bytes:
+        return output.event(kind, {"sequence_number": next(numbers), **data})
+
+    empty = {**response, "status": "in_progress", "output": [], "usage": None}
+    yield event("response.created", response=empty)
+    yield event("response.in_progress", response=empty)
+    for place, item in enumerate(response["output"]):
+        opening = {**item, "status": "in_progress", **EMPTY.get(item["type"], {})}
+        yield event("response.output_item.added", output_index=place, item=opening)
+        where = {"item_id": item["id"], "output_index": place}
+        if item["type"] == "message":
+            where, part = {**where, "content_index": 0}, item["content"][0]
+            yield event("response.content_part.added", **where, part={**part, "text": ""})
+            for piece in output.pieces(part["text"], size):
+                yield event("response.output_text.delta", **where, delta=piece, logprobs=[])
+            yield event("response.output_text.done", **where, text=part["text"], logprobs=[])
+            yield event("response.content_part.done", **where, part=part)
+        elif item["type"] == "compaction":
+            yield event("response.compaction.compacting", **where)
+        elif (field := INPUTS.get(item["type"])) is not None:
+            kind = f"response.{item['type']}_{field}"
+            for piece in output.pieces(item[field], size):
+                yield event(f"{kind}.delta", **where, delta=piece)
+            named = {"name": item["name"]} if item["type"] == "function_call" else {}
+            yield event(f"{kind}.done", **where, **named, **{field: item[field]})
+        yield event("response.output_item.done", output_index=place, item=item)
+    yield event(f"response.{response['status']}", response=response)

@@ -28,8 +28,7 @@ from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
 from sevenfold.lab.simulator.provider import Json, Received, Simulator
-from sevenfold.lab.simulator.responses import compact, respond
-from sevenfold.lab.simulator.responses_stream import response_events
+from sevenfold.lab.simulator.responses import compact, respond, response_events
 from sevenfold.lab.simulator.schema import check_shape
 
 STOPPING = 10.0
