@@ -37,7 +37,6 @@ from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import Profile
 from sevenfold.providers.anthropic import MESSAGES
 
-Json = Mapping[str, Any]
 MINUTE = 60.0
 OTHER_MODELS = ("gpt-5.6", "gpt-5", "gpt-4.1", "local-8k")
 """Names listed besides those in the table of profiles; they get the defaults of their families."""
