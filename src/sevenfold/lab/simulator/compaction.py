@@ -11,7 +11,7 @@ from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.prompt import RequestPrompt
 from sevenfold.lab.simulator.thinking import Binder, Bindings, SummarySeal
 from sevenfold.lab.simulator.tokens import digest, value_digest
-from sevenfold.profiles import Profile
+from sevenfold.profiles import COMPACT, Profile
 
 DEFAULT_TRIGGER = 150_000
 MOST_TOOLS = 1_000
@@ -94,15 +94,12 @@ def tool_changes(messages: Sequence[Json]) -> list[Json]:
     return list(last.values())
 
 
-def threshold(config: Json | None) -> Json | None:
-    """The edit that asks for a summary at a threshold, if there is one."""
-    edits = (config or {}).get("edits") or ()
-    return next((edit for edit in edits if edit["type"] == "compact_20260112"), None)
-
-
-def trigger_of(edit: Json) -> int:
-    """The size at which a threshold edit fires."""
-    return int((edit.get("trigger") or {}).get("value", DEFAULT_TRIGGER))
+def due_summary(config: Json | None, tokens: int) -> Json | None:
+    """The edit that asks for a summary at a threshold, if a prompt of so many tokens has reached it."""
+    for edit in (config or {}).get("edits") or ():
+        if edit["type"] == COMPACT:
+            return edit if tokens >= (edit.get("trigger") or {}).get("value", DEFAULT_TRIGGER) else None
+    return None
 
 
 def _unfinished(turn: Turn) -> bool:

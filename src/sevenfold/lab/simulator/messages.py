@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary, SummaryRequest, text
-from sevenfold.lab.simulator.cache import Billing, CachePlan, fingerprint
-from sevenfold.lab.simulator.compaction import signed_block, threshold, trigger_of
+from sevenfold.lab.simulator.brains import Json, ModelPrompt, NoSummary, SummaryRequest, text
+from sevenfold.lab.simulator.cache import Billing, CachePlan
+from sevenfold.lab.simulator.compaction import due_summary, signed_block
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.parameters import BINDING, THRESHOLD
@@ -20,9 +20,6 @@ from sevenfold.lab.simulator.prompt import PromptPart
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import Bindings, ThinkingRun
 from sevenfold.lab.simulator.tokens import chained, digest
-
-Json = Mapping[str, Any]
-
 
 FinishedMessage = tuple[dict[str, Any], Sequence[CachePlan]]
 """A message, and the cache entries that come with it."""
@@ -48,8 +45,8 @@ def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     _check_fits(ready)
     if ready.body.get("compaction") is not None:
         return _compact(sim, ready)
-    edit = threshold(ready.body.get("context_management"))
-    if edit is not None and ready.tokens >= trigger_of(edit):
+    edit = due_summary(ready.body.get("context_management"), ready.tokens)
+    if edit is not None:
         return _compact_and_continue(sim, ready, edit)
     turn = _speak(sim, ready)
     iterations = [_iteration("message", turn)] if THRESHOLD in ready.features.betas else None
@@ -202,7 +199,6 @@ def _message(
     iterations: list[Json] | None,
 ) -> dict[str, Any]:
     body, message_id = ready.body, sim.new_id("msg_")
-    print_ = fingerprint(ready.prompt, ready.salts)
     message: dict[str, Any] = {
         "id": message_id,
         "type": "message",
@@ -214,9 +210,10 @@ def _message(
         "stop_details": None,
         "container": None,
         "usage": _usage(ready, turn, iterations),
-        "diagnostics": sim.diagnosis.explain(body.get("diagnostics"), print_),
+        "diagnostics": sim.diagnosis.explain(
+            body.get("diagnostics"), message_id, ready.prompt, ready.salts
+        ),
     }
-    sim.diagnosis.remember(message_id, print_)
     if BINDING in ready.features.betas and ready.profile.thinking.modes:
         message["input_transformations"] = list(ready.transformations)
     if body.get("context_management") is not None:

@@ -98,7 +98,7 @@ def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
 def read_cache(sim: Simulator, request: OpenAiRequest, blocks: Sequence[WeighedBlock]) -> int:
     """How many tokens of a prompt were cached; afterwards all of it is."""
     root = digest(str(request.body["model"]).encode())
-    return sim.prefixes.read(root, blocks, request.profile.cache, sim.clock.now())
+    return sim.cache.read(root, blocks, request.profile.cache, sim.clock.now())
 
 
 def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) -> Profile:

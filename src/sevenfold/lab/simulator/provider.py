@@ -27,7 +27,7 @@ from sevenfold.lab.simulator.brains import (
     Summarise,
     simulated_summary,
 )
-from sevenfold.lab.simulator.cache import Diagnosis, PrefixCache, PromptCache
+from sevenfold.lab.simulator.cache import Diagnosis, PromptCache
 from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
 from sevenfold.lab.simulator.errors import rate_limited
 from sevenfold.lab.simulator.faults import Faults
@@ -117,11 +117,11 @@ class Received(Struct):
         return msgspec.json.decode(self.raw)
 
 
-class RequestLog:
+class RequestLog(deque[Received]):
     """The newest requests, oldest first, as many as fit into a number of bytes."""
 
     def __init__(self, most: int) -> None:
-        self._kept: deque[Received] = deque()
+        super().__init__()
         self._most = most
         self._bytes = 0
         self._count = 0
@@ -130,28 +130,23 @@ class RequestLog:
         """Number a request and keep it."""
         self._count += 1
         received.number = self._count
-        self._kept.append(received)
+        self.append(received)
         self._bytes += len(received.raw)
-        while self._bytes > self._most and len(self._kept) > 1:
-            self._bytes -= len(self._kept.popleft().raw)
+        while self._bytes > self._most and len(self) > 1:
+            self._bytes -= len(self.popleft().raw)
         return received
 
     def answered(self, path: str = "/v1/messages") -> list[Received]:
         """The requests to a path that succeeded."""
-        return [each for each in self._kept if each.path == path and each.status == 200]
+        return [each for each in self if each.path == path and each.status == 200]
 
     def __iter__(self) -> Iterator[Received]:
-        return iter(list(self._kept))
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __getitem__(self, place: int) -> Received:
-        return self._kept[place]
+        # A copy: the server may add to it meanwhile.
+        return iter(list(super().__iter__()))
 
     def clear(self) -> None:
         """Forget all requests."""
-        self._kept.clear()
+        super().clear()
         self._bytes = 0
 
 
@@ -221,7 +216,6 @@ class Simulator:
         self.scales = Scales(self.setup.counter)
         self.binder = Binder(self.setup.secret, self.setup.organisation)
         self.cache = PromptCache(lifetimes_apart=self.setup.lifetimes_apart)
-        self.prefixes = PrefixCache()
         self.diagnosis = Diagnosis()
         self.meter = RateMeter(self.setup.limits)
         self.requests = RequestLog(self.setup.log_bytes)

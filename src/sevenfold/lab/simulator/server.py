@@ -162,7 +162,7 @@ def _check_key(exchange: HttpExchange) -> None:
 
 async def _apply_fault(exchange: HttpExchange) -> None:
     """Apply a fault that comes before any answer."""
-    fault, sim = exchange.fault, exchange.sim
+    fault = exchange.fault
     if fault is None:
         return
     if (error := refusal(fault)) is not None:
@@ -172,8 +172,7 @@ async def _apply_fault(exchange: HttpExchange) -> None:
             continue
         raise internal("the client gave up")
     if fault.kind == "cache_eviction":
-        sim.cache.evict()
-        sim.prefixes.evict()
+        exchange.sim.cache.evict()
 
 
 def _decode(exchange: HttpExchange) -> Any:
