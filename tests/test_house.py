@@ -36,13 +36,13 @@ ADDED = {
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 7, 770),
     "team": (
         r"agent\.team(?!\.(?:messages|sockets|tasks|presence|summary|mail))\b|cli\.(?:agents|team)$"
-        r"|lab\.demo\.(?:handover|process)$",
+        r"|lab\.demo\.handover$",
         12,
         1_750,
     ),
     "checkpoints": (r"agent\.checkpoints$|cli\.chat\.rewind$", 2, 435),
     "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list|model_list)$", 5, 325),
-    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 190),
+    "front door": (r"cli\.profile_tables$", 3, 190),
     "idle": (r"layers\.idle$", 1, 195),
     "ledger": (r"layers\.clear\.ledger$", 1, 40),
     "known secrets": (r"record\.known_secrets$", 1, 50),

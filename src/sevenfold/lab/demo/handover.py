@@ -22,9 +22,9 @@ import msgspec
 
 import sevenfold
 from sevenfold.errors import UserError
-from sevenfold.lab.demo import process
 from sevenfold.lab.demo.figures import MODEL, HandedOver
-from sevenfold.lab.demo.harbour import GATES, TEXTS
+from sevenfold.lab.demo.harbour import GATES, TEXTS, start
+from sevenfold.lab.demo.script import words_of
 from sevenfold.lab.simulator import brains
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator
@@ -53,7 +53,7 @@ class HandoverBrain:
             gate = next(gate for gate in GATES if f"logs/{gate}-gate.log" in texts[tasks[-1]])
             return self._fork(gate, _results(blocks))
         if texts[0] == WORDS["review"]:
-            found = "".join(map(_words, _results(blocks).values()))
+            found = "".join(words_of(one.get("content")) for one in _results(blocks).values())
             if not found:
                 return _uses(("Read", {"path": FINDINGS}, "toolu_review"))
             return _says(f"{sum(gate in found for gate in GATES)} of {len(GATES)} gates have a finding.")
@@ -76,7 +76,7 @@ class HandoverBrain:
             return _says("I wait for the forks.")
         if "toolu_reviewer" not in results:
             return _uses(("Agent", _order(REVIEWER, WORDS["review"]), "toolu_reviewer"))
-        return _says(f"Done. {_words(results['toolu_reviewer']).splitlines()[0]}")
+        return _says(f"Done. {words_of(results['toolu_reviewer'].get('content')).splitlines()[0]}")
 
     def _fork(self, gate: str, results: Mapping[str, Json]) -> ModelReply:
         counted, added = results.get(f"toolu_{gate}_count"), results.get(f"toolu_{gate}_add")
@@ -86,14 +86,18 @@ class HandoverBrain:
         if counted is None:
             command = f"grep -c ERROR logs/{gate}-gate.log"
             return _uses(("Shell", {"command": command}, count))
-        finding = f"{gate}: {re.findall(r'[0-9]+', _words(counted))[0]} errors"
+        finding = f"{gate}: {re.findall(r'[0-9]+', words_of(counted.get('content')))[0]} errors"
         if added is None:
             return _uses(("Shell", {"command": f"echo '{finding}' >> {FINDINGS}"}, f"toolu_{gate}_add"))
         if added.get("is_error") and f"toolu_{gate}_look" not in results:
             # It was cut off, and may have happened or not.
             return _uses(("Shell", {"command": f"cat {FINDINGS}"}, f"toolu_{gate}_look"))
         looked = results.get(f"toolu_{gate}_look")
-        if looked is not None and gate not in _words(looked) and f"toolu_{gate}_again" not in results:
+        if (
+            looked is not None
+            and gate not in words_of(looked.get("content"))
+            and f"toolu_{gate}_again" not in results
+        ):
             return _uses(("Shell", {"command": f"echo '{finding}' >> {FINDINGS}"}, f"toolu_{gate}_again"))
         with self._lock:
             if self.parent is not None:
@@ -119,11 +123,6 @@ def _results(blocks: Sequence[tuple[str, Json]]) -> dict[str, Json]:
     return {block["tool_use_id"]: block for _, block in blocks if block.get("type") == "tool_result"}
 
 
-def _words(result: Json) -> str:
-    content = result.get("content", "")
-    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
-
-
 def hand_over(project: Path, home: Path) -> HandedOver:
     """Have the work done, with a parent that is killed once; says what came of it."""
     brain = HandoverBrain()
@@ -131,7 +130,7 @@ def hand_over(project: Path, home: Path) -> HandedOver:
     at_work = 0
     with serve(Simulator(brain, setup)) as url:
         for life in range(2):
-            worker = process.start("handover", (url, str(project)), project, home)
+            worker = start("handover", (url, str(project)), project, home)
             brain.parent = worker if life == 0 else None
             try:
                 printed, _ = worker.communicate(timeout=120)

@@ -21,8 +21,15 @@ from msgspec import Struct, structs
 from sevenfold.lab.profile import cache as caching
 from sevenfold.lab.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
 from sevenfold.lab.profile.context import FileReads, SessionTally, WindowHistory
-from sevenfold.lab.profile.figures import CacheBreak, DayUsage, Point, SessionProfile, Shrinking, UsageSums
-from sevenfold.lab.profile.sums import money
+from sevenfold.lab.profile.figures import (
+    CacheBreak,
+    DayUsage,
+    Point,
+    SessionProfile,
+    Shrinking,
+    UsageSums,
+    money,
+)
 from sevenfold.profiles import Profile, find, names
 from sevenfold.record.usage import BilledCall, ideal_cost
 

@@ -24,9 +24,8 @@ from msgspec import structs
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
 from sevenfold.lab.profile import rollout
 from sevenfold.lab.profile.books import Scope, call_hash
-from sevenfold.lab.profile.figures import FailedFile, ProfileReport, SessionProfile
+from sevenfold.lab.profile.figures import FailedFile, ProfileReport, SessionProfile, total
 from sevenfold.lab.profile.labels import decoded
-from sevenfold.lab.profile.sums import total
 from sevenfold.lab.profile.transcript import CODEX, TranscriptReader
 from sevenfold.stores.jsonl.log import JsonlLog, Line, scan
 from sevenfold.stores.log import LineLog

@@ -18,14 +18,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sevenfold.conversation import foreign
 from sevenfold.record.authorship import is_summary
 from sevenfold.record.entries import KEPT_MESSAGE
 
+Json = Mapping[str, Any]
 KNOWN_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 _FAILED = re.compile(r"(?:[^\n]*\n){0,4}?(?:Process exited with code|Exit code:) (?!0\b)-?\d+")
 # Commands the user ran come in tags as well, and no event reports them.
 _TAG = re.compile(r"\s*<(?!user_shell_command\b)[\w-]+")
-_DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
 _DAMAGED = b"damaged\n"
 
 
@@ -154,11 +155,11 @@ class _Converter:
             first = self._answer[0]["message"]["id"] if self._answer else f"answer-{self._line + 1}"
             self._add_answer(said, id=first)
 
-    def _add_answer(self, content: list[dict[str, Any]], **fields: Any) -> None:
+    def _add_answer(self, content: list[Json], **fields: Any) -> None:
         message = {"role": "assistant", "model": self._model, "content": content, "stop_reason": "end_turn"}
         self._answer.append(self._record("assistant", message={**message, **fields}))
 
-    def _said(self, role: str, content: list[dict[str, Any]]) -> Iterator[bytes]:
+    def _said(self, role: str, content: list[Json]) -> Iterator[bytes]:
         yield from self.flush()
         words = _words(content)
         sent_along = self._typed and words.strip() not in self._typed and _TAG.match(words)
@@ -218,7 +219,7 @@ class _Converter:
             yield _encoded(self._record("attachment", attachment={"type": KEPT_MESSAGE}, message=message))
 
 
-def _answered(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def _answered(item: dict[str, Any], name: str) -> list[Json]:
     """The content blocks of an item that the model wrote."""
     kind = str(item.get("type"))
     match kind:
@@ -244,7 +245,7 @@ def _answered(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
             return [{"type": "text", "text": json.dumps(item, ensure_ascii=False)}]
 
 
-def _summarised(item: dict[str, Any], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _summarised(item: dict[str, Any], parts: list[Json]) -> list[Json]:
     """What an item contributes to a summary; a sealed one can be read by the provider alone."""
     if sealed := _text(item.get("encrypted_content")):
         return [{"type": "compaction", "content": None, "encrypted_content": sealed}]
@@ -265,26 +266,20 @@ def _result(item: dict[str, Any]) -> dict[str, Any]:
     return {**found, "is_error": True} if failed else found
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: Any) -> list[Json]:
     """The content blocks of a message."""
     found = []
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, dict) and "image" in str(part.get("type")):
-            found.append(_image(_text(part.get("image_url"))))
+            address = _text(part.get("image_url"))
+            found.append(foreign.part({"type": "input_image", "image_url": address}))
         elif (words := _text(part)).strip():
             found.append({"type": "text", "text": words})
     return found
 
 
-def _words(parts: list[dict[str, Any]]) -> str:
+def _words(parts: list[Json]) -> str:
     return "\n".join(part["text"] for part in parts if part["type"] == "text")
-
-
-def _image(address: str) -> dict[str, Any]:
-    stored = _DATA_URL.match(address)
-    if stored is None:
-        return {"type": "image", "source": {"type": "url", "url": address}}
-    return {"type": "image", "source": {"type": "base64", "media_type": stored[1], "data": stored[2]}}
 
 
 def _text(value: Any) -> str:
@@ -309,12 +304,12 @@ def _json(text: str | bytes) -> Any:
         return None
 
 
-def _decoded(raw: bytes) -> dict[str, Any] | None:
+def _decoded(raw: bytes) -> Json | None:
     """A line of a rollout; None if it is none."""
     line = _json(raw)
     return line if isinstance(line, dict) and is_rollout(line) else None
 
 
-def _encoded(record: dict[str, Any]) -> bytes:
+def _encoded(record: Json) -> bytes:
     # Half a surrogate pair is valid JSON and no text.
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"

@@ -7,29 +7,23 @@ whose path was called.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(eq=False)
 class ApiError(Exception):
     """A refusal: status, type in the Messages API, message and details."""
 
-    def __init__(
-        self,
-        status: int,
-        kind: str,
-        message: str,
-        *,
-        code: str | None = None,
-        param: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.kind = kind
-        self.message = message
-        self.code = code
-        self.param = param
-        self.headers = dict(headers or {})
+    status: int
+    kind: str
+    message: str
+    code: str | None = None
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.message
 
     def messages_body(self, request_id: str) -> dict[str, Any]:
         """The body in the form of the Messages API."""

@@ -153,7 +153,8 @@ class Binder:
                 prefixes = tuple(chained(prefix, item.digest) for prefix in prefixes)
                 continue
             seal = self.open(_signature(item), ThoughtSeal)
-            reason, changed = self._problem(item, seal, prompt, prefixes, run, profile)
+            changed = _changed(seal, prompt, prefixes, run) if seal and profile.thinking.bound else ""
+            reason, changed = self._problem(item, seal, changed, profile)
             checks.append(ThinkingCheck(item, reason, changed))
             if seal is not None and not reason:
                 run = ThinkingRun(seal.name, seal.place, run.start if run.last else seal.place)
@@ -195,13 +196,7 @@ class Binder:
         return place + 1, (*(seal.prefixes if carries_on and seal else ()), chained(head, item.digest))
 
     def _problem(
-        self,
-        item: PromptPart,
-        seal: ThoughtSeal | None,
-        prompt: RequestPrompt,
-        prefixes: tuple[bytes, ...],
-        run: ThinkingRun,
-        profile: Profile,
+        self, item: PromptPart, seal: ThoughtSeal | None, changed: str, profile: Profile
     ) -> tuple[Reason, str]:
         """Why a block cannot be read, and what differs from when it was made."""
         if seal is None or seal.text != digest(str(item.block.get("thinking", "")).encode()):
@@ -210,7 +205,6 @@ class Binder:
             return "organization_binding_mismatch", ""
         if not readable(seal.model, profile):
             return "model_binding_mismatch", ""
-        changed = _changed(seal, prompt, prefixes, run) if profile.thinking.bound else ""
         return "prefix_binding_mismatch" if changed else "", changed
 
 
