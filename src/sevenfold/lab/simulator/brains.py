@@ -6,7 +6,8 @@ counts and the wire format. The same brain answers on all three APIs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -61,7 +62,8 @@ class Brain(Protocol):
         """The model's answer to a prompt."""
 
 
-Step = str | Sequence[Json] | ModelReply | Callable[[ModelPrompt], "str | Sequence[Json] | ModelReply"]
+Said = str | Sequence[Json] | ModelReply
+Step = Said | Callable[[ModelPrompt], Said]
 
 
 class ScriptExhausted(Exception):
@@ -86,32 +88,27 @@ class ScriptedBrain:
     remedy = "find out who asks once too often"
     """What helps besides a step more, when a script has come to its end."""
 
-    def __init__(
-        self, steps: Iterable[Step] | Callable[[ModelPrompt], str | Sequence[Json] | ModelReply]
-    ) -> None:
-        self._endless = steps if callable(steps) else None
-        self._steps = [] if callable(steps) else list(steps)
+    def __init__(self, steps: Iterable[Step] | Callable[[ModelPrompt], Said]) -> None:
+        listed = [] if callable(steps) else list(steps)
+        self._steps: Iterator[Step] = repeat(steps) if callable(steps) else iter(listed)
+        self._count = None if callable(steps) else len(listed)
         self.played = 0
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The next step's answer."""
-        if self._endless is not None:
-            self.played += 1
-            return as_reply(self._endless(prompt))
-        if self.played >= len(self._steps):
+        if self.played == self._count:
             raise ScriptExhausted(
-                f"the script has {len(self._steps)} steps, and this is request {self.played + 1}; "
+                f"the script has {self._count} steps, and this is request {self.played + 1}; "
                 f"add a step, or {self.remedy}"
             )
-        step = self._steps[self.played]
+        step = next(self._steps)
         self.played += 1
         return as_reply(step(prompt) if callable(step) else step)
 
     def check_finished(self) -> None:
         """Raise when steps are left."""
-        left = len(self._steps) - self.played
-        if left and self._endless is None:
-            raise ScriptUnfinished(f"{left} of {len(self._steps)} steps were never asked for")
+        if self._count is not None and (left := self._count - self.played):
+            raise ScriptUnfinished(f"{left} of {self._count} steps were never asked for")
 
 
 class RecordedBrain(ScriptedBrain):
@@ -121,7 +118,7 @@ class RecordedBrain(ScriptedBrain):
         super().__init__([_without_signatures(blocks) for blocks in answers])
 
 
-def as_reply(said: str | Sequence[Json] | ModelReply) -> ModelReply:
+def as_reply(said: Said) -> ModelReply:
     """A step's text, blocks or reply as a reply."""
     if isinstance(said, ModelReply):
         return said
