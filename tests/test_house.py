@@ -20,7 +20,7 @@ MODULES = 298
 CODE_LINES = 40_320
 ADDED = {
     "local models": (
-        r"lab\.simulator\.(?:instances|script)$|providers\.openai\.(?:local_servers|written)$"
+        r"lab\.simulator\.instances$|providers\.openai\.(?:local_servers|written)$"
         r"|cli\.chat\.stream_lines$",
         6,
         520,

@@ -9,8 +9,10 @@ from typing import Literal
 from msgspec import Struct
 
 from sevenfold.lab.simulator.errors import ApiError, internal, rate_limited
-from sevenfold.lab.simulator.output import event
 
+OVERLOADED = (
+    b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
+)
 Kind = Literal[
     "rate_limited",
     "overloaded",
@@ -100,7 +102,7 @@ async def broken(stream: Iterable[bytes], fault: Fault | None) -> AsyncIterator[
                 case "cut_stream":
                     raise BrokenConnection
                 case "error_event":
-                    yield event("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}})
+                    yield OVERLOADED
                     return
                 case "malformed_event":
                     yield b'event: content_block_delta\ndata: {"type": "content_block_delta", "index\n\n'

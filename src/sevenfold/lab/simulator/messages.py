@@ -9,18 +9,21 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sevenfold.lab.rules.base import blocks_of, is_directive
 from sevenfold.lab.simulator.brains import Json, ModelPrompt, NoSummary, SummaryRequest, text
 from sevenfold.lab.simulator.cache import Billing, CachePlan
-from sevenfold.lab.simulator.compaction import due_summary, signed_block
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.parameters import BINDING, THRESHOLD
 from sevenfold.lab.simulator.preparation import PreparedRequest
 from sevenfold.lab.simulator.prompt import PromptPart
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.thinking import Bindings, ThinkingRun
-from sevenfold.lab.simulator.tokens import chained, digest
+from sevenfold.lab.simulator.thinking import Bindings, SummarySeal, ThinkingRun
+from sevenfold.lab.simulator.tokens import chained, digest, value_digest
+from sevenfold.profiles import COMPACT
 
+DEFAULT_TRIGGER = 150_000
+"""Tokens at which a threshold edit fires unless it says otherwise."""
 FinishedMessage = tuple[dict[str, Any], Sequence[CachePlan]]
 """A message, and the cache entries that come with it."""
 
@@ -45,7 +48,7 @@ def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     _check_fits(ready)
     if ready.body.get("compaction") is not None:
         return _compact(sim, ready)
-    edit = due_summary(ready.body.get("context_management"), ready.tokens)
+    edit = _due_summary(ready.body.get("context_management"), ready.tokens)
     if edit is not None:
         return _compact_and_continue(sim, ready, edit)
     turn = _speak(sim, ready)
@@ -152,7 +155,7 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
         made = NoSummary("model_context_window_exceeded")
     blocks: tuple[Json, ...] = ()
     if isinstance(made, str):
-        blocks = (signed_block(made, ready.prompt, ready.bindings, sim.binder, profile),)
+        blocks = (_signed_block(sim, ready, made),)
     reason = "compaction" if isinstance(made, str) else made.stop_reason
     spent = ModelTurn(blocks, Output(blocks, reason, None, size, 0), plan)
     return _message(sim, ready, spent.free(), blocks, [_iteration("compaction", spent)]), [plan]
@@ -251,3 +254,45 @@ def _tokens(billing: Billing) -> dict[str, Any]:
 
 def _iteration(kind: str, turn: ModelTurn) -> Json:
     return {"type": kind, **_tokens(turn.plan.billing), "output_tokens": turn.output.tokens}
+
+
+def _signed_block(sim: Simulator, ready: PreparedRequest, summary: str) -> Json:
+    """The block that can replace everything a request said."""
+    messages, profile = ready.prompt.messages, ready.profile
+    changes = _tool_changes(messages)
+    spoken = [message for message in messages if not is_directive(message)]
+    seal = SummarySeal(
+        profile.name,
+        sim.binder.organisation,
+        profile.thinking.bound,
+        digest(summary.encode()),
+        value_digest(changes),
+        *ready.prompt.seals,
+        ready.bindings.prefixes,
+        str(spoken[-1]["role"]),
+    )
+    signed = {"content": summary, "signature": sim.binder.seal(seal), "tool_changes": changes}
+    return {"type": "compaction", **signed}
+
+
+def _tool_changes(messages: Sequence[Json]) -> list[Json]:
+    """The latest addition or removal of each tool in a range of messages."""
+    last: dict[str, Json] = {}
+    for message in messages:
+        for block in blocks_of(message):
+            earlier = block.get("tool_changes") or () if block.get("type") == "compaction" else ()
+            for change in (*earlier, block):
+                if change.get("type") in ("tool_addition", "tool_removal"):
+                    tool = change["tool"]
+                    name = str(tool.get("name") or (tool.get("definition") or {}).get("name"))
+                    last.pop(name, None)
+                    last[name] = {key: value for key, value in change.items() if key != "cache_control"}
+    return list(last.values())
+
+
+def _due_summary(config: Json | None, tokens: int) -> Json | None:
+    """The edit that asks for a summary at a threshold, if a prompt of so many tokens has reached it."""
+    for edit in (config or {}).get("edits") or ():
+        if edit["type"] == COMPACT:
+            return edit if tokens >= (edit.get("trigger") or {}).get("value", DEFAULT_TRIGGER) else None
+    return None

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.rules import RuleFacts, refusals
-from sevenfold.lab.rules.base import Json, inner_blocks, kind_of
+from sevenfold.lab.rules import RuleFacts, pending_server_calls, refusals
+from sevenfold.lab.rules.base import Json, Turn, inner_blocks, kind_of, turns
 from sevenfold.lab.simulator.cache import Salts
-from sevenfold.lab.simulator.compaction import check_range, check_signed_block
 from sevenfold.lab.simulator.errors import extra, invalid
 from sevenfold.lab.simulator.parameters import BINDING, ApiFeatures, check_parameters
 from sevenfold.lab.simulator.prompt import (
@@ -26,12 +25,14 @@ from sevenfold.lab.simulator.prompt import (
     without_deleted,
 )
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.thinking import Bindings, ThinkingCheck
+from sevenfold.lab.simulator.thinking import Binder, Bindings, SummarySeal, ThinkingCheck
 from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import LONG_WINDOW, Profile
 
 SYSTEM_MESSAGES = "mid-conversation-system-2026-04-07"
 """The beta that Claude Code sends with system messages, also to models whose documentation does not name them."""
+MOST_TOOLS = 1_000
+"""Distinct tools that a `compaction` block can record."""
 _CHANGED = {
     "system": "The `system` prompt differs from the one this block was created with.",
     "tools": "The `tools` differ from the ones this block was created with.",
@@ -79,7 +80,7 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     check_parameters(body, profile, features)
     _check_rules(body, profile, features)
     prompt = _with_true_sizes(sim, read_prompt(body, sim.scales, profile.tokenizer))
-    check_signed_block(prompt, sim.binder)
+    _check_signed_block(prompt, sim.binder)
     bindings = sim.binder.examine(prompt, profile)
     new_account = sim.setup.account == "new"
     dropped, transformations = _judge(bindings.checks, body, profile, features, new_account)
@@ -117,7 +118,7 @@ def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
     if body.get("compaction") is not None:
         facts = replace(facts, prefill=True)
         if not features.counting:
-            check_range(body["messages"])
+            _check_range(body["messages"])
     wrong = refusals(
         body["messages"],
         facts=facts,
@@ -214,3 +215,48 @@ def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestP
         value_digest(any(isinstance(one, dict) and one.get("enabled") for one in citations)),
         value_digest(settings),
     )
+
+
+def _check_range(messages: Sequence[Json]) -> None:
+    """Raise when the messages of a compaction request cannot be summarised."""
+    found = turns(messages)
+    spoken = [
+        part for turn in found if turn.role != "system" for part in turn.blocks if part.kind != "compaction"
+    ]
+    if not spoken:
+        code = "nothing_to_summarize"
+        words = "`messages` holds no `user` or `assistant` content to summarize."
+    elif _unfinished(found[-1]):
+        code = "incomplete_turn"
+        words = "The compaction request ends on an `assistant` turn that is not finished."
+    elif len({part.block.get("name") for part in spoken if part.kind == "tool_use"}) > MOST_TOOLS:
+        code = "too_many_tool_references"
+        words = "The conversation references more distinct tools than a `compaction` block can record."
+    else:
+        return
+    raise invalid(words, code=f"compaction_{code}")
+
+
+def _check_signed_block(prompt: RequestPrompt, binder: Binder) -> None:
+    """Raise when a request continues from a summary that is not the one the server gave."""
+    for item in prompt.items:
+        if item.kind != "compaction" or not item.block.get("signature"):
+            continue
+        seal = binder.open(item.block["signature"], SummarySeal)
+        if seal is None:
+            code, words = "signature_invalid", "`signature` does not verify."
+        elif seal.content != digest(str(item.block.get("content")).encode()):
+            code, words = "content_mismatch", "`content` differs from the text its `signature` recorded."
+        elif seal.changes != value_digest(item.block.get("tool_changes")):
+            code = "tool_changes_mismatch"
+            words = "`tool_changes` differs from what was returned with the block."
+        else:
+            continue
+        raise invalid(f"{item.path}: The `compaction` block's {words}", code=f"compaction_{code}")
+
+
+def _unfinished(turn: Turn) -> bool:
+    """Whether an answer waits for a tool, of the client or of the server."""
+    if turn.role != "assistant":
+        return False
+    return bool(pending_server_calls(turn)) or any(part.kind == "tool_use" for part in turn.blocks)

@@ -288,7 +288,9 @@ def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
     if not any(message["content"] for message in asked.spoken):
         raise invalid("There is nothing in 'input' to compact.", param="input")
     blocks = weigh(sim, asked)
-    summary = _summary(sim, asked)
+    summary = sim.summarise(SummaryRequest(model, asked.system, asked.spoken, None))
+    if isinstance(summary, NoSummary):
+        raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")
     sealed = sim.binder.seal(OpaqueSeal(model, sim.setup.organisation, summary))
     item = {"id": sim.new_id("cmp_"), "type": "compaction", "encrypted_content": sealed}
     kept = [message for message in asked.messages if _outlives_summary(message)]
@@ -302,13 +304,6 @@ def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
             sim.scales.counter.text(summary, asked.profile.tokenizer),
         ),
     )
-
-
-def _summary(sim: Simulator, asked: OpenAiRequest) -> str:
-    made = sim.summarise(SummaryRequest(asked.body["model"], asked.system, asked.spoken, None))
-    if isinstance(made, NoSummary):
-        raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")
-    return made
 
 
 def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:

@@ -22,12 +22,11 @@ from sevenfold.lab.simulator.brains import Json, ScriptExhausted
 from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.errors import ApiError, internal, invalid
 from sevenfold.lab.simulator.faults import Fault, broken, refusal
-from sevenfold.lab.simulator.listing import model_info, model_list
 from sevenfold.lab.simulator.messages import answer, count
 from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
-from sevenfold.lab.simulator.provider import Received, Simulator
+from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
 from sevenfold.lab.simulator.responses import compact, respond, response_events
 from sevenfold.lab.simulator.schema import check_shape
 
