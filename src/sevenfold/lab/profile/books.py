@@ -110,8 +110,8 @@ class Books:
         """Count a call for good."""
         self._settled.append(report)
 
-    def close(self, file: str, session_id: str, format_name: str) -> SessionProfile:
-        """The figures."""
+    def close(self, **known: Any) -> SessionProfile:
+        """The figures, with what is known about the session besides."""
         for lane in self._lanes:
             lane.close()
         days: dict[tuple[str | None, str], list[CallReport]] = {}
@@ -124,9 +124,7 @@ class Books:
         # If a file holds only a sub-agent's records, that is its main conversation.
         main = min((lane.number for lane in self._lanes if lane.calls), default=0)
         return SessionProfile(
-            file=file,
-            session_id=session_id,
-            format=format_name,
+            **known,
             models=dict(models.most_common()),
             started=self.first,
             ended=self.last,

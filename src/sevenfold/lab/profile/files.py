@@ -19,8 +19,6 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import structs
-
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
 from sevenfold.lab.profile import rollout
 from sevenfold.lab.profile.books import Scope, call_hash
@@ -45,9 +43,9 @@ _SUPPORTED = "Sevenfold reads Claude Code transcripts, Codex rollouts, and its o
 
 
 def profile_file(
-    path: Path, name: str = "", *, scope: Scope | None = None, read: Callable[[int], None] | None = None
+    path: Path, *, scope: Scope | None = None, read: Callable[[int], None] | None = None
 ) -> tuple[SessionProfile, set[str]]:
-    """The profile of a transcript and the ids of its calls; ``name`` is what the report calls the file.
+    """The profile of a transcript and the ids of its calls.
 
     ``read`` is called now and then with the number of bytes that were read since the last time.
     """
@@ -56,15 +54,7 @@ def profile_file(
     reader = TranscriptReader(form, scope)
     for line in _converted(chain(head, lines)) if form == CODEX else chain(head, lines):
         reader.take(line)
-    reader.finish()
-    ids = reader.session_ids
-    session_id = path.stem if path.stem in ids or not ids else ids[0]
-    agent_id = next(iter(reader.agent_ids)) if len(reader.agent_ids) == 1 else ""
-    session = reader.books.close(name or str(path), session_id, reader.format)
-    known = structs.replace(
-        session, agent_id=agent_id or None, title=reader.title(), project=reader.project
-    )
-    return known, reader.call_ids
+    return reader.profile(path), reader.call_ids
 
 
 def _reported(lines: Iterator[Line], read: Callable[[int], None]) -> Iterator[Line]:

@@ -7,6 +7,7 @@ the books. Sub-agents in the same file get a fold and a lane of their own.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from sevenfold.lab.profile import cache as caching
 from sevenfold.lab.profile import labels
 from sevenfold.lab.profile.books import Books, Lane, Scope, seconds
 from sevenfold.lab.profile.cache import CallReport
+from sevenfold.lab.profile.figures import SessionProfile
 from sevenfold.lab.profile.labels import CallLabel, ContextPiece
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
@@ -110,7 +112,10 @@ class TranscriptReader:
             self.session_ids.append(head.session_id)
         self.agent_ids.add(head.agent_id or "")
         self.project = self.project or head.cwd or ""
-        self._learn_title(entry)
+        if isinstance(entry, Label):
+            self._labels[entry.kind] = entry.text
+        elif not self._first_words and isinstance(entry, Said):
+            self._first_words = users_words(entry)
         self.books.window = head.context_window or self.books.window
         self._count(entry, head)
         if isinstance(entry, Decision) and isinstance(entry.made, Billed):
@@ -126,21 +131,20 @@ class TranscriptReader:
             if self.scope.counts(call, at):
                 self.books.billed(CallReport(model=made.model, usage=Usage.read(made.usage), at=at))
 
-    def title(self) -> str:
-        """The title of the session, or the user's first words, in one line; empty if there are none."""
-        return labels.one_line(title_of(self._labels) or self._first_words)
-
-    def _learn_title(self, entry: Entry) -> None:
-        if isinstance(entry, Label):
-            self._labels[entry.kind] = entry.text
-        elif not self._first_words and isinstance(entry, Said):
-            self._first_words = users_words(entry)
-
-    def finish(self) -> None:
-        """There are no more lines."""
+    def profile(self, file: Path) -> SessionProfile:
+        """The profile of what was read, all lines of a file."""
         for conversation in (self._main, *self._side.values()):
             if conversation:
                 conversation.finish()
+        ids, agents = self.session_ids, self.agent_ids
+        return self.books.close(
+            file=str(file),
+            session_id=file.stem if file.stem in ids or not ids else ids[0],
+            agent_id=(next(iter(agents)) if len(agents) == 1 else "") or None,
+            format=self.format,
+            title=labels.one_line(title_of(self._labels) or self._first_words),
+            project=self.project,
+        )
 
     def _count(self, entry: Entry, head: _Head) -> None:
         match entry:
@@ -213,8 +217,9 @@ class _Conversation:
         if isinstance(entry, Boundary):
             self._note_repairs()
         self._view.add(entry)
-        if isinstance(entry, Clearing):
-            self._cleared(entry)
+        if isinstance(entry, Clearing) and entry.uuid not in self._shrunk:
+            self._shrunk.add(entry.uuid)
+            self._lane.cleared(entry.about.trigger, len(entry.about.compacted_tool_ids))
         self._note_compaction()
         if self._view.version[0] != self._layout or self._restarting:
             self._relaid(entry)
@@ -229,11 +234,6 @@ class _Conversation:
         self._books.repairs.update(what for what, _ in self._repairs)
 
     # -- what shrinks ------------------------------------------------------------------------
-
-    def _cleared(self, clearing: Clearing) -> None:
-        if clearing.uuid not in self._shrunk:
-            self._shrunk.add(clearing.uuid)
-            self._lane.cleared(clearing.about.trigger, len(clearing.about.compacted_tool_ids))
 
     def _note_compaction(self) -> None:
         """A compaction counts when the fold restarts at it, which for ours is at its commit."""

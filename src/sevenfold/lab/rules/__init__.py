@@ -94,17 +94,20 @@ def _first(as_turns: list[Turn]) -> Iterator[Refusal]:
 
 
 def _system_places(as_turns: list[Turn], facts: RuleFacts) -> Iterator[Refusal]:
-    for number, turn in enumerate(as_turns):
+    for before, turn, after in _neighbours(as_turns):
         if turn.role != "system":
             continue
         path = f"messages.{turn.start}"
         if not facts.system_messages:
             yield Refusal(path, "role 'system' is not supported on this model", "system_unsupported")
             return
-        before = as_turns[number - 1] if number else None
-        after = as_turns[number + 1] if number + 1 < len(as_turns) else None
         if why := _misplaced_system(before, after):
             yield Refusal.at(path, why, "system_place")
+
+
+def _neighbours(turns: list[Turn]) -> Iterator[tuple[Turn | None, Turn, Turn | None]]:
+    """Every turn with the one before and the one after it."""
+    return zip([None, *turns], turns, [*turns[1:], None], strict=False)
 
 
 def _misplaced_system(before: Turn | None, after: Turn | None) -> str:
@@ -216,9 +219,7 @@ def _tools(turns: list[Turn]) -> Iterator[Refusal]:
     """Everything the server would refuse about calls and results."""
     yield from _doubled_calls(turns)
     yield from _orphan_server_results(turns)
-    for number, turn in enumerate(turns):
-        before = turns[number - 1] if number else None
-        after = turns[number + 1] if number + 1 < len(turns) else None
+    for before, turn, after in _neighbours(turns):
         if turn.role == "assistant":
             yield from _unanswered(turn, after)
             yield from _talk_while_pending(turn, after)

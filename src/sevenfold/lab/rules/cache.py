@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.lab.rules.base import Json, Refusal, RuleFacts, inner_blocks, kind_of, placed
+from sevenfold.lab.rules.base import Json, Refusal, RuleFacts, blocks_of, inner_blocks, kind_of, placed
 from sevenfold.record.blocks import THINKING
 
 LIFETIMES = ("5m", "1h")
@@ -34,8 +34,8 @@ class Prompt(Struct, frozen=True):
 def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
     """Everything the server would refuse about markers."""
     blocks = list(_blocks(prompt))
-    yield from _badly_placed(prompt, blocks)
-    marks = [(path, lifetime(control)) for path, block in blocks for control in controls(block)]
+    yield from _badly_placed(blocks)
+    marks = [(path, lifetime(control)) for path, block, _ in blocks for control in controls(block)]
     if prompt.automatic is not None and (last := last_markable(prompt)):
         ttl, standing = lifetime(prompt.automatic), dict(reversed(marks)).get(last)
         if standing is None:
@@ -57,16 +57,10 @@ def controls(block: Json) -> list[Any]:
 
 def last_markable(prompt: Prompt) -> str:
     """The path of the last block an automatic marker can fall on; empty when there is none."""
-    for part in reversed(list(placed(enumerate(prompt.messages)))):
-        if (
-            part.kind not in THINKING
-            and not _is_empty_text(part.block)
-            and not _vanishes(prompt, part.message)
-        ):
-            return part.path
-    if prompt.system:
-        return f"system.{len(prompt.system) - 1}" if not isinstance(prompt.system, str) else "system.0"
-    return f"tools.{len(prompt.tools) - 1}" if prompt.tools else ""
+    for path, block, vanishes in reversed(list(_blocks(prompt))):
+        if kind_of(block) not in THINKING and not _is_empty_text(block) and not vanishes:
+            return path
+    return ""
 
 
 def lifetime(control: Any) -> str:
@@ -74,24 +68,25 @@ def lifetime(control: Any) -> str:
     return str(control.get("ttl") or "5m") if isinstance(control, dict) else "5m"
 
 
-def _blocks(prompt: Prompt) -> Iterator[tuple[str, Json]]:
+def _blocks(prompt: Prompt) -> Iterator[tuple[str, Json, bool]]:
+    """Every block with its path, and whether it is cleared when the user speaks again."""
     for index, tool in enumerate(prompt.tools):
-        yield f"tools.{index}", tool
-    if not isinstance(prompt.system, str):
-        for index, block in enumerate(prompt.system):
-            yield f"system.{index}", block
+        yield f"tools.{index}", tool, False
+    for index, block in enumerate(blocks_of({"content": prompt.system})):
+        yield f"system.{index}", block, False
     for part in placed(enumerate(prompt.messages)):
-        yield part.path, part.block
+        vanishes = prompt.messages[part.message].get("clear_at") == "next_user_message"
+        yield part.path, part.block, vanishes
 
 
-def _badly_placed(prompt: Prompt, blocks: list[tuple[str, Json]]) -> Iterator[Refusal]:
-    for path, block in blocks:
+def _badly_placed(blocks: list[tuple[str, Json, bool]]) -> Iterator[Refusal]:
+    for path, block, vanishes in blocks:
         control = block.get("cache_control")
         if control is None:
             continue
         kind = kind_of(block)
         where = f"{path}.{kind}.cache_control"
-        if kind in THINKING or _vanishes(prompt, _message_number(path)):
+        if kind in THINKING or vanishes:
             yield Refusal.at(where, "Extra inputs are not permitted", "cache_control_place")
         elif _is_empty_text(block):
             words = "cache_control cannot be set for empty text blocks"
@@ -113,16 +108,6 @@ def _wrong_order(marks: list[Mark]) -> Iterator[Refusal]:
                 "cache_control_order",
             )
         short = short or ttl == "5m"
-
-
-def _message_number(path: str) -> int:
-    root, _, rest = path.partition(".")
-    return int(rest.partition(".")[0]) if root == "messages" else -1
-
-
-def _vanishes(prompt: Prompt, number: int) -> bool:
-    """True for a message that is cleared when the user speaks again: it may not carry a marker."""
-    return number >= 0 and prompt.messages[number].get("clear_at") == "next_user_message"
 
 
 def _is_empty_text(block: Json) -> bool:
