@@ -14,6 +14,7 @@ from sevenfold.lab.simulator.openai import (
     INPUT,
     OpenAiReply,
     OpenAiRequest,
+    OpenAiTool,
     ask,
     call_input,
     check_body,
@@ -55,23 +56,10 @@ class _ChatMessage(Struct):
     tool_call_id: str | None = None
 
 
-class _Definition(Struct):
-    name: str | None = None
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class _ChatTool(Struct):
-    type: str | None = None
-    function: _Definition | None = None
-    custom: _Definition | None = None
-
-
 class _ChatBody(Struct):
     model: str
     messages: Annotated[list[_ChatMessage], Meta(min_length=1)]
-    tools: list[_ChatTool] | None = None
+    tools: list[OpenAiTool] | None = None
     stop: str | list[str] | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None

@@ -31,9 +31,8 @@ FinishedMessage = tuple[dict[str, Any], Sequence[CachePlan]]
 class ModelTurn(Struct, frozen=True):
     """What one call of the model said and cost."""
 
-    blocks: tuple[Json, ...]
-    """What goes out, signed."""
     output: Output
+    """What goes out, signed."""
     plan: CachePlan
 
     def free(self) -> ModelTurn:
@@ -53,7 +52,7 @@ def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
         return _compact_and_continue(sim, ready, edit)
     turn = _speak(sim, ready)
     iterations = [_iteration("message", turn)] if THRESHOLD in ready.features.betas else None
-    return _message(sim, ready, turn, turn.blocks, iterations), [turn.plan]
+    return _message(sim, ready, turn, iterations), [turn.plan]
 
 
 def count(ready: PreparedRequest) -> dict[str, Any]:
@@ -95,7 +94,7 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
     body, plan = ready.body, _plan(sim, ready)
     most = body["max_tokens"]
     if most == 0:
-        return ModelTurn((), Output((), "max_tokens", None, 0, 0), plan)
+        return ModelTurn(Output((), "max_tokens", None, 0, 0), plan)
     messages, tools = _messages_of(ready.shown), body.get("tools") or ()
     reply = sim.think(ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
     if (body.get("thinking") or {}).get("type") == "disabled":
@@ -113,7 +112,7 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
         )
         plan = replace(plan, billing=billing)
         output = replace(output, tokens=output.tokens if told.output is None else told.output)
-    return ModelTurn(tuple(_sign(sim, ready, output.blocks)), output, plan)
+    return ModelTurn(replace(output, blocks=tuple(_sign(sim, ready, output.blocks))), plan)
 
 
 def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Iterator[Json]:
@@ -157,8 +156,8 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     if isinstance(made, str):
         blocks = (_signed_block(sim, ready, made),)
     reason = "compaction" if isinstance(made, str) else made.stop_reason
-    spent = ModelTurn(blocks, Output(blocks, reason, None, size, 0), plan)
-    return _message(sim, ready, spent.free(), blocks, [_iteration("compaction", spent)]), [plan]
+    spent = ModelTurn(Output(blocks, reason, None, size, 0), plan)
+    return _message(sim, ready, spent.free(), [_iteration("compaction", spent)]), [plan]
 
 
 def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
@@ -166,15 +165,15 @@ def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) ->
     plan, made = _plan(sim, ready), _summary(sim, ready, edit.get("instructions"))
     block: dict[str, Any] = {"type": "compaction", "content": made if isinstance(made, str) else None}
     size = sim.scales.counter.text(block["content"] or "", ready.profile.tokenizer)
-    spent = ModelTurn((block,), Output((block,), "compaction", None, size, 0), plan)
+    spent = ModelTurn(Output((block,), "compaction", None, size, 0), plan)
     costs = _iteration("compaction", spent)
     if isinstance(made, str):
         ready = _from_summary(sim, ready, block)
         if edit.get("pause_after_compaction"):
-            return _message(sim, ready, spent.free(), (block,), [costs]), [plan]
+            return _message(sim, ready, spent.free(), [costs]), [plan]
     turn = _speak(sim, ready)
-    message = _message(sim, ready, turn, (block, *turn.blocks), [costs, _iteration("message", turn)])
-    return message, [plan, turn.plan]
+    turn = replace(turn, output=replace(turn.output, blocks=(block, *turn.output.blocks)))
+    return _message(sim, ready, turn, [costs, _iteration("message", turn)]), [plan, turn.plan]
 
 
 def _from_summary(sim: Simulator, ready: PreparedRequest, block: Json) -> PreparedRequest:
@@ -195,11 +194,7 @@ def _summary(sim: Simulator, ready: PreparedRequest, instructions: str | None) -
 
 
 def _message(
-    sim: Simulator,
-    ready: PreparedRequest,
-    turn: ModelTurn,
-    blocks: Sequence[Json],
-    iterations: list[Json] | None,
+    sim: Simulator, ready: PreparedRequest, turn: ModelTurn, iterations: list[Json] | None
 ) -> dict[str, Any]:
     body, message_id = ready.body, sim.new_id("msg_")
     message: dict[str, Any] = {
@@ -207,7 +202,7 @@ def _message(
         "type": "message",
         "role": "assistant",
         "model": body["model"],
-        "content": list(blocks),
+        "content": list(turn.output.blocks),
         "stop_reason": turn.output.stop_reason,
         "stop_sequence": turn.output.stop_sequence,
         "stop_details": None,

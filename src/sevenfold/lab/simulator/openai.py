@@ -21,6 +21,18 @@ from sevenfold.profiles import Profile
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
+class OpenAiTool(Struct):
+    """The fields of a tool whose types are checked; Chat Completions nests them under the tool's kind."""
+
+    type: str | None = None
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    function: OpenAiTool | None = None
+    custom: OpenAiTool | None = None
+
+
 class OpenAiRequest(Struct, frozen=True):
     """A request to either API, in the simulator's own form."""
 

@@ -15,6 +15,7 @@ from sevenfold.lab.simulator.errors import ApiError, invalid
 from sevenfold.lab.simulator.openai import (
     OpenAiReply,
     OpenAiRequest,
+    OpenAiTool,
     ask,
     call_input,
     check_body,
@@ -47,12 +48,6 @@ COMPACT_FIELDS = frozenset(
 )
 
 
-class _ResponsesTool(Struct):
-    type: str | None = None
-    name: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
 class _Management(Struct):
     type: str
     compact_threshold: int | None = None
@@ -62,7 +57,7 @@ class _ResponsesBody(Struct):
     model: str
     input: str | list[dict[str, Any]]
     instructions: str | None = None
-    tools: list[_ResponsesTool] | None = None
+    tools: list[OpenAiTool] | None = None
     max_output_tokens: int | None = None
     stream: bool | None = None
     background: bool | None = None
