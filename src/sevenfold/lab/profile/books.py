@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 
 from sevenfold.lab.profile import cache as caching
 from sevenfold.lab.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
-from sevenfold.lab.profile.context import FileReads, SessionTally, WindowHistory
+from sevenfold.lab.profile.context import SessionTally, WindowHistory
 from sevenfold.lab.profile.figures import (
     CacheBreak,
     DayUsage,
@@ -207,7 +207,6 @@ class Lane:
         self.number = number
         self.calls = 0
         self.context = WindowHistory(books.tally)
-        self.reads = FileReads(books.tally)
         self._books = books
         self._cache = CacheFollower()
         self._open: CallReport | None = None

@@ -291,9 +291,8 @@ class _Conversation:
         item = self._view.item(said.uuid)
         for key, piece, block in self._pieces(item) if item else ():
             if key not in self._lane.context:
-                held = self._lane.context.enter(key, piece)
-                call = self._calls.get(block.id)
-                self._lane.reads.note(key, held, block, call, self._lane.context)
+                self._lane.context.enter(key, piece)
+                self._lane.context.note_read(key, block, self._calls.get(block.id))
 
     def _answered(self, said: Said, head: _Head, at: float | None) -> None:
         message = _decode(_message, head.message, _Message())

@@ -60,10 +60,7 @@ class Faults:
     def next(self) -> Fault | None:
         """The fault for the request that just arrived."""
         self.seen += 1
-        drawn = [self._random.random() for _ in self._chances]
-        by_chance = [
-            fault for (chance, fault), draw in zip(self._chances, drawn, strict=True) if draw < chance
-        ]
+        by_chance = [fault for chance, fault in self._chances if self._random.random() < chance]
         return self._schedule.get(self.seen) or (by_chance[0] if by_chance else None)
 
     def then(self, fault: Fault, requests: int = 1) -> None:

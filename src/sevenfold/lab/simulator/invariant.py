@@ -15,7 +15,7 @@ from sevenfold.lab.rules.base import Json, blocks_of, inner_blocks
 
 def extends(previous: bytes | Json, body: bytes | Json) -> str | None:
     """None when a request body extends the one before it; otherwise the first part that moved."""
-    before, now = _decoded(previous), _decoded(body)
+    before, now = (msgspec.json.decode(one) if isinstance(one, bytes) else one for one in (previous, body))
     if before.get("model") != now.get("model"):
         return f"model changed from {before.get('model')} to {now.get('model')}"
     for level in ("tools", "system", "messages"):
@@ -23,11 +23,6 @@ def extends(previous: bytes | Json, body: bytes | Json) -> str | None:
         if moved := _compare(*parts, whole=level != "messages"):
             return moved
     return None
-
-
-def _decoded(body: bytes | Json) -> Json:
-    decoded: Json = msgspec.json.decode(body) if isinstance(body, bytes) else body
-    return decoded
 
 
 def _compare(before: list[tuple[str, bytes]], now: list[tuple[str, bytes]], *, whole: bool) -> str | None:

@@ -31,6 +31,7 @@ from sevenfold.profiles import LONG_WINDOW, Profile
 
 SYSTEM_MESSAGES = "mid-conversation-system-2026-04-07"
 """The beta that Claude Code sends with system messages, also to models whose documentation does not name them."""
+DROPPED = "thinking_dropped"
 MOST_TOOLS = 1_000
 """Distinct tools that a `compaction` block can record."""
 _CHANGED = {
@@ -82,8 +83,8 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     prompt = _with_true_sizes(sim, read_prompt(body, sim.scales, profile.tokenizer))
     _check_signed_block(prompt, sim.binder)
     bindings = sim.binder.examine(prompt, profile)
-    new_account = sim.setup.account == "new"
-    dropped, transformations = _judge(bindings.checks, body, profile, features, new_account)
+    transformations = _judge(bindings.checks, body, profile, features, sim.setup.account == "new")
+    dropped = {one["path"] for one in transformations if one["type"] == DROPPED}
     items = tuple(item for item in prompt.items if item.path not in dropped)
     shown, deleted = without_deleted(visible(items, prompt.messages, profile), items)
     head = (*prompt.tools, *prompt.system)
@@ -145,8 +146,8 @@ def _with_true_sizes(sim: Simulator, prompt: RequestPrompt) -> RequestPrompt:
 
 def _judge(
     checks: Sequence[ThinkingCheck], body: Json, profile: Profile, features: ApiFeatures, new_account: bool
-) -> tuple[frozenset[str], tuple[Json, ...]]:
-    """The paths of blocks to drop, and what to report; raises where a failed check is an error."""
+) -> tuple[Json, ...]:
+    """What to report about blocks that are dropped, or kept though a check failed; raises where that is an error."""
     asked = ((body.get("thinking") or {}).get("block_binding") or {}).get("prefix_mismatch_behavior")
     rule = profile.thinking.on_mismatch
     enforced = asked == "error" or (
@@ -154,7 +155,6 @@ def _judge(
     )
     answers = (n for n, message in enumerate(body["messages"]) if message["role"] == "assistant")
     last = max(answers, default=-1)
-    dropped: set[str] = set()
     reported: list[Json] = []
     for check in checks:
         if check.reason == "tampered":
@@ -164,12 +164,9 @@ def _judge(
         by_prefix = check.reason == "prefix_binding_mismatch"
         if by_prefix and enforced:
             raise invalid(_mismatch(check, features))
-        allowed = by_prefix and not asked
-        if not allowed:
-            dropped.add(check.item.path)
-        kind = "thinking_mismatch_allowed" if allowed else "thinking_dropped"
+        kind = "thinking_mismatch_allowed" if by_prefix and not asked else DROPPED
         reported.append({"type": kind, "path": check.item.path, "reason": check.reason})
-    return frozenset(dropped), tuple(reported)
+    return tuple(reported)
 
 
 def _tampered(check: ThinkingCheck, last_answer: int) -> str:

@@ -99,10 +99,10 @@ def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
 
 def last_compaction(items: Sequence[PromptPart]) -> int:
     """The place of the last summary that replaces what is before it; -1 when there is none."""
-    for place in reversed(range(len(items))):
-        if items[place].kind == "compaction" and items[place].block.get("content"):
-            return place
-    return -1
+    summaries = (
+        n for n, item in enumerate(items) if item.kind == "compaction" and item.block.get("content")
+    )
+    return max(summaries, default=-1)
 
 
 def total(parts: Iterable[PromptPart]) -> int:

@@ -143,22 +143,17 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     *before, last = items or [{}]
     spoken = before if _kind(last) == TRIGGER else items
     messages = [_message(sim, body, item, place) for place, item in enumerate(spoken)]
-    if body.get("instructions"):
-        messages.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
     _check_calls_answered(messages)
     newest = max((place for place, item in enumerate(spoken) if _kind(item) == "compaction"), default=0)
-    instructed = len(messages) - len(spoken)
     # What a summary replaces may be left in the input, but the model no longer sees it.
-    messages = [
-        message
-        for place, message in enumerate(messages, -instructed)
-        if place >= newest or _outlives_summary(message)
-    ]
+    seen = [*filter(_outlives_summary, messages[:newest]), *messages[newest:]]
+    if body.get("instructions"):
+        seen.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
     return OpenAiRequest(
         body=body,
         profile=profile,
         tools=[tool(one.get("type"), one) for one in body.get("tools") or ()],
-        messages=messages,
+        messages=seen,
         max_tokens=body.get("max_output_tokens"),
         overflow=OVERFLOW,
     )
