@@ -2,8 +2,7 @@
 
     reader      who said what in the records a compaction hides
     sentences   words, sentences, the patterns by which facts are found, and how two texts are compared
-    probe       a fact to look for
-    facts       the user's corrections, preferences and decisions; files changed, failures, open tasks, the present step
+    facts       what to look for: corrections, preferences, decisions; files changed, failures, open tasks, the present step
     probes      all of these, and exact identifiers, as a bounded sample of facts to look for
     judge       each fact: in context, reachable, or lost
 
@@ -18,8 +17,8 @@ How a session uses it::
 Everything here is a pure function of its arguments: the same records give the same probes and the same score.
 """
 
+from sevenfold.lab.fidelity.facts import KINDS, Probe
 from sevenfold.lab.fidelity.judge import Score, judge
-from sevenfold.lab.fidelity.probe import KINDS, Probe
 from sevenfold.lab.fidelity.probes import Sample, probes, sample
 from sevenfold.lab.fidelity.reader import texts
 from sevenfold.layers.compact.coverage import Count

@@ -1,4 +1,4 @@
-"""What a compaction must not lose: what the user wants, and the state of the work.
+"""Facts to look for, those that a compaction must not lose: what the user wants, and the state of the work.
 
 What the user wants is every message, and in it what corrects, what insists, and what settles a question. Pasted matter
 (code, logs, somebody's review) is not taken for the user's wishes: only sentences of prose count, and only those with a
@@ -12,15 +12,36 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from sevenfold.lab.fidelity import probe as kinds
-from sevenfold.lab.fidelity.probe import Probe
 from sevenfold.lab.fidelity.reader import Account, Call, Told
 from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, folded, pattern, sentences, telling
+from sevenfold.ports import FoundRecord
+from sevenfold.recall.search import Hit
 
+USER_MESSAGE, CORRECTION, PREFERENCE, DECISION = "user_message", "correction", "preference", "decision"
+EDITED_FILE, ERROR, PENDING_TASK = "edited_file", "error", "pending_task"
+CURRENT_STEP, IDENTIFIER = "current_step", "identifier"
+MOST = {
+    USER_MESSAGE: 120,
+    CORRECTION: 30,
+    PREFERENCE: 30,
+    DECISION: 30,
+    PENDING_TASK: 30,
+    CURRENT_STEP: 2,
+    EDITED_FILE: 40,
+    ERROR: 20,
+    IDENTIFIER: 40,
+}
+"""What facts there are, those that matter most first, and how many of each are looked for at most."""
+KINDS = tuple(MOST)
+
+SHORT = 14
+"""Characters up to which a message could be anywhere by chance."""
+
+Match = Literal["verbatim", "exact", "words"]
 _CORRECTS = pattern("corrects")
 _INSISTS = pattern("insists")
 _FIRMLY = re.compile(r"\b(?:don't|do not|never|make sure|ensure|must|avoid)\b", re.I)
@@ -57,6 +78,27 @@ READ = 3_000
 """Characters of a failure that are looked at, half from either end."""
 
 
+class Probe(Struct, frozen=True):
+    """A fact from the records a compaction hides, and how to tell whether it is still there."""
+
+    kind: str
+    text: str
+    """What to look for, and what to ask recall."""
+    record: str
+    """The record it comes from; the newest, if several hold it."""
+    sought: tuple[str, ...]
+    """The kinds of record, as recall names them, among which that is found."""
+    match: Match = "words"
+    """How it counts as present: all of it (verbatim), to the letter between other signs (exact), or by its
+    words, most of which must be close together."""
+    accepts: tuple[str, ...] = ()
+    """Other texts that say the same and count as well."""
+
+    def found_among(self, hits: Iterable[Hit | FoundRecord]) -> bool:
+        """Is its record among what recall found? Another that holds the same words does not count."""
+        return any(hit.uuid == self.record for hit in hits)
+
+
 class Task(Struct, frozen=True):
     """Something on a list of things to do."""
 
@@ -75,7 +117,7 @@ def messages(told: Account) -> Iterator[Probe]:
         said.setdefault(folded(words.text), []).append(words)
     for same in said.values():
         newest = same[-1]
-        yield Probe(kinds.USER_MESSAGE, newest.text, newest.record, (newest.known_as,), "verbatim")
+        yield Probe(USER_MESSAGE, newest.text, newest.record, (newest.known_as,), "verbatim")
 
 
 def wishes(told: Account) -> Iterator[Probe]:
@@ -87,7 +129,7 @@ def wishes(told: Account) -> Iterator[Probe]:
     for words in told.refusals:
         first = next(sentences(words.text), "")
         if len(telling(first)) >= 2:
-            yield Probe(kinds.CORRECTION, first, words.record, (words.known_as,))
+            yield Probe(CORRECTION, first, words.record, (words.known_as,))
 
 
 def decisions(told: Account) -> Iterator[Probe]:
@@ -95,7 +137,7 @@ def decisions(told: Account) -> Iterator[Probe]:
     for words in told.user:
         before = told.preceding.get(words.record)
         if before is not None and _BARE.fullmatch(words.text) and (proposal := _proposal(before.text)):
-            yield Probe(kinds.DECISION, proposal, before.record, (before.known_as,))
+            yield Probe(DECISION, proposal, before.record, (before.known_as,))
     for call in told.calls:
         answer = told.results.get(call.id)
         if answer is not None:
@@ -105,11 +147,11 @@ def decisions(told: Account) -> Iterator[Probe]:
 def _settled(call: Call, answer: Told) -> Iterator[Probe]:
     if _ASKS.search(call.name):
         for hit in _ANSWER.finditer(answer.text):
-            yield Probe(kinds.DECISION, hit[0], answer.record, (answer.known_as,))
+            yield Probe(DECISION, hit[0], answer.record, (answer.known_as,))
     plan = call.given.get("plan")
     if isinstance(plan, str) and _APPROVED.search(answer.text) and (title := _HEADING.search(plan)):
         text = title[1].strip()[:LONGEST_SENTENCE]
-        yield Probe(kinds.DECISION, text, call.record, ("tool_use",))
+        yield Probe(DECISION, text, call.record, ("tool_use",))
 
 
 def _own_sentences(text: str) -> Iterator[str]:
@@ -130,10 +172,10 @@ def _wish(sentence: str) -> str:
     if sentence.endswith("?") and not _FIRMLY.search(sentence):
         return ""
     if _CORRECTS.search(sentence):
-        return kinds.CORRECTION
+        return CORRECTION
     if _INSISTS.search(sentence):
-        return kinds.PREFERENCE
-    return kinds.DECISION if _ASSENTS.search(sentence) else ""
+        return PREFERENCE
+    return DECISION if _ASSENTS.search(sentence) else ""
 
 
 def _proposal(text: str) -> str:
@@ -149,31 +191,21 @@ def edited_files(told: Account) -> Iterator[Probe]:
     """Files a call changed, the one changed last at the end; a part of the path that is no other's will do."""
     calls: dict[str, Call] = {}
     for call in told.calls:
-        if path := _changed(call):
+        changes = _CHANGES & call.given.keys() or _CHANGING.search(call.name)
+        if changes and (path := _path(call)):
             # Taken out and put in again, so that the order is that of the last change.
             calls.pop(path, None)
             calls[path] = call
-    tails = Counter(tail for path in _paths(told.calls) for tail in _tails(path))
+    tails = Counter(tail for path in set(map(_path, told.calls)) for tail in _tails(path))
     for path, made in calls.items():
         accepts = tuple(tail for tail in _tails(path) if tails[tail] == 1)
-        yield Probe(kinds.EDITED_FILE, path, made.record, (_known_as(made),), "exact", accepts)
-
-
-def _changed(call: Call) -> str:
-    return _path(call) if _CHANGES & call.given.keys() or _CHANGING.search(call.name) else ""
-
-
-def _known_as(call: Call) -> str:
-    return "edit" if _CHANGES & call.given.keys() else "tool_use"
+        known_as = "edit" if _CHANGES & made.given.keys() else "tool_use"
+        yield Probe(EDITED_FILE, path, made.record, (known_as,), "exact", accepts)
 
 
 def _path(call: Call) -> str:
     given = (call.given.get(name) for name in _PATHS)
     return next((path for path in given if isinstance(path, str) and path and path == path.strip()), "")
-
-
-def _paths(calls: Iterable[Call]) -> set[str]:
-    return {path for call in calls if (path := _path(call))}
 
 
 def _tails(path: str) -> list[str]:
@@ -192,7 +224,7 @@ def errors(told: Account) -> Iterator[Probe]:
         if line := identifying_line(failure.text):
             seen[line] = failure
     for line, failure in seen.items():
-        yield Probe(kinds.ERROR, line, failure.record, (failure.known_as,), "words", _in_other_words(line))
+        yield Probe(ERROR, line, failure.record, (failure.known_as,), "words", _in_other_words(line))
 
 
 def identifying_line(text: str) -> str:
@@ -233,7 +265,7 @@ def pending_tasks(told: Account) -> Iterator[Probe]:
     for task in (*(task for tasks in lists.values() for task in tasks), *single.values()):
         if not task.over and folded(task.text) not in seen:
             seen.add(folded(task.text))
-            yield Probe(kinds.PENDING_TASK, task.text, task.record, ("tool_use",))
+            yield Probe(PENDING_TASK, task.text, task.record, ("tool_use",))
 
 
 def _listed(call: Call) -> list[Task] | None:
@@ -269,13 +301,13 @@ def current_step(told: Account) -> Iterator[Probe]:
     for words in reversed(told.model):
         said = [sentence for sentence in sentences(words.text) if len(telling(sentence)) >= 3]
         if said:
-            yield Probe(kinds.CURRENT_STEP, said[-1], words.record, ("assistant",))
+            yield Probe(CURRENT_STEP, said[-1], words.record, ("assistant",))
             break
     if told.calls and (argument := _main_argument(told.calls[-1])):
         call = told.calls[-1]
         shorter = _tails(argument)[-2:] if argument == _path(call) else _SHELL.split(argument)[:1]
         accepts = tuple(text for text in shorter if len(text) > 5)
-        yield Probe(kinds.CURRENT_STEP, argument, call.record, ("tool_use",), "exact", accepts)
+        yield Probe(CURRENT_STEP, argument, call.record, ("tool_use",), "exact", accepts)
 
 
 def _main_argument(call: Call) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from sevenfold.lab.fidelity.probe import SHORT, Probe
+from sevenfold.lab.fidelity.facts import SHORT, Probe
 from sevenfold.lab.fidelity.sentences import Vocabulary, folded, telling
 from sevenfold.layers.compact.coverage import Coverage, State
 

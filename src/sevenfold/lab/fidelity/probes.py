@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from sevenfold.lab.fidelity import facts
-from sevenfold.lab.fidelity.probe import EDITED_FILE, IDENTIFIER, KINDS, MOST, Probe
+from sevenfold.lab.fidelity.facts import EDITED_FILE, IDENTIFIER, KINDS, MOST, Probe
 from sevenfold.lab.fidelity.reader import Account, Call, Told, account
 from sevenfold.lab.fidelity.sentences import pattern
 from sevenfold.record.layout import Item

@@ -192,7 +192,7 @@ def profile(
     ``since``, in seconds since 1970, only later calls count, and sessions without any are left out.
     """
     files = [file for file in found.files if since is None or _state(file).st_mtime >= since]
-    results = _read(files, {file: Scope(since) for file in files}, jobs, progress)
+    results = _read({file: Scope(since) for file in files}, jobs, progress)
     seen: set[int] = set()
     copies: dict[Path, Scope] = {}
     copied = 0
@@ -202,7 +202,7 @@ def profile(
             copied += len(again)
         seen |= results[file].calls
     # Which calls are copies is known only now; few files have any.
-    results |= _read(list(copies), copies, jobs, None)
+    results |= _read(copies, jobs, None)
     ordered = [results[file] for file in files]
     sessions = [one.session for one in ordered if one.session and (since is None or one.session.api_calls)]
     errors = [FailedFile(str(one.path), one.error) for one in ordered if one.error]
@@ -223,11 +223,9 @@ def _started(one: _Profiled) -> str:
     return (one.session and one.session.started) or ""
 
 
-def _read(
-    files: Sequence[Path], scopes: dict[Path, Scope], jobs: int | None, progress: Progress | None
-) -> dict[Path, _Profiled]:
+def _read(scopes: dict[Path, Scope], jobs: int | None, progress: Progress | None) -> dict[Path, _Profiled]:
     """Profile files, in one process or in several, the largest first."""
-    sizes = {file: _state(file).st_size for file in files}
+    sizes = {file: _state(file).st_size for file in scopes}
     work, done = sum(sizes.values()), 0
 
     def advance(number: int) -> None:
@@ -237,12 +235,12 @@ def _read(
             progress(done, work)
 
     advance(0)
-    jobs = min(jobs or os.cpu_count() or 1, len(files)) if work > SMALL else 1
+    jobs = min(jobs or os.cpu_count() or 1, len(scopes)) if work > SMALL else 1
     if jobs <= 1:
-        results = {file: _one(file, scopes[file], advance) for file in files}
+        results = {file: _one(file, scope, advance) for file, scope in scopes.items()}
     else:
-        largest_first = sorted(files, key=lambda file: -sizes[file])
-        results = _together([(file, scopes[file]) for file in largest_first], jobs, advance)
+        largest_first = sorted(scopes.items(), key=lambda pair: -sizes[pair[0]])
+        results = _together(largest_first, jobs, advance)
     advance(work - done)
     return results
 
