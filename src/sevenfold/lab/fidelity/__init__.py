@@ -2,13 +2,13 @@
 
     reader      who said what in the records a compaction hides
     sentences   words, sentences, the patterns by which facts are found, and how two texts are compared
-    facts       what to look for: corrections, preferences, decisions; files changed, failures, open tasks, the present step
+    facts       what to look for: corrections, preferences, decisions; files changed, failures, open tasks, the step
     probes      all of these, and exact identifiers, as a bounded sample of facts to look for
     judge       each fact: in context, reachable, or lost
 
 How a session uses it::
 
-    facts = probes(hidden)                                  # the records that leave the context
+    facts       what to look for: corrections, preferences, decisions; files changed, failures, open tasks, the step
     score = judge(facts, texts(new_items), reachable)       # reachable: does recall find it?
 
     def reachable(probe: Probe) -> bool:

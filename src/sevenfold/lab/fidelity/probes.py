@@ -61,15 +61,14 @@ def sample(items: Iterable[Item], *, goes_on: bool = False) -> Sample:
     by_kind: dict[str, dict[str, Probe]] = {kind: {} for kind in KINDS}
     for probe in _all(told, goes_on):
         by_kind[probe.kind].setdefault(probe.text, probe)
+    for probe in _identifiers(told, by_kind[EDITED_FILE].values()):
+        by_kind[IDENTIFIER].setdefault(probe.text, probe)
     for kind, found in by_kind.items():
         # Within a kind they come with what matters most at the end.
         chosen += list(found.values())[-MOST[kind] :]
         if len(found) > MOST[kind]:
             left_out[kind] = len(found) - MOST[kind]
-    identifiers, beyond = _identifiers(told, by_kind[EDITED_FILE].values())
-    if beyond:
-        left_out[IDENTIFIER] = beyond
-    return Sample((*chosen, *identifiers), left_out)
+    return Sample(tuple(chosen), left_out)
 
 
 def _all(told: Account, goes_on: bool) -> Iterator[Probe]:
@@ -83,15 +82,14 @@ def _all(told: Account, goes_on: bool) -> Iterator[Probe]:
     yield from facts.errors(told)
 
 
-def _identifiers(told: Account, edited: Iterable[Probe]) -> tuple[list[Probe], int]:
-    """Exact names other than those of the changed files, and how many there are beyond the limit."""
+def _identifiers(told: Account, edited: Iterable[Probe]) -> Iterator[Probe]:
+    """Exact names other than those of the changed files."""
     files = {way for probe in edited for way in (probe.text, *probe.accepts)}
     names = Names([*told.user, *told.refusals], told.model, told.calls)
-    telling = [text for text in names.telling() if text not in files]
-    chosen = telling[-MOST[IDENTIFIER] :]
-    found = [(text, *names.newest(text)) for text in chosen]
-    made = [Probe(IDENTIFIER, text, record, (known_as,), "exact") for text, record, known_as in found]
-    return made, len(telling) - len(chosen)
+    for text in names.telling():
+        if text not in files:
+            record, known_as = names.newest(text)
+            yield Probe(IDENTIFIER, text, record, (known_as,), "exact")
 
 
 class _Finding(Struct):

@@ -227,7 +227,7 @@ class Lane:
         self._skipped = True
         if report.usage is not None:
             self.context.called(report.prompt, report.profile.tokenizer, counted=False)
-            self._cache.check(report, report.usage, 0)
+            self._cache.check(report, 0)
             self._pending, self._rewound = [], False
             self._prompt, self._model = report.prompt, report.model
 
@@ -241,7 +241,7 @@ class Lane:
         if report.usage is None:
             return
         self.context.called(prompt, report.profile.tokenizer)
-        if found := self._cache.check(report, report.usage, books.calls):
+        if found := self._cache.check(report, books.calls):
             books.breaks.append(found)
         self._note_shrinking(prompt, report.model)
         books.points.append(Point(report.at, prompt, self.number))

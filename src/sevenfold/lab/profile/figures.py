@@ -284,16 +284,16 @@ def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileT
             sums[one.name] = money(each)
         elif one.type == dict[str, int]:
             sums[one.name] = counts(each)
+        elif one.type in (UsageSums, Repeats):
+            sums[one.name] = one.type(**counts(map(structs.asdict, each)))
     items = [item for session in sessions for item in session.largest_items]
     # Medians cannot be added up.
     steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")
     growths = ({name: getattr(session.growth, name) for name in steps} for session in sessions)
     sums |= {
         "models": dict(Counter(sums["models"]).most_common()),
-        "usage": UsageSums(**counts(structs.asdict(session.usage) for session in sessions)),
         "peak_context_tokens": max((session.peak_context_tokens for session in sessions), default=0),
         "largest_items": sorted(items, key=lambda item: -item.tokens)[:LARGEST],
-        "repeated_reads": Repeats(**counts(structs.asdict(session.repeated_reads) for session in sessions)),
         "growth": Growth(**counts(growths)),
     }
     return ProfileTotal(

@@ -64,11 +64,8 @@ class _Info(Struct, frozen=True):
 
 def is_rollout(record: Mapping[str, Any]) -> bool:
     """Is this line of a file, decoded, one of a rollout?"""
-    kind = record.get("type")
-    known = kind in KNOWN_TYPES if isinstance(kind, str) else None
-    return isinstance(record.get("payload"), dict) and (
-        known or (known is not None and "timestamp" in record)
-    )
+    kind, held = record.get("type"), isinstance(record.get("payload"), dict)
+    return held and isinstance(kind, str) and (kind in KNOWN_TYPES or "timestamp" in record)
 
 
 def convert(lines: Iterable[bytes]) -> Iterator[bytes]:

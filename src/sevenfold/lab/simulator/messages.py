@@ -122,13 +122,12 @@ def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Ite
     at = ready.bindings
     for place, block in enumerate(blocks):
         if block["type"] in ("thinking", "redacted_thinking"):
-            words = str(block["thinking"]) if shows and block["type"] == "thinking" else ""
+            redacted = block["type"] == "redacted_thinking"
+            words = str(block["thinking"]) if shows and not redacted else ""
             size = sim.scales.counter.block(block, profile.tokenizer)
             seal, at = sim.binder.sign(words, size, at, ready.prompt, profile.name)
-            if block["type"] == "thinking":
-                yield {"type": "thinking", "thinking": words, "signature": seal}
-            else:
-                yield {"type": "redacted_thinking", "data": seal}
+            said = {"data": seal} if redacted else {"thinking": words, "signature": seal}
+            yield {"type": block["type"], **said}
         else:
             done = _with_id(block, at, place)
             weighed = sim.scales.weigh(done, profile.tokenizer, "assistant")
