@@ -8,23 +8,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from sevenfold.lab.simulator import openai
 from sevenfold.lab.simulator.brains import Json
 from sevenfold.lab.simulator.errors import invalid
-from sevenfold.lab.simulator.openai import (
-    INPUT,
-    OpenAiReply,
-    OpenAiRequest,
-    OpenAiTool,
-    ask,
-    call_input,
-    check_body,
-    content_blocks,
-    missing_parameter,
-    tool,
-    tool_result,
-    tool_use,
-    unsupported_value,
-)
+from sevenfold.lab.simulator.openai import OpenAiReply, OpenAiRequest, OpenAiTool
 from sevenfold.lab.simulator.output import pieces
 from sevenfold.lab.simulator.provider import Simulator
 
@@ -70,7 +57,7 @@ class _ChatBody(Struct):
 def complete(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a chat completion request."""
     asked = _read(sim, body)
-    said = ask(sim, asked)
+    said = openai.ask(sim, asked)
     return {
         "id": sim.new_id("chatcmpl-"),
         "object": "chat.completion",
@@ -100,7 +87,7 @@ def chunks(completion: Json, body: Json, size: int) -> Iterator[bytes]:
         yield chunk({"content": piece})
     for index, call in enumerate(message.get("tool_calls") or ()):
         kind = call["type"]
-        called, given = call[kind], INPUT[kind]
+        called, given = call[kind], openai.INPUT[kind]
         opening = {"index": index, "id": call["id"], "type": kind}
         yield chunk({"tool_calls": [{**opening, kind: {"name": called["name"], given: ""}}]})
         for piece in pieces(called[given], size):
@@ -116,14 +103,14 @@ def _event(data: Json) -> bytes:
 
 
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
-    profile = check_body(sim, body, _ChatBody, nested=True)
+    profile = openai.check_body(sim, body, _ChatBody, nested=True)
     _check_parts(body["messages"])
     _check_tools_answered(body["messages"])
     stops = body.get("stop") or ()
     return OpenAiRequest(
         body=body,
         profile=profile,
-        tools=[tool(one["type"], one[one["type"]]) for one in body.get("tools") or ()],
+        tools=[openai.tool(one["type"], one[one["type"]]) for one in body.get("tools") or ()],
         messages=[_message(message) for message in body["messages"]],
         max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
         overflow=OVERFLOW,
@@ -134,15 +121,15 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
 def _message(message: Json) -> Json:
     role = message.get("role")
     if role not in ROLES:
-        raise unsupported_value(role, ROLES, "messages.role")
+        raise openai.unsupported_value(role, ROLES, "messages.role")
     if role == "tool":
-        return tool_result(message.get("tool_call_id"), message.get("content"))
-    blocks = content_blocks(message.get("content"))
+        return openai.tool_result(message.get("tool_call_id"), message.get("content"))
+    blocks = openai.content_blocks(message.get("content"))
     for call in message.get("tool_calls") or ():
         kind = "function" if call.get("custom") is None else "custom"
         if call.get(kind) is None:
-            raise missing_parameter("messages.tool_calls.function", "messages")
-        blocks.append(tool_use(call["id"], kind, call[kind]))
+            raise openai.missing_parameter("messages.tool_calls.function", "messages")
+        blocks.append(openai.tool_use(call["id"], kind, call[kind]))
     return {"role": "system" if role == "developer" else role, "content": blocks}
 
 
@@ -153,7 +140,7 @@ def _check_parts(messages: Sequence[Json]) -> None:
         for place, part in enumerate(parts if isinstance(parts, list) else ()):
             if part.get("type") not in PARTS:
                 where = f"messages[{number}].content[{place}].type"
-                raise unsupported_value(part.get("type"), PARTS, where, "invalid_value")
+                raise openai.unsupported_value(part.get("type"), PARTS, where, "invalid_value")
 
 
 def _check_tools_answered(messages: Sequence[Json]) -> None:
@@ -187,7 +174,7 @@ def _choice(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply) -> dict[str
         {
             "id": block.get("id") or sim.new_id("call_"),
             "type": (kind := asked.kind(block)),
-            kind: {"name": block["name"], **call_input(block, kind)},
+            kind: {"name": block["name"], **openai.call_input(block, kind)},
         }
         for block in blocks
         if block["type"] == "tool_use"

@@ -9,24 +9,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator import output
+from sevenfold.lab.simulator import openai, output
 from sevenfold.lab.simulator.brains import Json, NoSummary, SummaryRequest
 from sevenfold.lab.simulator.errors import ApiError, invalid
-from sevenfold.lab.simulator.openai import (
-    OpenAiReply,
-    OpenAiRequest,
-    OpenAiTool,
-    ask,
-    call_input,
-    check_body,
-    content_blocks,
-    missing_parameter,
-    read_cache,
-    tool,
-    tool_result,
-    tool_use,
-    weigh,
-)
+from sevenfold.lab.simulator.openai import OpenAiReply, OpenAiRequest, OpenAiTool
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import OpaqueSeal
 
@@ -86,7 +72,7 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     if _passes_threshold(sim, asked):
         made = _compacted(sim, asked)
         items, asked, (read, _, written) = [made.item], made.request, made.usage
-    said = ask(sim, asked)
+    said = openai.ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
     items = chain(items, _items(sim, asked, said, "incomplete" if cut else "completed"))
     prompt, answer = read + said.prompt_tokens, written + said.output.tokens
@@ -127,11 +113,11 @@ def _passes_threshold(sim: Simulator, asked: OpenAiRequest) -> bool:
     if not asked.profile.threshold_compaction:
         words = f"Compaction is not supported with the model '{asked.body['model']}'."
         raise invalid(words, param="context_management", code="unsupported_model")
-    return sum(block.tokens for block in weigh(sim, asked)) > int(threshold)
+    return sum(block.tokens for block in openai.weigh(sim, asked)) > int(threshold)
 
 
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
-    profile = check_body(sim, body, _ResponsesBody, nested=False)
+    profile = openai.check_body(sim, body, _ResponsesBody, nested=False)
     for name in STATEFUL:
         if body.get(name) is not None:
             raise invalid(f"'{name}' is not simulated: send the whole input.", param=name)
@@ -148,11 +134,11 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     # What a summary replaces may be left in the input, but the model no longer sees it.
     seen = [*filter(_outlives_summary, messages[:newest]), *messages[newest:]]
     if body.get("instructions"):
-        seen.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
+        seen.insert(0, {"role": "system", "content": openai.content_blocks(body["instructions"])})
     return OpenAiRequest(
         body=body,
         profile=profile,
-        tools=[tool(one.get("type"), one) for one in body.get("tools") or ()],
+        tools=[openai.tool(one.get("type"), one) for one in body.get("tools") or ()],
         messages=seen,
         max_tokens=body.get("max_output_tokens"),
         overflow=OVERFLOW,
@@ -173,19 +159,20 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
     match item.get("type", "message"):
         case "message":
             role = {"developer": "system"}.get(str(item.get("role")), str(item.get("role")))
-            return {"role": role, "content": content_blocks(item.get("content"))}
+            return {"role": role, "content": openai.content_blocks(item.get("content"))}
         case "function_call" | "custom_tool_call" as kind:
-            call = tool_use(str(item.get("call_id")), kind.partition("_")[0], item)
+            call = openai.tool_use(str(item.get("call_id")), kind.partition("_")[0], item)
             return {"role": "assistant", "content": [call]}
         case "function_call_output" | "custom_tool_call_output":
-            return tool_result(str(item.get("call_id")), item.get("output"))
+            return openai.tool_result(str(item.get("call_id")), item.get("output"))
         case "reasoning":
             # Without its content it goes by its id, as with a provider that has stored it.
             if item.get("encrypted_content") is not None:
                 _unsealed(sim, body, item, place)
             return {"role": "assistant", "content": []}
         case "compaction":
-            return {"role": "assistant", "content": content_blocks(_unsealed(sim, body, item, place))}
+            words = _unsealed(sim, body, item, place)
+            return {"role": "assistant", "content": openai.content_blocks(words)}
         case kind:
             raise invalid(f"Invalid value: '{kind}'.", param=f"input[{place}].type", code="invalid_value")
 
@@ -194,7 +181,7 @@ def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
     """The text of an opaque item; only the model that made it can read it, for its organisation."""
     sealed = item.get("encrypted_content")
     if not isinstance(sealed, str):
-        raise missing_parameter(f"input[{place}].encrypted_content")
+        raise openai.missing_parameter(f"input[{place}].encrypted_content")
     seal = sim.binder.open(sealed, OpaqueSeal)
     if seal is None or (seal.model, seal.organisation) != (body["model"], sim.setup.organisation):
         words = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
@@ -230,7 +217,7 @@ def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str)
                 "id": sim.new_id("ctc_" if custom else "fc_"),
                 "call_id": block.get("id") or sim.new_id("call_"),
                 "name": block["name"],
-                **call_input(block, kind),
+                **openai.call_input(block, kind),
                 "status": status,
             }
 
@@ -277,20 +264,20 @@ def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
         raise invalid(words, param="model", code="unsupported_model")
     if not any(message["content"] for message in asked.spoken):
         raise invalid("There is nothing in 'input' to compact.", param="input")
-    blocks = weigh(sim, asked)
+    blocks = openai.weigh(sim, asked)
     summary = sim.summarise(SummaryRequest(model, asked.system, asked.spoken, None))
     if isinstance(summary, NoSummary):
         raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")
     sealed = sim.binder.seal(OpaqueSeal(model, sim.setup.organisation, summary))
     item = {"id": sim.new_id("cmp_"), "type": "compaction", "encrypted_content": sealed}
     kept = [message for message in asked.messages if _outlives_summary(message)]
-    written = {"role": "assistant", "content": content_blocks(summary)}
+    written = {"role": "assistant", "content": openai.content_blocks(summary)}
     return CompactedInput(
         replace(asked, messages=[*kept, written]),
         item,
         (
             sum(block.tokens for block in blocks),
-            read_cache(sim, asked, blocks),
+            openai.read_cache(sim, asked, blocks),
             sim.scales.counter.text(summary, asked.profile.tokenizer),
         ),
     )
