@@ -26,7 +26,7 @@ from sevenfold.lab.demo.figures import MODEL, HandedOver
 from sevenfold.lab.demo.harbour import GATES, TEXTS, start
 from sevenfold.lab.demo.script import words_of
 from sevenfold.lab.simulator import brains
-from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, as_reply
 from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 
@@ -60,7 +60,7 @@ class HandoverBrain:
             found = "".join(words.values())
             if not found:
                 return _uses(("Read", {"path": FINDINGS}, "toolu_review"))
-            return _says(f"{sum(gate in found for gate in GATES)} of {len(GATES)} gates have a finding.")
+            return as_reply(f"{sum(gate in found for gate in GATES)} of {len(GATES)} gates have a finding.")
         return self._main("\n".join(texts), words.get("toolu_reviewer"), str(prompt.messages))
 
     def _main(self, said: str, review: str | None, everything: str) -> ModelReply:
@@ -72,10 +72,10 @@ class HandoverBrain:
             }
             return _uses(*(("Agent", order, f"toolu_{gate}") for gate, order in orders.items()))
         if any(f"> {gate}:" not in said for gate in GATES):
-            return _says("I wait for the forks.")
+            return as_reply("I wait for the forks.")
         if review is None:
             return _uses(("Agent", _order(REVIEWER, WORDS["review"]), "toolu_reviewer"))
-        return _says(f"Done. {review.splitlines()[0]}")
+        return as_reply(f"Done. {review.splitlines()[0]}")
 
     def _fork(self, gate: str, results: Mapping[str, str], cut_off: set[str]) -> ModelReply:
         def shell(step: str, command: str) -> ModelReply:
@@ -97,7 +97,7 @@ class HandoverBrain:
             if self.parent is not None:
                 self.parent.kill()
                 self.parent = None
-        return _says(finding)
+        return as_reply(finding)
 
 
 def _order(name: str, task: str, **more: object) -> Json:
@@ -106,10 +106,6 @@ def _order(name: str, task: str, **more: object) -> Json:
 
 def _uses(*calls: tuple[str, Json, str]) -> ModelReply:
     return ModelReply([brains.tool_use(*call) for call in calls])
-
-
-def _says(words: str) -> ModelReply:
-    return ModelReply([brains.text(words)])
 
 
 def hand_over(project: Path, home: Path) -> HandedOver:

@@ -23,14 +23,4 @@ from sevenfold.lab.fidelity.probes import Sample, probes, sample
 from sevenfold.lab.fidelity.reader import texts
 from sevenfold.layers.compact.coverage import Count
 
-__all__ = [
-    "KINDS",
-    "Count",
-    "Probe",
-    "Sample",
-    "Score",
-    "judge",
-    "probes",
-    "sample",
-    "texts",
-]
+__all__ = ["KINDS", "Count", "Probe", "Sample", "Score", "judge", "probes", "sample", "texts"]

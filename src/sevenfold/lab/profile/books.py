@@ -19,17 +19,10 @@ from typing import Any
 from msgspec import Struct, structs
 
 from sevenfold.lab.profile import cache as caching
+from sevenfold.lab.profile import figures
 from sevenfold.lab.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
 from sevenfold.lab.profile.context import SessionTally, WindowHistory
-from sevenfold.lab.profile.figures import (
-    CacheBreak,
-    DayUsage,
-    Point,
-    SessionProfile,
-    Shrinking,
-    UsageSums,
-    money,
-)
+from sevenfold.lab.profile.figures import DayUsage, Point, SessionProfile, Shrinking, UsageSums, money
 from sevenfold.profiles import Profile, find, names
 from sevenfold.record.usage import BilledCall, ideal_cost
 
@@ -81,7 +74,7 @@ class Books:
         self.compactions: list[Shrinking] = []
         self.clearings: list[Shrinking] = []
         self.unrecorded: list[Shrinking] = []
-        self.breaks: list[CacheBreak] = []
+        self.breaks: list[figures.CacheBreak] = []
         self.points: list[Point] = []
         self.window: int | None = None
         self.first: str | None = None

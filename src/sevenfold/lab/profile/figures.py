@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from math import fsum
 from typing import Any
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 LARGEST = 100
 """How many large items are kept of a session."""
@@ -223,10 +223,10 @@ class ProfileReport(Struct, frozen=True):
 
     sessions: list[SessionProfile]
     total: ProfileTotal
-    errors: list[FailedFile] = field(default_factory=list)
+    errors: list[FailedFile] = []
     by: str | None = None
     """What `groups` are: ``day``, ``week``, ``month``, ``model`` or ``project``."""
-    groups: list[UsageGroup] = field(default_factory=list)
+    groups: list[UsageGroup] = []
     since: str | None = None
     """The time from which calls are counted."""
 
@@ -261,10 +261,7 @@ def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
         UsageGroup(
             group=group,
             sessions=len({session for session, _ in each}),
-            api_calls=sum(used.api_calls for _, used in each),
-            usage=UsageSums(**counts(structs.asdict(used.usage) for _, used in each)),
-            cost_usd=money(used.cost_usd for _, used in each),
-            unpriced_calls=sum(used.unpriced_calls for _, used in each),
+            **_added(DayUsage, [used for _, used in each]),
         )
         for group, each in found.items()
     ]
@@ -275,17 +272,7 @@ def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
 
 def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
     """The sums; of peaks and largest items, the largest."""
-    sums: dict[str, Any] = {}
-    for one in structs.fields(ProfileSums):
-        each = [getattr(session, one.name) for session in sessions]
-        if one.type is int:
-            sums[one.name] = sum(each)
-        elif one.type == float | None:
-            sums[one.name] = money(each)
-        elif one.type == dict[str, int]:
-            sums[one.name] = counts(each)
-        elif one.type in (UsageSums, Repeats):
-            sums[one.name] = one.type(**counts(map(structs.asdict, each)))
+    sums = _added(ProfileSums, sessions)
     items = [item for session in sessions for item in session.largest_items]
     # Medians cannot be added up.
     steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")
@@ -299,6 +286,22 @@ def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileT
     return ProfileTotal(
         **sums, sessions=len(sessions), copied_calls=copied_calls, cache_breaks=_breaks(sessions)
     )
+
+
+def _added(kind: type[Struct], each: Sequence[Struct]) -> dict[str, Any]:
+    """The sums of those fields that can be added up, by their type."""
+    sums: dict[str, Any] = {}
+    for field in structs.fields(kind):
+        values = [getattr(one, field.name) for one in each]
+        if field.type is int:
+            sums[field.name] = sum(values)
+        elif field.type == float | None:
+            sums[field.name] = money(values)
+        elif field.type == dict[str, int]:
+            sums[field.name] = counts(values)
+        elif field.type in (UsageSums, Repeats):
+            sums[field.name] = field.type(**counts(map(structs.asdict, values)))
+    return sums
 
 
 def counts(each: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -196,11 +196,8 @@ class _Conversation:
     def __init__(self, reader: TranscriptReader, *, side: bool) -> None:
         self.damaged = False
         """Whether the line before the newest record could not be read."""
-        self._books = reader.books
+        self._reader = reader
         self._lane: Lane = reader.books.open_lane(side=side)
-        self._call_ids = reader.call_ids
-        self._scope = reader.scope
-        self._reports = reader.format == CODEX
         self._view = View()
         self._layout = 0
         """Which layout of the view the context shows."""
@@ -231,7 +228,7 @@ class _Conversation:
     def finish(self) -> None:
         """There are no more entries."""
         self._note_repairs()
-        self._books.repairs.update(what for what, _ in self._repairs)
+        self._reader.books.repairs.update(what for what, _ in self._repairs)
 
     # -- what shrinks ------------------------------------------------------------------------
 
@@ -285,7 +282,7 @@ class _Conversation:
         """Note the call that made a record, and what the record adds to the context."""
         at = seconds(said.timestamp)
         # A rollout reports calls of its own: what the model said without one belongs to the next.
-        if said.role == "assistant" and not said.synthetic and (said.usage or not self._reports):
+        if said.role == "assistant" and not said.synthetic and (said.usage or self._reader.format != CODEX):
             self._answered(said, head, at)
         self._heard_at = at or self._heard_at
         item = self._view.item(said.uuid)
@@ -309,9 +306,9 @@ class _Conversation:
         )
         if call == self._newest:
             self._lane.grew(report)
-        elif call not in self._call_ids:
-            self._call_ids.add(call)
-            counted = self._scope.counts(call, report.at)
+        elif call not in self._reader.call_ids:
+            self._reader.call_ids.add(call)
+            counted = self._reader.scope.counts(call, report.at)
             self._newest = call if counted else ""
             (self._lane.called if counted else self._lane.skipped)(report)
 

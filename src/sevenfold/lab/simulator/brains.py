@@ -123,7 +123,10 @@ class RecordedBrain(ScriptedBrain):
     """Plays the assistant side of a recorded conversation; the simulator signs its thinking again."""
 
     def __init__(self, answers: Iterable[Sequence[Json]]) -> None:
-        super().__init__([_without_signatures(blocks) for blocks in answers])
+        super().__init__(
+            [{key: block[key] for key in block if key != "signature"} for block in blocks]
+            for blocks in answers
+        )
 
 
 def as_reply(said: Said) -> ModelReply:
@@ -147,10 +150,6 @@ def tool_use(name: str, given: Mapping[str, Any], call_id: str | None = None) ->
     """A tool call; without an id it gets one."""
     block: dict[str, Any] = {"type": "tool_use", "name": name, "input": dict(given)}
     return block if call_id is None else {**block, "id": call_id}
-
-
-def _without_signatures(blocks: Sequence[Json]) -> list[Json]:
-    return [{key: value for key, value in block.items() if key != "signature"} for block in blocks]
 
 
 class SummaryRequest(Struct, frozen=True):

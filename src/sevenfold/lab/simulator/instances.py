@@ -241,19 +241,12 @@ def _input(tool: Json, words: str) -> dict[str, Any]:
     made = instance(schema, words)
     if not schema or not isinstance(made, dict):
         return {"input": words}
-    for name in _texts(schema, made):
-        made[name] = quoted.pop(0) if quoted else made[name]
-    return made
-
-
-def _texts(schema: Json, made: Mapping[str, Any]) -> Sequence[str]:
-    """The fields that hold a free text."""
     fields = schema.get("properties") or {}
-    return [
-        name
-        for name in made
-        if isinstance(made[name], str) and not {"enum", "const", "format"} & fields.get(name, {}).keys()
-    ]
+    for name, value in made.items():
+        free = isinstance(value, str) and not {"enum", "const", "format"} & fields.get(name, {}).keys()
+        if free and quoted:
+            made[name] = quoted.pop(0)
+    return made
 
 
 def _object(words: str) -> dict[str, Any] | None:

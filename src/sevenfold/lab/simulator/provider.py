@@ -19,14 +19,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold import profiles
-from sevenfold.lab.simulator.brains import (
-    Brain,
-    EchoBrain,
-    ModelPrompt,
-    ModelReply,
-    Summarise,
-    simulated_summary,
-)
+from sevenfold.lab.simulator import brains
+from sevenfold.lab.simulator.brains import Brain, ModelPrompt, ModelReply
 from sevenfold.lab.simulator.cache import Diagnosis, PromptCache
 from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
 from sevenfold.lab.simulator.errors import ApiError, rate_limited, unknown_model
@@ -85,7 +79,7 @@ class Setup(Struct, frozen=True):
     """Characters of text in one stream event."""
     body_bytes: int = 32_000_000
     pinned_edits: bool = False
-    """Switches on an extension that no provider has; see `conversation.deleted_references`."""
+    """Switches on an extension that no provider has; see `prompt.without_deleted`."""
     edits_hold: bool = False
     """Whether ``clear_tool_uses_20250919`` clears in steps of ``clear_at_least`` and what it cleared holds in between;
     if not, every request clears all results but the newest ``keep``. The documentation can be read either way."""
@@ -207,10 +201,10 @@ class Simulator:
         *,
         clock: SimulatorClock | None = None,
         faults: Faults | None = None,
-        summarise: Summarise = simulated_summary,
+        summarise: brains.Summarise = brains.simulated_summary,
     ) -> None:
         self.setup = setup or Setup()
-        self.brain: Brain = brain or EchoBrain()
+        self.brain: Brain = brain or brains.EchoBrain()
         self.clock: SimulatorClock = clock or RealClock()
         self.faults = faults or Faults()
         self.summarise = summarise
