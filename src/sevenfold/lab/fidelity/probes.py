@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -105,18 +106,17 @@ class Names:
 
     def __init__(self, user: Iterable[Told], model: Iterable[Told], calls: Iterable[Call]) -> None:
         self._found = defaultdict[str, _Finding](_Finding)
-        words = _Words()
         for told in _newest(user):
             figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(told.text))
             level = 1 if len(told.text) > PASTED else 2
-            self._note([*words.identifiers(told.text), *figures], told.record, told.known_as, level)
+            self._note([*_identifiers_in(told.text), *figures], told.record, told.known_as, level)
         for told in _newest(model):
-            self._note(words.identifiers(told.text), told.record, told.known_as)
+            self._note(_identifiers_in(told.text), told.record, told.known_as)
         for call in calls:
             short = (
                 value for value in call.given.values() if isinstance(value, str) and len(value) <= 1_000
             )
-            named = (name for name in words.identifiers(" ".join(short)) if not name.startswith("--"))
+            named = (name for name in _identifiers_in(" ".join(short)) if not name.startswith("--"))
             self._note(named, call.record, "tool_use")
 
     def telling(self) -> list[str]:
@@ -171,20 +171,16 @@ def _tells(text: str, seen: _Finding, folders: set[str]) -> bool:
     return bool(seen.level) or (often and text not in folders)
 
 
-class _Words(dict[str, str]):
-    """Words with the identifier each is, worked out once; empty for those that are none."""
-
-    def __missing__(self, word: str) -> str:
-        self[word] = name = _identifier(word) if _MAYBE.search(word) else ""
-        return name
-
-    def identifiers(self, text: str) -> list[str]:
-        """Those in a text, in the order in which they come up."""
-        return [name for word in dict.fromkeys(text.split()) if (name := self[word])]
+def _identifiers_in(text: str) -> list[str]:
+    """Those in a text, in the order in which they come up."""
+    return [name for word in dict.fromkeys(text.split()) if (name := _identifier(word))]
 
 
+@lru_cache(maxsize=100_000)
 def _identifier(word: str) -> str:
     """The identifier a word is; empty if it is none."""
+    if not _MAYBE.search(word):
+        return ""
     name = word.strip(_EDGES).rstrip(".").removesuffix("'s").rstrip(_EDGES)
     if not SHORTEST <= len(name) <= LONGEST or not _SHAPE.fullmatch(name) or name.startswith("/dev/"):
         return ""

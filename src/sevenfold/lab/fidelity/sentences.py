@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 _TEXTS = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text("utf-8"))
@@ -54,24 +55,17 @@ def shortened(sentence: str) -> str:
     return cut[: cut.rfind(" ")] if " " in cut else cut
 
 
-class Vocabulary(dict[str, str]):
-    """Words with their stems, each worked out once; those that carry no meaning have none."""
-
-    def __missing__(self, word: str) -> str:
-        """The stem of a word that was not asked for before."""
-        self[word] = stem = "" if word in _SMALL else _stem(word)
-        return stem
-
-
-def telling(text: str, vocabulary: Vocabulary | None = None) -> frozenset[str]:
+def telling(text: str) -> frozenset[str]:
     """The stems of the words that carry the meaning; negations do."""
     words = {found[1] or found[0] for found in _WORD.finditer(text.casefold())}
-    known = Vocabulary() if vocabulary is None else vocabulary
-    return frozenset([stem for word in words if (stem := known[word])])
+    return frozenset([stem for word in words if (stem := _stem(word))])
 
 
+@lru_cache(maxsize=100_000)
 def _stem(word: str) -> str:
-    """The word without its commonest endings, near enough to compare."""
+    """The word without its commonest endings, near enough to compare; empty for those that carry no meaning."""
+    if word in _SMALL:
+        return ""
     if len(word) > 4:
         for ending in _ENDINGS:
             if word.endswith(ending):
