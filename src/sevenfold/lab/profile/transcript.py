@@ -23,17 +23,7 @@ from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Billed, Rewound, Undone
-from sevenfold.record.entries import (
-    Boundary,
-    Clearing,
-    Damaged,
-    Decision,
-    Entry,
-    Label,
-    Link,
-    Said,
-    UnknownDecision,
-)
+from sevenfold.record.entries import Boundary, Clearing, Damaged, Decision, Entry, Label, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.log import title_of
 from sevenfold.record.usage import Usage
@@ -150,7 +140,7 @@ class TranscriptReader:
         match entry:
             case Damaged():
                 self.books.damaged += 1
-            case UnknownDecision(kind=kind):
+            case entries.UnknownDecision(kind=kind):
                 self.books.unknown[f"sevenfold/{kind}"] += 1
             case Said() | Boundary() | Clearing():
                 if self.scope.is_late(seconds(entry.timestamp)):

@@ -11,19 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from sevenfold.lab.rules.base import (
-    Json,
-    Placed,
-    Refusal,
-    RuleFacts,
-    Turn,
-    blocks_of,
-    inner_blocks,
-    is_directive,
-    is_server_result,
-    kind_of,
-    turns,
-)
+from sevenfold.lab.rules import base
+from sevenfold.lab.rules.base import Json, Placed, Refusal, RuleFacts, Turn, blocks_of, kind_of
 from sevenfold.lab.rules.cache import Prompt, cache_refusals
 from sevenfold.record.blocks import THINKING
 from sevenfold.record.wire import SERVER_CALLS
@@ -52,7 +41,7 @@ def refusals(
         return [Refusal("messages", "messages: at least one message is required", "messages_missing")]
     if wrong := list(_roles(messages)):
         return wrong
-    as_turns = turns(messages)
+    as_turns = base.turns(messages)
     parts = [part for turn in as_turns for part in turn.blocks]
     return [
         *_sizes(len(messages), parts, facts),
@@ -78,7 +67,7 @@ def _sizes(count: int, parts: Sequence[Placed], facts: RuleFacts) -> Iterator[Re
     if count > facts.messages:
         words = f"List should have at most {facts.messages} items after validation, not {count}"
         yield Refusal.at("messages", words, "message_count")
-    kinds = [kind_of(block) for part in parts for block in (part.block, *inner_blocks(part.block))]
+    kinds = [kind_of(block) for part in parts for block in (part.block, *base.inner_blocks(part.block))]
     images, documents = kinds.count("image"), kinds.count("document")
     if images + documents > facts.images:
         words = f"Too much media: {documents} document pages + {images} images > {facts.images}"
@@ -126,13 +115,13 @@ def _misplaced_system(before: Turn | None, after: Turn | None) -> str:
 
 
 def _lets_system_follow(turn: Turn) -> bool:
-    ends_in_result = bool(turn.blocks) and is_server_result(turn.blocks[-1].kind)
+    ends_in_result = bool(turn.blocks) and base.is_server_result(turn.blocks[-1].kind)
     return ends_in_result and not any(part.kind == "tool_use" for part in turn.blocks)
 
 
 def _contents(messages: Sequence[Json], facts: RuleFacts) -> Iterator[Refusal]:
     for number, message in enumerate(messages):
-        if is_directive(message):
+        if base.is_directive(message):
             continue
         blocks = blocks_of(message)
         if not blocks and not _may_be_empty(messages, number, facts):
@@ -147,7 +136,9 @@ def _may_be_empty(messages: Sequence[Json], number: int, facts: RuleFacts) -> bo
 def _texts(number: int, blocks: list[Json]) -> Iterator[Refusal]:
     """An empty text is refused anywhere; blanks only where nothing else in the message is said in words."""
     texts = [str(block.get("text", "")) for block in blocks if kind_of(block) == "text"]
-    if "" in texts or any(inner.get("text") == "" for block in blocks for inner in inner_blocks(block)):
+    if "" in texts or any(
+        inner.get("text") == "" for block in blocks for inner in base.inner_blocks(block)
+    ):
         yield Refusal(f"messages.{number}", "messages: text content blocks must be non-empty", "text_empty")
     elif texts and not any(text.strip() for text in texts):
         words = "messages: text content blocks must contain non-whitespace text"
@@ -169,7 +160,7 @@ def _kinds(messages: Sequence[Json], parts: Sequence[Placed], facts: RuleFacts) 
 
 def _wrong_role(kind: str, role: str) -> str:
     """Why a block of this kind may not be said by this role; empty when it may."""
-    home = HOMES.get(kind) or ("assistant" if is_server_result(kind) else role)
+    home = HOMES.get(kind) or ("assistant" if base.is_server_result(kind) else role)
     if home != role:
         return f"`{kind}` blocks can only be in `{home}` messages"
     if role == "system" and kind not in ("text", "compaction", "tool_addition", "tool_removal"):
@@ -203,7 +194,7 @@ def _ending(as_turns: list[Turn], facts: RuleFacts) -> Iterator[Refusal]:
     if facts.prefill or last is None or last.role != "assistant" or not last.blocks:
         return
     ending = last.blocks[-1].kind
-    if ending in SERVER_CALLS or is_server_result(ending) or ending == "compaction":
+    if ending in SERVER_CALLS or base.is_server_result(ending) or ending == "compaction":
         return
     words = (
         "This model does not support assistant message prefill. "
@@ -235,7 +226,7 @@ def _calls_of(turn: Turn | None) -> dict[str, Placed]:
 
 def pending_server_calls(turn: Turn) -> list[Placed]:
     """Calls to the server's own tools that have no result in the same turn."""
-    answered = {part.id for part in turn.blocks if is_server_result(part.kind)}
+    answered = {part.id for part in turn.blocks if base.is_server_result(part.kind)}
     return [part for part in turn.blocks if part.kind in SERVER_CALLS and part.id not in answered]
 
 
@@ -253,7 +244,7 @@ def _orphan_server_results(turns: list[Turn]) -> Iterator[Refusal]:
     for part in (part for turn in turns if turn.role == "assistant" for part in turn.blocks):
         if part.kind in SERVER_CALLS:
             asked.add(part.id)
-        elif is_server_result(part.kind) and part.id not in asked:
+        elif base.is_server_result(part.kind) and part.id not in asked:
             call = "mcp_tool_use" if part.kind == "mcp_tool_result" else "server_tool_use"
             yield Refusal.at(
                 part.path,

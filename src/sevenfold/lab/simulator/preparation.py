@@ -15,15 +15,7 @@ from sevenfold.lab.rules.base import Json, Turn, inner_blocks, kind_of, turns
 from sevenfold.lab.simulator.cache import Salts
 from sevenfold.lab.simulator.errors import extra, invalid
 from sevenfold.lab.simulator.parameters import BINDING, ApiFeatures, check_parameters
-from sevenfold.lab.simulator.prompt import (
-    PromptPart,
-    RequestPrompt,
-    apply_edits,
-    read_prompt,
-    total,
-    visible,
-    without_deleted,
-)
+from sevenfold.lab.simulator.prompt import Parts, RequestPrompt, apply_edits, read_prompt, total, visible
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import Binder, Bindings, SummarySeal, ThinkingCheck
 from sevenfold.lab.simulator.tokens import digest, value_digest
@@ -51,9 +43,9 @@ class PreparedRequest(Struct, frozen=True):
     prompt: RequestPrompt
     """The request as it came."""
     bindings: Bindings
-    head: tuple[PromptPart, ...]
+    head: Parts
     """Tools and system."""
-    shown: tuple[PromptPart, ...]
+    shown: Parts
     """Messages as the model sees them."""
     original: int
     """Tokens before the edits the request asked for."""
@@ -86,7 +78,7 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     transformations = _judge(bindings.checks, body, profile, features, sim.setup.account == "new")
     dropped = {one["path"] for one in transformations if one["type"] == DROPPED}
     items = tuple(item for item in prompt.items if item.path not in dropped)
-    shown, deleted = without_deleted(visible(items, prompt.messages, profile), items)
+    shown, deleted = visible(items, prompt.messages, profile)
     head = (*prompt.tools, *prompt.system)
     edited, applied = apply_edits(
         total(head), shown, body.get("context_management"), profile, sim.scales, holds=sim.setup.edits_hold
@@ -135,13 +127,12 @@ def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
 def _with_true_sizes(sim: Simulator, prompt: RequestPrompt) -> RequestPrompt:
     """Thinking counts with all its tokens, not with those that are shown of it."""
 
-    def sized(item: PromptPart) -> PromptPart:
+    items = []
+    for item in prompt.items:
         tokens = sim.binder.tokens(item) if item.is_thinking else None
-        if tokens is None:
-            return item
-        return replace(item, tokens=tokens + (sim.scales.counter.per_message if item.index == 0 else 0))
-
-    return replace(prompt, items=tuple(map(sized, prompt.items)))
+        opens = sim.scales.counter.per_message if item.index == 0 else 0
+        items.append(item if tokens is None else replace(item, tokens=tokens + opens))
+    return replace(prompt, items=tuple(items))
 
 
 def _judge(

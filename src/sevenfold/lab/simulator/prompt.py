@@ -110,8 +110,8 @@ def total(parts: Iterable[PromptPart]) -> int:
     return sum(part.tokens for part in parts)
 
 
-def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> Parts:
-    """The part of the messages that the model sees before any requested edit."""
+def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> tuple[Parts, int]:
+    """The part of the messages that the model sees before any requested edit, and the tokens that deletions save."""
     last_user = max((n for n, message in enumerate(messages) if message["role"] == "user"), default=-1)
     spoken = (item.message for item in items if item.role == "user" and item.kind != "tool_result")
     forgotten = -1 if profile.thinking.kept else max(spoken, default=-1)
@@ -121,7 +121,8 @@ def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> Parts:
             return item.message > last_user
         return not (item.is_thinking and item.message < forgotten)
 
-    return tuple(item for item in items[max(0, last_compaction(items)) :] if shown(item))
+    seen = tuple(item for item in items[max(0, last_compaction(items)) :] if shown(item))
+    return _without_deleted(seen, items)
 
 
 def apply_edits(
@@ -205,7 +206,7 @@ def _call(item: PromptPart) -> str | None:
     return str(item.block[name]) if name else None
 
 
-def without_deleted(shown: Parts, items: Parts) -> tuple[Parts, int]:
+def _without_deleted(shown: Parts, items: Parts) -> tuple[Parts, int]:
     """The parts with deleted results at no cost, and how many tokens that saves; raises for an unknown reference.
 
     This is an extension of the simulator, off unless switched on, that no public API has: a tool result may carry a

@@ -79,7 +79,7 @@ class Setup(Struct, frozen=True):
     """Characters of text in one stream event."""
     body_bytes: int = 32_000_000
     pinned_edits: bool = False
-    """Switches on an extension that no provider has; see `prompt.without_deleted`."""
+    """Switches on an extension that no provider has; see `prompt.visible`."""
     edits_hold: bool = False
     """Whether ``clear_tool_uses_20250919`` clears in steps of ``clear_at_least`` and what it cleared holds in between;
     if not, every request clears all results but the newest ``keep``. The documentation can be read either way."""
