@@ -65,8 +65,7 @@ class Faults:
 
     def then(self, fault: Fault, requests: int = 1) -> None:
         """Give the next requests a fault."""
-        for number in range(self.seen + 1, self.seen + 1 + requests):
-            self._schedule[number] = fault
+        self._schedule |= dict.fromkeys(range(self.seen + 1, self.seen + 1 + requests), fault)
 
 
 class BrokenConnection(Exception):

@@ -151,11 +151,11 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
         made, size = NoSummary("max_tokens"), body["max_tokens"]
     if isinstance(made, str) and ready.tokens + size > ready.window:
         made = NoSummary("model_context_window_exceeded")
-    blocks: tuple[Json, ...] = ()
     if isinstance(made, str):
-        blocks = (_signed_block(sim, ready, made),)
-    reason = "compaction" if isinstance(made, str) else made.stop_reason
-    spent = ModelTurn(Output(blocks, reason, None, size, 0), plan)
+        output = Output((_signed_block(sim, ready, made),), "compaction", None, size, 0)
+    else:
+        output = Output((), made.stop_reason, None, size, 0)
+    spent = ModelTurn(output, plan)
     return _message(sim, ready, spent.free(), [_iteration("compaction", spent)]), [plan]
 
 
