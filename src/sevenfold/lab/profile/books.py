@@ -80,7 +80,8 @@ class Books:
         self.first: str | None = None
         self.last: str | None = None
         self._lanes: list[Lane] = []
-        self._settled: list[CallReport] = []
+        self.settled: list[CallReport] = []
+        """The calls whose last report has come."""
 
     def open_lane(self, *, side: bool = False) -> Lane:
         """Books for one more conversation; ``side`` for a sub-agent's."""
@@ -97,21 +98,17 @@ class Books:
         """Count a call of the engine's own, whose prompt and answer are not part of the conversation."""
         self.calls += 1
         self.engine_calls += 1
-        self.settle(report)
-
-    def settle(self, report: CallReport) -> None:
-        """Count a call for good."""
-        self._settled.append(report)
+        self.settled.append(report)
 
     def close(self, **known: Any) -> SessionProfile:
         """The figures, with what is known about the session besides."""
         for lane in self._lanes:
             lane.close()
         days: dict[tuple[str | None, str], list[CallReport]] = {}
-        for report in self._settled:
+        for report in self.settled:
             days.setdefault((report.day, report.model or "unknown"), []).append(report)
-        models = Counter(report.model or "unknown" for report in self._settled)
-        spent = _spent(self._settled)
+        models = Counter(report.model or "unknown" for report in self.settled)
+        spent = _spent(self.settled)
         ideal = fsum(lane.ideal_cost() for lane in self._lanes)
         window, known_from = self._window(models)
         # If a file holds only a sub-agent's records, that is its main conversation.
@@ -126,7 +123,7 @@ class Books:
             **spent,
             compactions=len(self.compactions),
             clearings=len(self.clearings),
-            uncached_cost_usd=money(uncached for _, uncached in map(_costs, self._settled)),
+            uncached_cost_usd=money(uncached for _, uncached in map(_costs, self.settled)),
             ideal_cost_usd=None if spent["cost_usd"] is None else ideal,
             tokens_by_category=self.tally.by_category(),
             carried_by_category=self.tally.carried(),
@@ -146,7 +143,7 @@ class Books:
             context_over_time=[
                 structs.replace(point, lane=0) if point.lane == main else point for point in self.points
             ],
-            partial_outputs=sum(not report.whole for report in self._settled),
+            partial_outputs=sum(not report.whole for report in self.settled),
             damaged_lines=self.damaged,
             unknown_lines=dict(self.unknown.most_common()),
             repairs=dict(self.repairs),
@@ -299,7 +296,7 @@ class Lane:
         report, self._open = self._open, None
         if report is None:
             return
-        self._books.settle(report)
+        self._books.settled.append(report)
         if usage := report.usage:
             self._lifetime = lifetime_of(usage) or self._lifetime
             call = BilledCall(report.prompt, usage.output_tokens, self._lifetime)

@@ -77,10 +77,10 @@ def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
 
     # Deferred tools are not part of the prompt until something refers to them.
     loaded = [pair for pair in enumerate(body.get("tools") or ()) if not pair[1].get("defer_loading")]
-    added = [scales.counter.tool_prompt, *[0] * len(loaded)]
+    typed = [(index, {**tool, "type": tool.get("type") or "custom"}) for index, tool in loaded]
     tools = tuple(
-        part(f"tools.{index}", "tools", {**tool, "type": tool.get("type") or "custom"}, more=more)
-        for (index, tool), more in zip(loaded, added, strict=False)
+        part(f"tools.{index}", "tools", tool, more=0 if place else scales.counter.tool_prompt)
+        for place, (index, tool) in enumerate(typed)
     )
     blocks = enumerate(blocks_of({"content": body.get("system")}))
     system = tuple(part(f"system.{index}", "system", block) for index, block in blocks)
