@@ -294,7 +294,7 @@ class RandomConversation:
 
     def wait(self) -> None:
         """Let the cache expire."""
-        self.simulator.clock.advance(4_000)  # type: ignore[attr-defined]
+        self.simulator.clock.advance(4_000)  # type: ignore[union-attr]
 
     def finish(self) -> None:
         """Whatever happened: with all results and a word of the user the next request goes out."""

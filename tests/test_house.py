@@ -20,7 +20,7 @@ MODULES = 298
 CODE_LINES = 40_320
 ADDED = {
     "local models": (
-        r"lab\.simulator\.(?:instances|script|tool_brain)$|providers\.openai\.written$",
+        r"lab\.simulator\.instances$|providers\.openai\.written$",
         5,
         420,
     ),
@@ -35,13 +35,13 @@ ADDED = {
     "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 7, 770),
     "team": (
         r"agent\.team(?!\.(?:messages|sockets|presence|summary))\b|cli\.(?:agents|team)$"
-        r"|lab\.demo\.(?:handover|process)$",
+        r"|lab\.demo\.handover$",
         12,
         1_750,
     ),
     "checkpoints": (r"agent\.checkpoints$", 1, 350),
     "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list)$", 4, 343),
-    "front door": (r"lab\.profile\.(?:sums|scope)$|cli\.profile_tables$", 3, 270),
+    "front door": (r"cli\.profile_tables$", 3, 270),
     "idle": (r"layers\.idle$", 1, 195),
     "ledger": (r"layers\.clear\.ledger$", 1, 40),
     "known secrets": (r"record\.known_secrets$", 1, 50),

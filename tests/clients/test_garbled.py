@@ -14,8 +14,7 @@ from sevenfold.errors import ModelError
 from sevenfold.lab.simulator.brains import ScriptedBrain
 from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.responses import respond
-from sevenfold.lab.simulator.responses_stream import response_events
+from sevenfold.lab.simulator.responses import respond, response_events
 from sevenfold.ports import Call
 from sevenfold.record.log import Answer, Place, Stamp, said_by_model
 from tests.clients.asking import (

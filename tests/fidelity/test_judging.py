@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import Struct
 
 from sevenfold.lab.fidelity import Count, Probe, judge
+from sevenfold.ports import FoundRecord
 
 
-class Hit(Struct, frozen=True):
-    uuid: str
-    exact: bool = False
+def hit(record: str) -> FoundRecord:
+    return FoundRecord(record, exact=False)
 
 
 def probe(text: str, match: Any = "words", kind: str = "correction", **more: Any) -> Probe:
@@ -90,6 +89,6 @@ def test_another_way_to_write_it_counts_where_it_is_no_other_thing() -> None:
 
 def test_what_recall_gives_back_must_be_the_record_of_the_fact_itself() -> None:
     sentence = probe("mend the red lamp at dusk")
-    assert sentence.found_among([Hit("r9"), Hit("r1")])
-    assert not sentence.found_among([Hit("r9")])
-    assert not probe("lamp.py", "exact").found_among([Hit("r9")])
+    assert sentence.found_among([hit("r9"), hit("r1")])
+    assert not sentence.found_among([hit("r9")])
+    assert not probe("lamp.py", "exact").found_among([hit("r9")])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from sevenfold.lab.fidelity import KINDS, judge, probes, sample, texts
-from sevenfold.lab.fidelity.probes import MOST
+from sevenfold.lab.fidelity.facts import MOST
 from sevenfold.record.layout import Item
 from tests.fidelity.making import facts, found, harbour, histories
 from tests.support import Story, call, result

@@ -199,6 +199,5 @@ def test_no_value_in_no_place_can_stop_a_profile(data: st.DataObject) -> None:
     reader = TranscriptReader()
     for line in tape.lines:
         reader.take(Line(0, line.encode(errors="replace") + b"\n"))
-    reader.finish()
-    session = reader.books.close("file", "s", "transcript")
+    session = reader.profile(Path("file"))
     assert session.api_calls <= 3

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sevenfold.errors import UserError
-from sevenfold.lab.simulator.script import FileBrain, load_script
-from sevenfold.lab.simulator.tool_brain import ToolBrain
+from sevenfold.lab.simulator.brains import FileBrain, load_script
+from sevenfold.lab.simulator.instances import ToolBrain
 from tests.simulator.wire import Wire, assistant, simulated, user
 
 pytestmark = pytest.mark.spec("S15.2")

@@ -22,7 +22,7 @@ from sevenfold.cli import text, transcripts
 from sevenfold.cli.text import category, cause, count, money, plural, wording
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
-from sevenfold.lab.profile import cache, files, sums
+from sevenfold.lab.profile import cache, figures, files
 from sevenfold.lab.profile.books import seconds
 from sevenfold.lab.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 
@@ -34,7 +34,7 @@ F = TypeVar("F", SessionProfile, ProfileTotal)
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("paths", nargs="*", metavar="SESSION")
-    command.add_argument("--by", choices=tuple(sums.GROUPS))
+    command.add_argument("--by", choices=tuple(figures.GROUPS))
     command.add_argument("--since", type=_since, metavar="WHEN")
     command.add_argument("--example", action="store_true")
     add = command.add_argument_group("output").add_argument
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     profile = structs.replace(
         keep_largest(profile, options.top),
         by=options.by,
-        groups=sums.groups(profile.sessions, options.by) if options.by else [],
+        groups=figures.groups(profile.sessions, options.by) if options.by else [],
         since=options.since and options.since.isoformat(),
     )
     if options.html and profile.sessions:

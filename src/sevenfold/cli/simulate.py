@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from sevenfold.cli.text import not_installed, number, write
 from sevenfold.errors import UserError
-from sevenfold.lab.simulator.brains import Brain, EchoBrain
-from sevenfold.lab.simulator.script import FileBrain, load_script
-from sevenfold.lab.simulator.tool_brain import ToolBrain
+from sevenfold.lab.simulator.brains import Brain, EchoBrain, FileBrain, load_script
+from sevenfold.lab.simulator.instances import ToolBrain
 from sevenfold.profiles import find
 
 

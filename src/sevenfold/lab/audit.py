@@ -46,12 +46,6 @@ class CompactionMoment(Struct, frozen=True):
         return tuple(one for one in self.before if one.said.uuid not in kept)
 
     @property
-    def kept(self) -> tuple[Item, ...]:
-        """The records it kept."""
-        known = {one.said.uuid for one in self.before}
-        return tuple(one for one in self.after if one.said.uuid in known)
-
-    @property
     def summary(self) -> tuple[Item, ...]:
         """The summary that replaced the hidden records."""
         known = {one.said.uuid for one in self.before}

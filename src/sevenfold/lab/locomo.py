@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sevenfold.errors import InputError
 from sevenfold.recall.index import RecallIndex
@@ -94,12 +94,9 @@ class RecallScore(Struct, frozen=True):
         return cls(len(shares), recall, interval)
 
 
-class LocomoReport(Struct, frozen=True):
+class LocomoReport(RecallScore, frozen=True):
     """What was found."""
 
-    recall: dict[str, float]
-    interval: dict[str, tuple[float, float]]
-    questions: int
     by_category: dict[str, RecallScore]
     by_conversation: list[RecallScore]
     answered_without_evidence: float | None
@@ -176,12 +173,10 @@ def _report(asked: Sequence[Shares], answered: Sequence[bool]) -> LocomoReport:
         by_category.setdefault(category, []).append(shares)
     whole = RecallScore.of([shares for _, shares in together])
     return LocomoReport(
-        whole.recall,
-        whole.interval,
-        whole.questions,
-        {name: RecallScore.of(shares) for name, shares in sorted(by_category.items())},
-        [RecallScore.of([shares for _, shares in several]) for several in asked if several],
-        _percent(fmean(answered)) if answered else None,
+        **structs.asdict(whole),
+        by_category={name: RecallScore.of(shares) for name, shares in sorted(by_category.items())},
+        by_conversation=[RecallScore.of([shares for _, shares in several]) for several in asked if several],
+        answered_without_evidence=_percent(fmean(answered)) if answered else None,
     )
 
 

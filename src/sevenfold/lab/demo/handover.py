@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -22,11 +22,11 @@ import msgspec
 
 import sevenfold
 from sevenfold.errors import UserError
-from sevenfold.lab.demo import process
 from sevenfold.lab.demo.figures import MODEL, HandedOver
-from sevenfold.lab.demo.harbour import GATES, TEXTS
+from sevenfold.lab.demo.harbour import GATES, TEXTS, start
+from sevenfold.lab.demo.script import words_of
 from sevenfold.lab.simulator import brains
-from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
+from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, as_reply
 from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator
 from sevenfold.lab.simulator.server import serve
 
@@ -48,58 +48,56 @@ class HandoverBrain:
         """The answer to a request."""
         blocks = [(message["role"], block) for message in prompt.messages for block in message["content"]]
         texts = [str(block.get("text", "")) for role, block in blocks if role == "user"]
-        tasks = [place for place, text in enumerate(texts) if "<agent-task>" in text]
+        # A fork's own results come after its parent's.
+        results = {block["tool_use_id"]: block for _, block in blocks if block.get("type") == "tool_result"}
+        words = {name: words_of(result.get("content")) for name, result in results.items()}
+        cut_off = {name for name, result in results.items() if result.get("is_error")}
+        tasks = [text for text in texts if "<agent-task>" in text]
         if tasks:
-            gate = next(gate for gate in GATES if f"logs/{gate}-gate.log" in texts[tasks[-1]])
-            return self._fork(gate, _results(blocks))
+            gate = next(gate for gate in GATES if f"logs/{gate}-gate.log" in tasks[-1])
+            return self._fork(gate, words, cut_off)
         if texts[0] == WORDS["review"]:
-            found = "".join(map(_words, _results(blocks).values()))
+            found = "".join(words.values())
             if not found:
                 return _uses(("Read", {"path": FINDINGS}, "toolu_review"))
-            return _says(f"{sum(gate in found for gate in GATES)} of {len(GATES)} gates have a finding.")
-        return self._main("\n".join(texts), _results(blocks), str(prompt.messages))
+            return as_reply(f"{sum(gate in found for gate in GATES)} of {len(GATES)} gates have a finding.")
+        return self._main("\n".join(texts), words.get("toolu_reviewer"), str(prompt.messages))
 
-    def _main(self, said: str, results: Mapping[str, Json], everything: str) -> ModelReply:
+    def _main(self, said: str, review: str | None, everything: str) -> ModelReply:
         if "toolu_east" not in everything:
             forks = {gate: WORDS["task"].format(gate=gate, findings=FINDINGS) for gate in GATES}
-            return _uses(
-                *(
-                    (
-                        "Agent",
-                        _order(gate, task, subagent_type="fork", run_in_background=True),
-                        f"toolu_{gate}",
-                    )
-                    for gate, task in forks.items()
-                )
-            )
+            orders = {
+                gate: _order(gate, task, subagent_type="fork", run_in_background=True)
+                for gate, task in forks.items()
+            }
+            return _uses(*(("Agent", order, f"toolu_{gate}") for gate, order in orders.items()))
         if any(f"> {gate}:" not in said for gate in GATES):
-            return _says("I wait for the forks.")
-        if "toolu_reviewer" not in results:
+            return as_reply("I wait for the forks.")
+        if review is None:
             return _uses(("Agent", _order(REVIEWER, WORDS["review"]), "toolu_reviewer"))
-        return _says(f"Done. {_words(results['toolu_reviewer']).splitlines()[0]}")
+        return as_reply(f"Done. {review.splitlines()[0]}")
 
-    def _fork(self, gate: str, results: Mapping[str, Json]) -> ModelReply:
-        counted, added = results.get(f"toolu_{gate}_count"), results.get(f"toolu_{gate}_add")
-        count = f"toolu_{gate}_count"
-        if counted is not None and counted.get("is_error"):  # cut off, and harmless to do again
-            count, counted = f"toolu_{gate}_recount", results.get(f"toolu_{gate}_recount")
-        if counted is None:
-            command = f"grep -c ERROR logs/{gate}-gate.log"
-            return _uses(("Shell", {"command": command}, count))
-        finding = f"{gate}: {re.findall(r'[0-9]+', _words(counted))[0]} errors"
-        if added is None:
-            return _uses(("Shell", {"command": f"echo '{finding}' >> {FINDINGS}"}, f"toolu_{gate}_add"))
-        if added.get("is_error") and f"toolu_{gate}_look" not in results:
-            # It was cut off, and may have happened or not.
-            return _uses(("Shell", {"command": f"cat {FINDINGS}"}, f"toolu_{gate}_look"))
-        looked = results.get(f"toolu_{gate}_look")
-        if looked is not None and gate not in _words(looked) and f"toolu_{gate}_again" not in results:
-            return _uses(("Shell", {"command": f"echo '{finding}' >> {FINDINGS}"}, f"toolu_{gate}_again"))
+    def _fork(self, gate: str, results: Mapping[str, str], cut_off: set[str]) -> ModelReply:
+        def shell(step: str, command: str) -> ModelReply:
+            return _uses(("Shell", {"command": command}, f"toolu_{gate}_{step}"))
+
+        count, add, look = (f"toolu_{gate}_{step}" for step in ("count", "add", "look"))
+        if count in cut_off:  # and harmless to do again
+            count = f"toolu_{gate}_recount"
+        if count not in results:
+            return shell(count.rpartition("_")[2], f"grep -c ERROR logs/{gate}-gate.log")
+        finding = f"{gate}: {re.findall(r'[0-9]+', results[count])[0]} errors"
+        if add not in results:
+            return shell("add", f"echo '{finding}' >> {FINDINGS}")
+        if add in cut_off and look not in results:  # it may have happened or not
+            return shell("look", f"cat {FINDINGS}")
+        if gate not in results.get(look, gate) and f"toolu_{gate}_again" not in results:
+            return shell("again", f"echo '{finding}' >> {FINDINGS}")
         with self._lock:
             if self.parent is not None:
                 self.parent.kill()
                 self.parent = None
-        return _says(finding)
+        return as_reply(finding)
 
 
 def _order(name: str, task: str, **more: object) -> Json:
@@ -110,20 +108,6 @@ def _uses(*calls: tuple[str, Json, str]) -> ModelReply:
     return ModelReply([brains.tool_use(*call) for call in calls])
 
 
-def _says(words: str) -> ModelReply:
-    return ModelReply([brains.text(words)])
-
-
-def _results(blocks: Sequence[tuple[str, Json]]) -> dict[str, Json]:
-    """The results of calls in a prompt, by the id of the call; a fork's own come after its parent's."""
-    return {block["tool_use_id"]: block for _, block in blocks if block.get("type") == "tool_result"}
-
-
-def _words(result: Json) -> str:
-    content = result.get("content", "")
-    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
-
-
 def hand_over(project: Path, home: Path) -> HandedOver:
     """Have the work done, with a parent that is killed once; says what came of it."""
     brain = HandoverBrain()
@@ -131,7 +115,7 @@ def hand_over(project: Path, home: Path) -> HandedOver:
     at_work = 0
     with serve(Simulator(brain, setup)) as url:
         for life in range(2):
-            worker = process.start("handover", (url, str(project)), project, home)
+            worker = start("handover", (url, str(project)), project, home)
             brain.parent = worker if life == 0 else None
             try:
                 printed, _ = worker.communicate(timeout=120)

@@ -2,10 +2,13 @@
 
 Its parts are built alike and differ in words only. Some modules have a fault that one of their tests finds; the right
 and the wrong text are among the words, so that the script can fix it and `check` can tell whether that worked.
+
+An agent works on it in a process with a home of its own, and nothing from the machine that would change the figures.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,6 +24,8 @@ INCIDENT = "GT-20931"
 """The incident behind the errors in the logs."""
 GATES = ("east", "west", "fish")
 LOG_LINES = 1_100
+FOREIGN = ("SEVENFOLD_", "ANTHROPIC_", "OPENAI_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+"""Variables that would make the figures depend on how the machine is set up."""
 SCRATCH = Path(__file__).parent / "scratch"
 TEXTS: Mapping[str, Any] = tomllib.loads((SCRATCH / "script.toml").read_text("utf-8"))
 
@@ -80,6 +85,20 @@ def check(folder: Path) -> str:
     command = [sys.executable, "check.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return (done.stdout.strip().splitlines() or ["nothing"])[-1]
+
+
+def start(module: str, given: Sequence[str], project: Path, home: Path) -> subprocess.Popen[bytes]:
+    """Run a module of the demo in the project, with pipes to and from it."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(FOREIGN)}
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    return subprocess.Popen(
+        [sys.executable, "-m", f"sevenfold.lab.demo.{module}", *given],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=project,
+        env={**kept, "SEVENFOLD_HOME": str(home), "PATH": path},
+        start_new_session=True,  # An interrupt from the keyboard is for this process alone.
+    )
 
 
 def _log(gate: str) -> str:

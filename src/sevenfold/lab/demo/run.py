@@ -23,10 +23,10 @@ from msgspec.structs import replace
 
 from sevenfold.errors import UserError
 from sevenfold.events import Acted, Answered
-from sevenfold.lab.demo import figures, process
+from sevenfold.lab.demo import figures
 from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome, FactsJudged, Report, TaskEnded, UserSpoke
 from sevenfold.lab.demo.handover import hand_over
-from sevenfold.lab.demo.harbour import TEXTS, check, harbour, write
+from sevenfold.lab.demo.harbour import TEXTS, check, harbour, start, write
 from sevenfold.lab.demo.script import TASKS, Assistant, UserTask, plan, recollect
 from sevenfold.lab.simulator.clock import VirtualClock
 from sevenfold.lab.simulator.provider import UNLIMITED, Setup, Simulator
@@ -123,7 +123,7 @@ class Stage:
             str(self._lives),
             *facts,
         ]
-        self._process = process.start("worker", given, self.project, self.home)
+        self._process = start("worker", given, self.project, self.home)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._commands, self._answers = self._process.stdin, self._process.stdout

@@ -135,7 +135,7 @@ def play(move: Move) -> Plan:
 def recollect(prompt: Callable[[], ModelPrompt]) -> Plan:
     """Answer what the user asks the day after, if the prompt holds the words it takes."""
     texts, now = TEXTS["next_day"], prompt()
-    words = "\n".join([now.system, *(_words(message["content"]) for message in now.messages)])
+    words = "\n".join([now.system, *(words_of(message["content"]) for message in now.messages)])
     found = re.search(texts["knows"], words)
     yield Move(found.expand(texts["done"]) if found else texts["unknown"])
     return ""
@@ -188,13 +188,14 @@ class Assistant:
             results = {
                 block["tool_use_id"]: block for block in blocks if block.get("type") == "tool_result"
             }
-            return self._plan.send([_words(results.get(call, {}).get("content")) for call in self._calls])
+            return self._plan.send([words_of(results.get(call, {}).get("content")) for call in self._calls])
         except StopIteration as end:
             self._plan = None
             return Move(str(end.value or "There is nothing left to do."))
 
 
-def _words(content: Any) -> str:
+def words_of(content: Any) -> str:
+    """The text of what a message or a tool result holds."""
     parts = [{"text": content}] if isinstance(content, str) else content or ()
     return "\n".join(str(part.get("text", "")) for part in parts)
 

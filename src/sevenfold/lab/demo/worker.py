@@ -26,7 +26,7 @@ from sevenfold.events import Acted, Answered
 from sevenfold.lab import fidelity
 from sevenfold.lab.demo import figures
 from sevenfold.lab.demo.figures import COUNTER, MODEL, Report, UserSpoke
-from sevenfold.lab.fidelity.probe import PREFERENCE, Probe
+from sevenfold.lab.fidelity.facts import PREFERENCE, Probe
 from sevenfold.layers.compact.check import HITS
 from sevenfold.profiles import find
 from sevenfold.record.entries import Said

@@ -1,18 +1,14 @@
 """Did a compaction lose anything? A check that shares no reading of the records with whatever wrote the summary.
 
     reader      who said what in the records a compaction hides
-    sentences   words, sentences, and how two texts are compared
-    patterns    the patterns and words by which facts are found
-    requests    the user's corrections, preferences and decisions
-    work        files changed, failures, open tasks, the step the work is at
-    names       exact identifiers: paths, ids, hashes, versions, flags, figures, addresses
-    probe       a fact to look for
-    probes      all of these as a bounded sample of facts to look for
+    sentences   words, sentences, the patterns by which facts are found, and how two texts are compared
+    facts       what to look for: corrections, preferences, decisions; files changed, failures, open tasks, the step
+    probes      all of these, and exact identifiers, as a bounded sample of facts to look for
     judge       each fact: in context, reachable, or lost
 
 How a session uses it::
 
-    facts = probes(hidden)                                  # the records that leave the context
+    facts       what to look for: corrections, preferences, decisions; files changed, failures, open tasks, the step
     score = judge(facts, texts(new_items), reachable)       # reachable: does recall find it?
 
     def reachable(probe: Probe) -> bool:
@@ -21,20 +17,10 @@ How a session uses it::
 Everything here is a pure function of its arguments: the same records give the same probes and the same score.
 """
 
+from sevenfold.lab.fidelity.facts import KINDS, Probe
 from sevenfold.lab.fidelity.judge import Score, judge
-from sevenfold.lab.fidelity.probe import KINDS, Probe
 from sevenfold.lab.fidelity.probes import Sample, probes, sample
 from sevenfold.lab.fidelity.reader import texts
 from sevenfold.layers.compact.coverage import Count
 
-__all__ = [
-    "KINDS",
-    "Count",
-    "Probe",
-    "Sample",
-    "Score",
-    "judge",
-    "probes",
-    "sample",
-    "texts",
-]
+__all__ = ["KINDS", "Count", "Probe", "Sample", "Score", "judge", "probes", "sample", "texts"]

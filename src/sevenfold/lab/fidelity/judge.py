@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from sevenfold.lab.fidelity.probe import SHORT, Probe
-from sevenfold.lab.fidelity.sentences import Vocabulary, folded, telling
+from sevenfold.lab.fidelity.facts import SHORT, Probe
+from sevenfold.lab.fidelity.sentences import folded, telling
 from sevenfold.layers.compact.coverage import Coverage, State
 
 Score = Coverage[Probe]
@@ -64,10 +64,10 @@ class _Seen:
     def _places(self) -> dict[str, list[int]]:
         """The lines each word is on."""
         places: dict[str, list[int]] = {}
-        vocabulary, number = Vocabulary(), 0
+        number = 0
         for text in self._context:
             for line in text.splitlines():
-                for word in telling(line, vocabulary):
+                for word in telling(line):
                     places.setdefault(word, []).append(number)
                 number += 1
             number += TOGETHER

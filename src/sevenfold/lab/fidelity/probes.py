@@ -2,45 +2,41 @@
 
 How many facts of a kind are looked for is limited, so that the check costs milliseconds however long the
 conversation was; which ones follows from the records alone: what matters most first, and of equals the newest.
+
+Exact identifiers (paths, ids, hashes, versions, flags, figures, addresses) must be repeated to the letter to be of any
+use. Candidates are whatever is between white space, without the punctuation around it; a candidate is an identifier by
+its shape. That is cheap enough for megabytes, because each different candidate is looked at once.
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
-from sevenfold.lab.fidelity import requests as asking
-from sevenfold.lab.fidelity import work as working
-from sevenfold.lab.fidelity.names import Names
-from sevenfold.lab.fidelity.probe import (
-    CORRECTION,
-    CURRENT_STEP,
-    DECISION,
-    EDITED_FILE,
-    ERROR,
-    IDENTIFIER,
-    KINDS,
-    PENDING_TASK,
-    PREFERENCE,
-    USER_MESSAGE,
-    Probe,
-)
-from sevenfold.lab.fidelity.reader import Account, account
+from sevenfold.lab.fidelity import facts
+from sevenfold.lab.fidelity.facts import EDITED_FILE, IDENTIFIER, KINDS, MOST, Probe
+from sevenfold.lab.fidelity.reader import Account, Call, Told, account
+from sevenfold.lab.fidelity.sentences import pattern
 from sevenfold.record.layout import Item
 
-MOST = {
-    USER_MESSAGE: 120,
-    CORRECTION: 30,
-    PREFERENCE: 30,
-    DECISION: 30,
-    PENDING_TASK: 30,
-    CURRENT_STEP: 2,
-    EDITED_FILE: 40,
-    ERROR: 20,
-    IDENTIFIER: 40,
-}
-"""Facts of each kind at most."""
+_EDGES = "\"'`“”‘’«»()[]{}<>,;:!?*|=…"
+_SHAPE = pattern("shape")
+_SAID_FIGURE = pattern("said_figure")
+_SEPARATOR = re.compile(r"[/\\]")
+_MAYBE = re.compile(r"[0-9/\\_]|\.\w|--\w")
+_HEX = re.compile(r"[0-9a-f]{7,64}")
+_MIXED = re.compile(r"(?=.*\d)(?=.*[a-f])")
+SHORTEST, LONGEST = 3, 200
+PASTED = 600
+"""Characters from which on a message holds more than what the user had in mind."""
+READ, READ_IN_ALL = 4_000, 200_000
+"""Characters of one stretch that are read for names, and of all that each side said, the newest first."""
+OFTEN = 3
+"""Calls that name the same thing, from which on it counts though no message mentions it."""
 
 
 class Sample(Struct, frozen=True):
@@ -66,34 +62,126 @@ def sample(items: Iterable[Item], *, goes_on: bool = False) -> Sample:
     by_kind: dict[str, dict[str, Probe]] = {kind: {} for kind in KINDS}
     for probe in _all(told, goes_on):
         by_kind[probe.kind].setdefault(probe.text, probe)
+    for probe in _identifiers(told, by_kind[EDITED_FILE].values()):
+        by_kind[IDENTIFIER].setdefault(probe.text, probe)
     for kind, found in by_kind.items():
         # Within a kind they come with what matters most at the end.
         chosen += list(found.values())[-MOST[kind] :]
         if len(found) > MOST[kind]:
             left_out[kind] = len(found) - MOST[kind]
-    identifiers, beyond = _identifiers(told, by_kind[EDITED_FILE].values())
-    if beyond:
-        left_out[IDENTIFIER] = beyond
-    return Sample((*chosen, *identifiers), left_out)
+    return Sample(tuple(chosen), left_out)
 
 
 def _all(told: Account, goes_on: bool) -> Iterator[Probe]:
-    yield from asking.messages(told)
-    yield from asking.wishes(told)
-    yield from asking.decisions(told)
-    yield from working.pending_tasks(told)
+    yield from facts.messages(told)
+    yield from facts.wishes(told)
+    yield from facts.decisions(told)
+    yield from facts.pending_tasks(told)
     if not goes_on:
-        yield from working.current_step(told)
-    yield from working.edited_files(told)
-    yield from working.errors(told)
+        yield from facts.current_step(told)
+    yield from facts.edited_files(told)
+    yield from facts.errors(told)
 
 
-def _identifiers(told: Account, edited: Iterable[Probe]) -> tuple[list[Probe], int]:
-    """Exact names other than those of the changed files, and how many there are beyond the limit."""
+def _identifiers(told: Account, edited: Iterable[Probe]) -> Iterator[Probe]:
+    """Exact names other than those of the changed files."""
     files = {way for probe in edited for way in (probe.text, *probe.accepts)}
     names = Names([*told.user, *told.refusals], told.model, told.calls)
-    telling = [text for text in names.telling() if text not in files]
-    chosen = telling[-MOST[IDENTIFIER] :]
-    found = [(text, *names.newest(text)) for text in chosen]
-    made = [Probe(IDENTIFIER, text, record, (known_as,), "exact") for text, record, known_as in found]
-    return made, len(telling) - len(chosen)
+    for text in names.telling():
+        if text not in files:
+            record, known_as = names.newest(text)
+            yield Probe(IDENTIFIER, text, record, (known_as,), "exact")
+
+
+class _Finding(Struct):
+    """The records an identifier was seen in, with what recall knows each as, and how much it matters."""
+
+    records: dict[str, str] = {}
+    spoken: bool = False
+    level: int = 0
+
+
+class Names:
+    """The identifiers of a conversation."""
+
+    def __init__(self, user: Iterable[Told], model: Iterable[Told], calls: Iterable[Call]) -> None:
+        self._found = defaultdict[str, _Finding](_Finding)
+        for told in _newest(user):
+            figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(told.text))
+            level = 1 if len(told.text) > PASTED else 2
+            self._note([*_identifiers_in(told.text), *figures], told.record, told.known_as, level)
+        for told in _newest(model):
+            self._note(_identifiers_in(told.text), told.record, told.known_as)
+        for call in calls:
+            short = (
+                value for value in call.given.values() if isinstance(value, str) and len(value) <= 1_000
+            )
+            named = (name for name in _identifiers_in(" ".join(short)) if not name.startswith("--"))
+            self._note(named, call.record, "tool_use")
+
+    def telling(self) -> list[str]:
+        """Those the user said, and those that come up more than once; what matters most at the end.
+
+        What the user typed matters most, then what the user pasted, then what comes up most.
+        """
+        folders = self._folders()
+        kept = [text for text, seen in self._found.items() if _tells(text, seen, folders)]
+        return sorted(kept, key=lambda text: (self._found[text].level, len(self._found[text].records)))
+
+    def newest(self, text: str) -> tuple[str, str]:
+        """The newest record of the user that names it, else of the model, else a call; and what recall knows it as."""
+        records = self._found[text].records
+        first = next(iter(records.values()))
+        return [(record, known_as) for record, known_as in records.items() if known_as == first][-1]
+
+    def _folders(self) -> set[str]:
+        """Every beginning of a path that another identifier goes on from."""
+        return {text[: cut.start()] for text in self._found for cut in _SEPARATOR.finditer(text)}
+
+    def _note(self, names: Iterable[str], record: str, known_as: str, level: int = 0) -> None:
+        for name in names:
+            seen = self._found[name]
+            seen.records.setdefault(record, known_as)
+            seen.spoken |= known_as != "tool_use"
+            seen.level = max(seen.level, level)
+
+
+def _ends(told: Told) -> Told:
+    """Of a long text only its beginning and its end are read for names."""
+    if len(told.text) <= READ:
+        return told
+    return Told(told.record, f"{told.text[: READ // 2]}\n{told.text[-READ // 2 :]}", told.known_as)
+
+
+def _newest(stretches: Iterable[Told]) -> list[Told]:
+    """The newest stretches, as much as may be read, in order."""
+    kept: list[Told] = []
+    room = READ_IN_ALL
+    for told in map(_ends, reversed(list(stretches))):
+        room -= len(told.text)
+        if room < 0:
+            break
+        kept.append(told)
+    return kept[::-1]
+
+
+def _tells(text: str, seen: _Finding, folders: set[str]) -> bool:
+    """A folder is not worth looking for where things in it are, unless the user named it."""
+    often = len(seen.records) > 1 if seen.spoken else len(seen.records) >= OFTEN
+    return bool(seen.level) or (often and text not in folders)
+
+
+def _identifiers_in(text: str) -> list[str]:
+    """Those in a text, in the order in which they come up."""
+    return [name for word in dict.fromkeys(text.split()) if (name := _identifier(word))]
+
+
+@lru_cache(maxsize=100_000)
+def _identifier(word: str) -> str:
+    """The identifier a word is; empty if it is none."""
+    if not _MAYBE.search(word):
+        return ""
+    name = word.strip(_EDGES).rstrip(".").removesuffix("'s").rstrip(_EDGES)
+    if not SHORTEST <= len(name) <= LONGEST or not _SHAPE.fullmatch(name) or name.startswith("/dev/"):
+        return ""
+    return "" if _HEX.fullmatch(name) and not _MIXED.match(name) else name

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
+from sevenfold.lab.profile.labels import decoded
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import Block, Compaction, Text, ToolResult, ToolUse
 from sevenfold.record.entries import Said
@@ -46,15 +46,13 @@ class Account(Struct, frozen=True):
     failures: list[Told]
     results: dict[str, Told]
     """Answers to calls, by the call's id."""
-    attachments: list[Told]
-    """Summaries, reminders and whatever else was put on the user's side by a program."""
     preceding: dict[str, Told]
     """What the model said last before each stretch of the user's words, by the user's record."""
 
 
 def account(items: Iterable[Item]) -> Account:
     """The records in view, read; those an earlier decision took out of sight are not part of it."""
-    told = Account([], [], [], [], {}, [], {}, [], {})
+    told = Account([], [], [], [], {}, [], {}, {})
     for item in items:
         if not item.hidden_by:
             _enter(told, item.said)
@@ -88,15 +86,15 @@ def strings(value: Any) -> Iterator[str]:
 
 def _enter(told: Account, said: Said) -> None:
     for block in said.blocks:
-        match block.kind:
-            case "text" if not said.synthetic:
+        match block.body():
+            case ToolUse(id=id, name=name, input=given):
+                value = decoded(given)
+                told.calls.append(Call(said.uuid, id, name, value if isinstance(value, dict) else {}))
+                told.tools[id] = name
+            case ToolResult(is_error=failed):
+                _result(told, said.uuid, block, failed=bool(failed))
+            case _ if block.kind == "text" and not said.synthetic:
                 _words(told, said, block)
-            case "tool_use":
-                if (call := _call(said.uuid, block)) is not None:
-                    told.calls.append(call)
-                    told.tools[call.id] = call.name
-            case "tool_result":
-                _result(told, said.uuid, block)
 
 
 def _words(told: Account, said: Said, block: Block) -> None:
@@ -107,27 +105,11 @@ def _words(told: Account, said: Said, block: Block) -> None:
             told.user.append(Told(said.uuid, authorship.typed(said, block).strip(), "user"))
             if told.model:
                 told.preceding[said.uuid] = told.model[-1]
-        case "summary":
-            told.attachments.append(Told(said.uuid, blocks.words_of(block), "summary"))
-        case "program":
-            told.attachments.append(Told(said.uuid, blocks.words_of(block), "attachment"))
 
 
-def _call(record: str, block: Block) -> Call | None:
-    match block.body():
-        case ToolUse(id=id, name=name, input=given):
-            value = _decoded(given)
-            return Call(record, id, name, value if isinstance(value, dict) else {})
-        case _:
-            return None
-
-
-def _result(told: Account, record: str, block: Block) -> None:
-    body = block.body()
-    if not isinstance(body, ToolResult):
-        return
+def _result(told: Account, record: str, block: Block, *, failed: bool) -> None:
     text, reply = blocks.words_of(block), authorship.reply(block, told.tools.get(block.id, ""))
-    if not body.is_error:
+    if not failed:
         told.results[block.id] = Told(record, text, "tool_result")
     elif reply:
         told.refusals.append(Told(record, reply, "user"))
@@ -140,17 +122,10 @@ def _shown(block: Block) -> str:
         case Text(text=words):
             return words
         case ToolUse(name=name, input=given):
-            return "\n".join([name, *strings(_decoded(given))])
+            return "\n".join([name, *strings(decoded(given))])
         case Compaction(content=str() as words):
             return words
         case ToolResult():
             return blocks.words_of(block)
         case _:
             return ""
-
-
-def _decoded(raw: Raw) -> Any:
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None

@@ -1,11 +1,20 @@
-"""Sentences and words, and how far one text says what another does."""
+"""Sentences and words, the patterns by which facts are found in them, and how far one text says what another does."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 
-from sevenfold.lab.fidelity.patterns import words
+_TEXTS = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text("utf-8"))
+
+
+def pattern(name: str) -> re.Pattern[str]:
+    """A pattern of `patterns.toml` by its name."""
+    return re.compile("".join(_TEXTS[name].splitlines()))
+
 
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.M | re.S)
 _END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
@@ -14,7 +23,7 @@ _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[^\W_{_UNSPACED}]+(?:'[a-z]+)?|(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]")
 """In scripts that do not set words apart, any two signs in a row are taken for one."""
 _ENDINGS = ("ings", "ing", "ed", "es", "'s", "s", "ly", "e")
-_SMALL = words("small")
+_SMALL = frozenset(_TEXTS["small"].split())
 
 LONGEST_SENTENCE = 400
 """Characters of a sentence that are looked for."""
@@ -46,24 +55,17 @@ def shortened(sentence: str) -> str:
     return cut[: cut.rfind(" ")] if " " in cut else cut
 
 
-class Vocabulary(dict[str, str]):
-    """Words with their stems, each worked out once; those that carry no meaning have none."""
-
-    def __missing__(self, word: str) -> str:
-        """The stem of a word that was not asked for before."""
-        self[word] = stem = "" if word in _SMALL else _stem(word)
-        return stem
-
-
-def telling(text: str, vocabulary: Vocabulary | None = None) -> frozenset[str]:
+def telling(text: str) -> frozenset[str]:
     """The stems of the words that carry the meaning; negations do."""
     words = {found[1] or found[0] for found in _WORD.finditer(text.casefold())}
-    known = Vocabulary() if vocabulary is None else vocabulary
-    return frozenset([stem for word in words if (stem := known[word])])
+    return frozenset([stem for word in words if (stem := _stem(word))])
 
 
+@lru_cache(maxsize=100_000)
 def _stem(word: str) -> str:
-    """The word without its commonest endings, near enough to compare."""
+    """The word without its commonest endings, near enough to compare; empty for those that carry no meaning."""
+    if word in _SMALL:
+        return ""
     if len(word) > 4:
         for ending in _ENDINGS:
             if word.endswith(ending):

@@ -9,15 +9,20 @@ each lane's own.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from hashlib import blake2b
+from itertools import groupby
 from math import fsum
+from typing import Any
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from sevenfold.lab.profile import cache as caching
+from sevenfold.lab.profile import figures
 from sevenfold.lab.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
-from sevenfold.lab.profile.context import FileReads, SessionTally, WindowHistory, added
-from sevenfold.lab.profile.figures import CacheBreak, DayUsage, Point, SessionProfile, Shrinking, UsageSums
+from sevenfold.lab.profile.context import SessionTally, WindowHistory
+from sevenfold.lab.profile.figures import DayUsage, Point, SessionProfile, Shrinking, UsageSums, money
 from sevenfold.profiles import Profile, find, names
 from sevenfold.record.usage import BilledCall, ideal_cost
 
@@ -34,57 +39,26 @@ def seconds(timestamp: str) -> float | None:
         return None
 
 
-class PrefixRun:
-    """Calls that share one growing prefix, and what they cost with a perfect cache."""
+class Scope(Struct, frozen=True):
+    """Which calls are counted."""
 
-    def __init__(self) -> None:
-        self._calls: list[BilledCall] = []
-        self._profile: Profile | None = None
-        self._lifetime = SHORT_LIFETIME
-        self._ideal: list[float] = []
+    since: float | None = None
+    """Only those made at this time or later, in seconds since 1970."""
+    elsewhere: Collection[int] = ()
+    """The hashes of calls that another file has and that are counted there."""
 
-    def add(self, prompt: int, output: int, profile: Profile, lifetime: int | None) -> None:
-        """Add a call; another model starts another run."""
-        if self._profile is not None and profile.model != self._profile.model:
-            self.end()
-        self._profile = profile
-        self._lifetime = lifetime or self._lifetime
-        self._calls.append(BilledCall(prompt, output, self._lifetime))
+    def counts(self, call: str, at: float | None) -> bool:
+        """Whether a call is counted."""
+        return self.is_late(at) and not (self.elsewhere and call_hash(call) in self.elsewhere)
 
-    def end(self) -> None:
-        """Give up the prefix: what follows is written again."""
-        if self._profile is not None:
-            self._ideal.append(ideal_cost(self._calls, self._profile) or 0.0)
-        self._calls, self._profile = [], None
-
-    def cost(self) -> float:
-        """The ideal cost of all calls whose price is known."""
-        self.end()
-        return fsum(self._ideal)
+    def is_late(self, at: float | None) -> bool:
+        """Whether a time, if it is known, is not before those that are counted."""
+        return self.since is None or (at is not None and at >= self.since)
 
 
-class DayTally(Struct):
-    """The calls to one model on one day."""
-
-    calls: int = 0
-    unpriced: int = 0
-    usage: Counter[str] = field(default_factory=Counter)
-    paid: list[float] = field(default_factory=list)
-    uncached: list[float] = field(default_factory=list)
-
-    def add(self, report: CallReport) -> None:
-        """Count one call."""
-        self.calls += 1
-        usage, profile = report.usage, report.profile
-        for name in UsageSums.__struct_fields__:
-            self.usage[name] += getattr(usage, name) if usage else 0
-        paid = usage.cost(profile) if usage else None
-        uncached = usage.uncached_cost(profile) if usage else None
-        if paid is None or uncached is None:
-            self.unpriced += 1
-        else:
-            self.paid.append(paid)
-            self.uncached.append(uncached)
+def call_hash(call: str) -> int:
+    """A number for the id of a call, the same in every process."""
+    return int.from_bytes(blake2b(call.encode(errors="replace"), digest_size=8).digest())
 
 
 class Books:
@@ -100,14 +74,14 @@ class Books:
         self.compactions: list[Shrinking] = []
         self.clearings: list[Shrinking] = []
         self.unrecorded: list[Shrinking] = []
-        self.breaks: list[CacheBreak] = []
+        self.breaks: list[figures.CacheBreak] = []
         self.points: list[Point] = []
         self.window: int | None = None
         self.first: str | None = None
         self.last: str | None = None
         self._lanes: list[Lane] = []
-        self._days: dict[tuple[str | None, str], DayTally] = {}
-        self._partial = 0
+        self.settled: list[CallReport] = []
+        """The calls whose last report has come."""
 
     def open_lane(self, *, side: bool = False) -> Lane:
         """Books for one more conversation; ``side`` for a sub-agent's."""
@@ -124,65 +98,52 @@ class Books:
         """Count a call of the engine's own, whose prompt and answer are not part of the conversation."""
         self.calls += 1
         self.engine_calls += 1
-        self.settle(report)
+        self.settled.append(report)
 
-    def settle(self, report: CallReport) -> None:
-        """Count a call for good."""
-        day = None if report.at is None else datetime.fromtimestamp(report.at).date().isoformat()
-        self._days.setdefault((day, report.model or "unknown"), DayTally()).add(report)
-        self._partial += not report.whole
-
-    def close(self, file: str, session_id: str, format_name: str) -> SessionProfile:
-        """The figures."""
+    def close(self, **known: Any) -> SessionProfile:
+        """The figures, with what is known about the session besides."""
         for lane in self._lanes:
             lane.close()
-        tallies = self._days.values()
-        models, sums = Counter[str](), Counter[str]()
-        for (_, model), tally in self._days.items():
-            models[model] += tally.calls
-            sums.update(tally.usage)
-        unpriced = sum(tally.unpriced for tally in tallies)
-        # Without any call whose price is known, the costs are not zero but unknown.
-        priced = not unpriced or any(tally.paid for tally in tallies)
+        days: dict[tuple[str | None, str], list[CallReport]] = {}
+        for report in self.settled:
+            days.setdefault((report.day, report.model or "unknown"), []).append(report)
+        models = Counter(report.model or "unknown" for report in self.settled)
+        spent = _spent(self.settled)
+        ideal = fsum(lane.ideal_cost() for lane in self._lanes)
         window, known_from = self._window(models)
         # If a file holds only a sub-agent's records, that is its main conversation.
         main = min((lane.number for lane in self._lanes if lane.calls), default=0)
         return SessionProfile(
-            file=file,
-            session_id=session_id,
-            format=format_name,
+            **known,
             models=dict(models.most_common()),
             started=self.first,
             ended=self.last,
-            api_calls=self.calls,
             side_calls=sum(lane.calls for lane in self._lanes if lane.number != main),
             engine_calls=self.engine_calls,
-            usage=UsageSums(**sums),
+            **spent,
             compactions=len(self.compactions),
             clearings=len(self.clearings),
-            cost_usd=fsum(paid for tally in tallies for paid in tally.paid) if priced else None,
-            uncached_cost_usd=fsum(cost for tally in tallies for cost in tally.uncached)
-            if priced
-            else None,
-            ideal_cost_usd=fsum(lane.run.cost() for lane in self._lanes) if priced else None,
-            unpriced_calls=unpriced,
+            uncached_cost_usd=money(uncached for _, uncached in map(_costs, self.settled)),
+            ideal_cost_usd=None if spent["cost_usd"] is None else ideal,
             tokens_by_category=self.tally.by_category(),
             carried_by_category=self.tally.carried(),
             peak_context_tokens=max((point.tokens for point in self.points), default=0),
             window_tokens=window,
             window_source=known_from,
-            usage_by_day=[_day_usage(day, model, tally) for (day, model), tally in self._days.items()],
+            usage_by_day=[
+                DayUsage(day=day, model=model, **_spent(calls)) for (day, model), calls in days.items()
+            ],
             cache_breaks=self.breaks,
             compaction_events=self.compactions,
             clearing_events=self.clearings,
             unrecorded_events=self.unrecorded,
             largest_items=self.tally.largest(),
-            repeated_reads=added([lane.reads.sums() for lane in self._lanes]),
+            repeated_reads=self.tally.repeats(),
             growth=self.tally.growth(),
             context_over_time=[
                 structs.replace(point, lane=0) if point.lane == main else point for point in self.points
             ],
-            partial_outputs=self._partial,
+            partial_outputs=sum(not report.whole for report in self.settled),
             damaged_lines=self.damaged,
             unknown_lines=dict(self.unknown.most_common()),
             repairs=dict(self.repairs),
@@ -210,15 +171,23 @@ class Books:
         return profile.window, "model"
 
 
-def _day_usage(day: str | None, model: str, tally: DayTally) -> DayUsage:
-    return DayUsage(
-        day=day,
-        model=model,
-        api_calls=tally.calls,
-        usage=UsageSums(**tally.usage),
-        cost_usd=fsum(tally.paid) if tally.paid or not tally.unpriced else None,
-        unpriced_calls=tally.unpriced,
-    )
+def _spent(calls: Sequence[CallReport]) -> dict[str, Any]:
+    """What some calls used and cost, by the names that the figures have for it."""
+    names, costs = UsageSums.__struct_fields__, [paid for paid, _ in map(_costs, calls)]
+    usages = [call.usage for call in calls if call.usage]
+    return {
+        "api_calls": len(calls),
+        "usage": UsageSums(**{name: sum(getattr(usage, name) for usage in usages) for name in names}),
+        "cost_usd": money(costs),
+        "unpriced_calls": costs.count(None),
+    }
+
+
+def _costs(call: CallReport) -> tuple[float, float] | tuple[None, None]:
+    """What a call cost, and what it would have cost without a cache; unknown unless both are known."""
+    usage, profile = call.usage, call.profile
+    paid, uncached = (usage.cost(profile), usage.uncached_cost(profile)) if usage else (None, None)
+    return (None, None) if paid is None or uncached is None else (paid, uncached)
 
 
 class Lane:
@@ -228,8 +197,6 @@ class Lane:
         self.number = number
         self.calls = 0
         self.context = WindowHistory(books.tally)
-        self.run = PrefixRun()
-        self.reads = FileReads()
         self._books = books
         self._cache = CacheFollower()
         self._open: CallReport | None = None
@@ -237,6 +204,10 @@ class Lane:
         self._model = ""
         self._rewound = False
         self._skipped = False
+        self._compactions = 0
+        self._lifetime = SHORT_LIFETIME
+        self._billed: list[tuple[int, Profile, BilledCall]] = []
+        """Calls with the number of compactions before them."""
         self._pending: list[tuple[list[Shrinking], Shrinking]] = []
         """What has shrunk since the last call, with the list that it goes to."""
 
@@ -246,7 +217,7 @@ class Lane:
         self._skipped = True
         if report.usage is not None:
             self.context.called(report.prompt, report.profile.tokenizer, counted=False)
-            self._cache.check(report, report.usage, 0)
+            self._cache.check(report, 0)
             self._pending, self._rewound = [], False
             self._prompt, self._model = report.prompt, report.model
 
@@ -260,7 +231,7 @@ class Lane:
         if report.usage is None:
             return
         self.context.called(prompt, report.profile.tokenizer)
-        if found := self._cache.check(report, report.usage, books.calls):
+        if found := self._cache.check(report, books.calls):
             books.breaks.append(found)
         self._note_shrinking(prompt, report.model)
         books.points.append(Point(report.at, prompt, self.number))
@@ -276,7 +247,7 @@ class Lane:
     def compacted(self, trigger: str, before: int | None) -> None:
         """A summary replaced the context."""
         self._settle()
-        self.run.end()
+        self._compactions += 1
         self._cache.happened(caching.COMPACTION)
         event = Shrinking(self._books.calls, trigger, before or self._prompt)
         self._pending.append((self._books.compactions, event))
@@ -299,6 +270,12 @@ class Lane:
             self._count_shrinkings(None)
         self.context.close()
 
+    def ideal_cost(self) -> float:
+        """What the calls whose price is known cost with a perfect cache; compactions and other models give it up."""
+        runs = groupby(self._billed, key=lambda one: (one[0], one[1].model))
+        listed = [list(run) for _, run in runs]
+        return fsum(ideal_cost([call for *_, call in run], run[0][1]) or 0.0 for run in listed)
+
     def _note_shrinking(self, prompt: int, model: str) -> None:
         """Note what a compaction or a clearing left, or that the prompt shrank and no record says why."""
         before, recorded = self._prompt or 0, bool(self._pending)
@@ -319,6 +296,8 @@ class Lane:
         report, self._open = self._open, None
         if report is None:
             return
-        self._books.settle(report)
+        self._books.settled.append(report)
         if usage := report.usage:
-            self.run.add(report.prompt, usage.output_tokens, report.profile, lifetime_of(usage))
+            self._lifetime = lifetime_of(usage) or self._lifetime
+            call = BilledCall(report.prompt, usage.output_tokens, self._lifetime)
+            self._billed.append((self._compactions, report.profile, call))

@@ -7,6 +7,8 @@ not count against the cache: only what is still in the prompt can be read.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec import Struct
 
 from sevenfold.lab.profile.figures import CacheBreak
@@ -41,16 +43,24 @@ class CallReport(Struct, frozen=True):
     """False for a report made before the answer was complete."""
 
     @property
+    def day(self) -> str | None:
+        """The date on which it was made, here."""
+        return None if self.at is None else datetime.fromtimestamp(self.at).date().isoformat()
+
+    @property
     def profile(self) -> Profile:
         """The facts about its model."""
         return find(self.model)
 
     @property
+    def used(self) -> Usage:
+        """Its usage; all zero if that is unknown."""
+        return self.usage or Usage()
+
+    @property
     def prompt(self) -> int:
         """The tokens of the prompt; 0 if the usage is unknown."""
-        if self.last_prompt is not None:
-            return self.last_prompt
-        return self.usage.prompt if self.usage else 0
+        return self.used.prompt if self.last_prompt is None else self.last_prompt
 
 
 class CacheFollower:
@@ -59,7 +69,7 @@ class CacheFollower:
     def __init__(self) -> None:
         self._lifetime: int | None = None
         """How long the newest write lives, in seconds, once there was one."""
-        self._before: tuple[CallReport, Usage] | None = None
+        self._before: CallReport | None = None
         self._reads = False
         self._events: set[str] = set()
 
@@ -67,30 +77,29 @@ class CacheFollower:
         """Note a compaction, a clearing or a rewind since the last call."""
         self._events.add(event)
 
-    def check(self, report: CallReport, usage: Usage, call: int) -> CacheBreak | None:
-        """The cache break of a call, if it had one; ``call`` is its number."""
-        found = self._break(*self._before, report, usage, call) if self._before else None
+    def check(self, report: CallReport, call: int) -> CacheBreak | None:
+        """The cache break of a call whose usage is known, if it had one; ``call`` is its number."""
+        found = self._break(self._before, report, call) if self._before else None
         self._events.clear()
-        self._before = report, usage
-        self._reads = self._reads or usage.cache_read_input_tokens > 0
-        self._lifetime = lifetime_of(usage) or self._lifetime
+        self._before = report
+        self._reads = self._reads or report.used.cache_read_input_tokens > 0
+        self._lifetime = lifetime_of(report.used) or self._lifetime
         return found
 
-    def _break(
-        self, before: CallReport, used: Usage, report: CallReport, usage: Usage, call: int
-    ) -> CacheBreak | None:
-        read = usage.cache_read_input_tokens
+    def _break(self, before: CallReport, report: CallReport, call: int) -> CacheBreak | None:
+        read, earlier = report.used.cache_read_input_tokens, before.used
         if before.profile.cache.automatic:
             cacheable = before.prompt if self._reads else 0
         else:
-            cacheable = used.cache_read_input_tokens + used.cache_creation_input_tokens
+            cacheable = earlier.cache_read_input_tokens + earlier.cache_creation_input_tokens
         expected = min(cacheable, report.prompt)
         if not is_fall(expected, read):
             return None
         idle = None if report.at is None or before.at is None else max(0.0, report.at - before.at)
         cause, lost = self._cause(before, report, idle), expected - read
-        cost = _extra_cost(lost, report, usage)
-        return CacheBreak(cause, lost, call, None if idle is None else round(idle), cost)
+        return CacheBreak(
+            cause, lost, call, None if idle is None else round(idle), _extra_cost(lost, report)
+        )
 
     def _cause(self, before: CallReport, report: CallReport, idle: float | None) -> str:
         """First what was seen to happen, then what the server says, then the clock."""
@@ -118,11 +127,11 @@ def lifetime_of(usage: Usage) -> int | None:
     return 3600 if usage.cache_creation_1h >= usage.cache_creation_5m else 300
 
 
-def _extra_cost(tokens: int, report: CallReport, usage: Usage) -> float | None:
+def _extra_cost(tokens: int, report: CallReport) -> float | None:
     """What it cost to pay for tokens again instead of reading them."""
     price = report.profile.price(report.prompt)
     if price is None:
         return None
-    again = min(tokens, usage.cache_creation_input_tokens)
-    paid = again * price.write(lifetime_of(usage) or 300) + (tokens - again) * price.input
+    again = min(tokens, report.used.cache_creation_input_tokens)
+    paid = again * price.write(lifetime_of(report.used) or 300) + (tokens - again) * price.input
     return (paid - tokens * price.read) / 1_000_000

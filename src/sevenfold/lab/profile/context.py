@@ -10,20 +10,18 @@ call the pieces add up to the reported prompt.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from hashlib import blake2b
 from statistics import median
 
 from msgspec import Struct
 
-from sevenfold.lab.profile.figures import Growth, LargeItem, Repeats
+from sevenfold.lab.profile.figures import LARGEST, Growth, LargeItem, Repeats
 from sevenfold.lab.profile.labels import SYSTEM, UNLOGGED, CallLabel, ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.weight import NOTHING, Estimator, Weight
 
-LARGEST = 100
-"""How many large items are kept of a session."""
 LEAST_GROWTH = 100
 """Smaller steps say nothing about how good an estimate is."""
 LEAST_RATIO, MOST_RATIO = 0.5, 2.0
@@ -51,6 +49,9 @@ class SessionTally:
         self._carried: defaultdict[str, float] = defaultdict(float)
         self._largest: list[HeldPiece] = []
         self._growths: list[tuple[int, float, float]] = []
+        self.wasted: list[HeldPiece] = []
+        """What was read though it was still in the context."""
+        self.read_after_loss = 0
 
     def book(self, held: HeldPiece) -> None:
         """Count a piece that will not come back."""
@@ -100,6 +101,11 @@ class SessionTally:
             estimate_median_error=median(abs(e - a) / a for a, _, e in self._growths),
         )
 
+    def repeats(self) -> Repeats:
+        """What was read again."""
+        tokens = sum(held.tokens for held in self.wasted)
+        return Repeats(len(self.wasted), round(tokens), self.read_after_loss)
+
     def _by_size(self) -> list[HeldPiece]:
         shown = [held for held in self._largest if held.piece.category not in (SYSTEM, UNLOGGED)]
         return sorted(shown, key=lambda held: -held.tokens)[:LARGEST]
@@ -116,23 +122,41 @@ class WindowHistory:
         self._parked: dict[Hashable, HeldPiece] = {}
         """Pieces that left and may come back."""
         self._fresh: list[HeldPiece] = []
+        self._read: dict[tuple[str, bytes], Hashable] = {}
+        """Where the text of each file was read last."""
         self._linear = False
         """Whether the next prompt will be the last one with something added."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._held
 
-    def enter(self, key: Hashable, piece: ContextPiece) -> HeldPiece:
+    def enter(self, key: Hashable, piece: ContextPiece) -> None:
         """Put a piece into the context; one that was there before comes back."""
-        if held := self._held.get(key):
-            return held
+        if key in self._held:
+            return
         held = self._parked.pop(key, None)
         if held is None:
             held = HeldPiece(piece, self._calls)
             self._fresh.append(held)
         held.since, held.here = self._calls, True
         self._held[key] = held
-        return held
+
+    def note_read(self, key: Hashable, block: Block, call: CallLabel | None) -> None:
+        """Note a result that entered the context under ``key``, if it is a file that was read before.
+
+        A second read of the same text is waste while the first is still in the context. If the first was compacted or
+        cleared away, the second was needed: it is the price of having forgotten. Texts are remembered by their hash.
+        """
+        body = block.body()
+        if not call or not call.path or not isinstance(body, ToolResult) or body.is_error:
+            return
+        text = blake2b(blocks.words_of(block).encode(errors="replace"), digest_size=12).digest()
+        earlier = self._read.get((call.path, text))
+        self._read[call.path, text] = key
+        if earlier in self and earlier != key:
+            self._tally.wasted.append(self._held[key])
+        elif earlier not in (None, key):
+            self._tally.read_after_loss += 1
 
     def show(self, live: Mapping[Hashable, ContextPiece]) -> bool:
         """Make the context hold exactly these pieces; returns whether anything had to leave."""
@@ -226,45 +250,3 @@ class WindowHistory:
 def _chars4(weight: Weight) -> float:
     """The common rule of thumb: four characters per token."""
     return (weight.text + weight.json + weight.thinking) / 4
-
-
-class FileReads:
-    """Files that one conversation read again though nothing in them had changed.
-
-    A second read of the same text is waste while the first is still in the context. If the first was compacted or
-    cleared away, the second was needed: it is the price of having forgotten. Texts are remembered by their hash.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, bytes], Hashable] = {}
-        self._wasted: list[HeldPiece] = []
-        self._after_loss = 0
-
-    def note(
-        self, key: Hashable, held: HeldPiece, block: Block, call: CallLabel | None, context: WindowHistory
-    ) -> None:
-        """Note a result that entered the context under ``key``."""
-        body = block.body()
-        if not call or not call.path or not isinstance(body, ToolResult) or body.is_error:
-            return
-        text = blake2b(blocks.words_of(block).encode(errors="replace"), digest_size=12).digest()
-        earlier = self._seen.get((call.path, text))
-        self._seen[call.path, text] = key
-        if earlier is None or earlier == key:
-            return
-        if earlier in context:
-            self._wasted.append(held)
-        else:
-            self._after_loss += 1
-
-    def sums(self) -> Repeats:
-        """The repeats so far."""
-        tokens = sum(held.tokens for held in self._wasted)
-        return Repeats(len(self._wasted), round(tokens), self._after_loss)
-
-
-def added(each: Sequence[Repeats]) -> Repeats:
-    """The sum of some repeats."""
-    return Repeats(
-        sum(one.reads for one in each), sum(one.tokens for one in each), sum(one.after_loss for one in each)
-    )

@@ -1,4 +1,4 @@
-"""The figures of a profile; their names and nesting are the JSON contract.
+"""The figures of a profile, and their sums over sessions; their names and nesting are the JSON contract.
 
 `docs/profile.md` says what each one means; names may be added, never changed. Tokens are whole numbers. Money is in US
 dollars, None if no price is known.
@@ -6,7 +6,16 @@ dollars, None if no price is known.
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, timedelta
+from math import fsum
+from typing import Any
+
+from msgspec import Struct, structs
+
+LARGEST = 100
+"""How many large items are kept of a session."""
 
 
 class UsageSums(Struct, frozen=True):
@@ -214,9 +223,110 @@ class ProfileReport(Struct, frozen=True):
 
     sessions: list[SessionProfile]
     total: ProfileTotal
-    errors: list[FailedFile] = field(default_factory=list)
+    errors: list[FailedFile] = []
     by: str | None = None
     """What `groups` are: ``day``, ``week``, ``month``, ``model`` or ``project``."""
-    groups: list[UsageGroup] = field(default_factory=list)
+    groups: list[UsageGroup] = []
     since: str | None = None
     """The time from which calls are counted."""
+
+
+# -- sums over sessions ------------------------------------------------------------------------
+
+
+def _week(day: str) -> str:
+    """The Monday of a day's week."""
+    found = date.fromisoformat(day)
+    return (found - timedelta(days=found.weekday())).isoformat()
+
+
+GROUPS: dict[str, Callable[[SessionProfile, DayUsage], str | None]] = {
+    "day": lambda session, used: used.day,
+    "week": lambda session, used: used.day and _week(used.day),
+    "month": lambda session, used: used.day and used.day[:7],
+    "model": lambda session, used: used.model,
+    "project": lambda session, used: session.project or None,
+}
+"""By what sessions can be grouped; each finds the group of some calls, None if the transcript does not say."""
+_TIMES = ("day", "week", "month")
+
+
+def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
+    """What was used in each group: times in their order, anything else by cost."""
+    found: defaultdict[str | None, list[tuple[str, DayUsage]]] = defaultdict(list)
+    for session in sessions:
+        for used in session.usage_by_day:
+            found[GROUPS[by](session, used)].append((session.session_id, used))
+    made = [
+        UsageGroup(
+            group=group,
+            sessions=len({session for session, _ in each}),
+            **_added(DayUsage, [used for _, used in each]),
+        )
+        for group, each in found.items()
+    ]
+    if by in _TIMES:
+        return sorted(made, key=lambda one: one.group or "")
+    return sorted(made, key=lambda one: (-(one.cost_usd or 0.0), -one.usage.prompt, one.group or ""))
+
+
+def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
+    """The sums; of peaks and largest items, the largest."""
+    sums = _added(ProfileSums, sessions)
+    items = [item for session in sessions for item in session.largest_items]
+    # Medians cannot be added up.
+    steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")
+    growths = ({name: getattr(session.growth, name) for name in steps} for session in sessions)
+    sums |= {
+        "models": dict(Counter(sums["models"]).most_common()),
+        "peak_context_tokens": max((session.peak_context_tokens for session in sessions), default=0),
+        "largest_items": sorted(items, key=lambda item: -item.tokens)[:LARGEST],
+        "growth": Growth(**counts(growths)),
+    }
+    return ProfileTotal(
+        **sums, sessions=len(sessions), copied_calls=copied_calls, cache_breaks=_breaks(sessions)
+    )
+
+
+def _added(kind: type[Struct], each: Sequence[Struct]) -> dict[str, Any]:
+    """The sums of those fields that can be added up, by their type."""
+    sums: dict[str, Any] = {}
+    for field in structs.fields(kind):
+        values = [getattr(one, field.name) for one in each]
+        if field.type is int:
+            sums[field.name] = sum(values)
+        elif field.type == float | None:
+            sums[field.name] = money(values)
+        elif field.type == dict[str, int]:
+            sums[field.name] = counts(values)
+        elif field.type in (UsageSums, Repeats):
+            sums[field.name] = field.type(**counts(map(structs.asdict, values)))
+    return sums
+
+
+def counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
+    """The sum of some numbers, name by name."""
+    sums: Counter[str] = Counter()
+    for counts in each:
+        for name, count in counts.items():
+            sums[name] += count
+    return dict(sorted(sums.items()))
+
+
+def money(each: Iterable[float | None]) -> float | None:
+    """The sum of the known amounts; None if there are amounts and none is known."""
+    amounts = list(each)
+    known = [amount for amount in amounts if amount is not None]
+    return fsum(known) if known or not amounts else None
+
+
+def _breaks(sessions: Sequence[SessionProfile]) -> list[BreakSum]:
+    found = defaultdict(list)
+    for session in sessions:
+        for one in session.cache_breaks:
+            found[one.cause].append(one)
+    sums = [
+        BreakSum(cause, sum(one.tokens for one in each), len(each), money(one.cost_usd for one in each))
+        for cause, each in found.items()
+    ]
+    return sorted(sums, key=lambda one: -one.tokens)

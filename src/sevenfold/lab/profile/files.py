@@ -15,17 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextvars import ContextVar
 from itertools import chain, islice
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-from msgspec import structs
+from typing import Any, NamedTuple
 
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
 from sevenfold.lab.profile import rollout
-from sevenfold.lab.profile.figures import FailedFile, ProfileReport, SessionProfile
+from sevenfold.lab.profile.books import Scope, call_hash
+from sevenfold.lab.profile.figures import FailedFile, ProfileReport, SessionProfile, total
 from sevenfold.lab.profile.labels import decoded
-from sevenfold.lab.profile.scope import Scope, call_hash
-from sevenfold.lab.profile.sums import total
 from sevenfold.lab.profile.transcript import CODEX, TranscriptReader
 from sevenfold.stores.jsonl.log import JsonlLog, Line, scan
 from sevenfold.stores.log import LineLog
@@ -45,9 +43,9 @@ _SUPPORTED = "Sevenfold reads Claude Code transcripts, Codex rollouts, and its o
 
 
 def profile_file(
-    path: Path, name: str = "", *, scope: Scope | None = None, read: Callable[[int], None] | None = None
+    path: Path, *, scope: Scope | None = None, read: Callable[[int], None] | None = None
 ) -> tuple[SessionProfile, set[str]]:
-    """The profile of a transcript and the ids of its calls; ``name`` is what the report calls the file.
+    """The profile of a transcript and the ids of its calls.
 
     ``read`` is called now and then with the number of bytes that were read since the last time.
     """
@@ -56,15 +54,7 @@ def profile_file(
     reader = TranscriptReader(form, scope)
     for line in _converted(chain(head, lines)) if form == CODEX else chain(head, lines):
         reader.take(line)
-    reader.finish()
-    ids = reader.session_ids
-    session_id = path.stem if path.stem in ids or not ids else ids[0]
-    agent_id = next(iter(reader.agent_ids)) if len(reader.agent_ids) == 1 else ""
-    session = reader.books.close(name or str(path), session_id, reader.format)
-    known = structs.replace(
-        session, agent_id=agent_id or None, title=reader.title(), project=reader.project
-    )
-    return known, reader.call_ids
+    return reader.profile(path), reader.call_ids
 
 
 def _reported(lines: Iterator[Line], read: Callable[[int], None]) -> Iterator[Line]:
@@ -95,15 +85,10 @@ def open_log(path: Path) -> LineLog:
 
     Raises `TranscriptForeign` if no conversation is in it.
     """
-    head = list(islice(scan(path), LOOKED_AT))
-    form = next(filter(None, map(_format, map(_record, head))), "")
-    if not form:
-        raise TranscriptForeign(f"{path}: {_looks_like(head)} {_SUPPORTED}")
-    return (
-        MemoryLog(list(rollout.convert(line.raw for line in scan(path))))
-        if form == CODEX
-        else JsonlLog(path)
-    )
+    form, _ = _begin(path, scan(path))
+    if form != CODEX:
+        return JsonlLog(path)
+    return MemoryLog(list(rollout.convert(line.raw for line in scan(path))))
 
 
 def first_records(path: Path, count: int) -> list[bytes]:
@@ -207,7 +192,7 @@ def profile(
     ``since``, in seconds since 1970, only later calls count, and sessions without any are left out.
     """
     files = [file for file in found.files if since is None or _state(file).st_mtime >= since]
-    results = _read(files, {file: Scope(since) for file in files}, jobs, progress)
+    results = _read({file: Scope(since) for file in files}, jobs, progress)
     seen: set[int] = set()
     copies: dict[Path, Scope] = {}
     copied = 0
@@ -217,7 +202,7 @@ def profile(
             copied += len(again)
         seen |= results[file].calls
     # Which calls are copies is known only now; few files have any.
-    results |= _read(list(copies), copies, jobs, None)
+    results |= _read(copies, jobs, None)
     ordered = [results[file] for file in files]
     sessions = [one.session for one in ordered if one.session and (since is None or one.session.api_calls)]
     errors = [FailedFile(str(one.path), one.error) for one in ordered if one.error]
@@ -238,11 +223,9 @@ def _started(one: _Profiled) -> str:
     return (one.session and one.session.started) or ""
 
 
-def _read(
-    files: Sequence[Path], scopes: dict[Path, Scope], jobs: int | None, progress: Progress | None
-) -> dict[Path, _Profiled]:
+def _read(scopes: dict[Path, Scope], jobs: int | None, progress: Progress | None) -> dict[Path, _Profiled]:
     """Profile files, in one process or in several, the largest first."""
-    sizes = {file: _state(file).st_size for file in files}
+    sizes = {file: _state(file).st_size for file in scopes}
     work, done = sum(sizes.values()), 0
 
     def advance(number: int) -> None:
@@ -252,12 +235,12 @@ def _read(
             progress(done, work)
 
     advance(0)
-    jobs = min(jobs or os.cpu_count() or 1, len(files)) if work > SMALL else 1
+    jobs = min(jobs or os.cpu_count() or 1, len(scopes)) if work > SMALL else 1
     if jobs <= 1:
-        results = {file: _one(file, scopes[file], advance) for file in files}
+        results = {file: _one(file, scope, advance) for file, scope in scopes.items()}
     else:
-        largest_first = sorted(files, key=lambda file: -sizes[file])
-        results = _together([(file, scopes[file]) for file in largest_first], jobs, advance)
+        largest_first = sorted(scopes.items(), key=lambda pair: -sizes[pair[0]])
+        results = _together(largest_first, jobs, advance)
     advance(work - done)
     return results
 
@@ -270,15 +253,7 @@ def _one(path: Path, scope: Scope, read: Callable[[int], None]) -> _Profiled:
     return _Profiled(path, session, frozenset(map(call_hash, calls)))
 
 
-class _Counter(Protocol):
-    """A number that processes share."""
-
-    value: int
-
-    def get_lock(self) -> Any: ...
-
-
-_SHARED: ContextVar[_Counter] = ContextVar("bytes read by all processes")
+_SHARED: ContextVar[Synchronized[int]] = ContextVar("bytes read by all processes")
 
 
 def _together(
@@ -315,7 +290,7 @@ def _in_pool(path: Path, scope: Scope) -> _Profiled:
     return _one(path, scope, read)
 
 
-def _begin_work(read: _Counter) -> None:
+def _begin_work(read: Synchronized[int]) -> None:
     """Prepare a process. The parent ends its children at an interrupt; a stack trace from each would be noise."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _SHARED.set(read)

@@ -18,14 +18,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sevenfold.conversation import foreign
 from sevenfold.record.authorship import is_summary
 from sevenfold.record.entries import KEPT_MESSAGE
 
+Json = Mapping[str, Any]
 KNOWN_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 _FAILED = re.compile(r"(?:[^\n]*\n){0,4}?(?:Process exited with code|Exit code:) (?!0\b)-?\d+")
 # Commands the user ran come in tags as well, and no event reports them.
 _TAG = re.compile(r"\s*<(?!user_shell_command\b)[\w-]+")
-_DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
 _DAMAGED = b"damaged\n"
 
 
@@ -63,11 +64,8 @@ class _Info(Struct, frozen=True):
 
 def is_rollout(record: Mapping[str, Any]) -> bool:
     """Is this line of a file, decoded, one of a rollout?"""
-    kind = record.get("type")
-    known = kind in KNOWN_TYPES if isinstance(kind, str) else None
-    return isinstance(record.get("payload"), dict) and (
-        known or (known is not None and "timestamp" in record)
-    )
+    kind, held = record.get("type"), isinstance(record.get("payload"), dict)
+    return held and isinstance(kind, str) and (kind in KNOWN_TYPES or "timestamp" in record)
 
 
 def convert(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -149,21 +147,18 @@ class _Converter:
         if kind in ("function_call_output", "custom_tool_call_output"):
             yield from self._said("user", [_result(item)])
         elif kind == "message" and role != "assistant":
-            said = [part for part in _parts(item.get("content")) if part]
-            yield from self._said("user" if role == "user" else "system", said)
+            yield from self._said("user" if role == "user" else "system", _parts(item.get("content")))
         elif said := _answered(item, f"line-{self._line + 1}"):
-            message = {
-                "role": "assistant",
-                "model": self._model,
-                "content": said,
-                "stop_reason": "end_turn",
-            }
             first = self._answer[0]["message"]["id"] if self._answer else f"answer-{self._line + 1}"
-            self._answer.append(self._record("assistant", message={**message, "id": first}))
+            self._add_answer(said, id=first)
 
-    def _said(self, role: str, content: list[dict[str, Any]]) -> Iterator[bytes]:
+    def _add_answer(self, content: list[Json], **fields: Any) -> None:
+        message = {"role": "assistant", "model": self._model, "content": content, "stop_reason": "end_turn"}
+        self._answer.append(self._record("assistant", message={**message, **fields}))
+
+    def _said(self, role: str, content: list[Json]) -> Iterator[bytes]:
         yield from self.flush()
-        words = "\n".join(part["text"] for part in content if part["type"] == "text")
+        words = _words(content)
         sent_along = self._typed and words.strip() not in self._typed and _TAG.match(words)
         meta = {"isMeta": True} if role == "user" and sent_along else {}
         yield _encoded(self._record("user", message={"role": role, "content": content}, **meta))
@@ -188,8 +183,7 @@ class _Converter:
         if spent != last:
             usage["iterations"] = [{**spent.usage(), "type": "earlier"}, last.usage()]
         if not self._answer:
-            message = {"role": "assistant", "model": self._model, "content": [], "stop_reason": "end_turn"}
-            self._answer.append(self._record("assistant", message=message))
+            self._add_answer([])
         for record in self._answer:
             record["message"] |= {"id": f"{self._session}:{self._total.total_tokens}", "usage": usage}
             record["contextWindow"] = info.model_context_window
@@ -207,8 +201,8 @@ class _Converter:
         yield _encoded(self._record("system", subtype="compact_boundary", **linked))
         kept, summary = [], []
         for item in history or [payload]:
-            parts = [part for part in _parts(item.get("content")) if part]
-            words = "\n".join(part["text"] for part in parts if part["type"] == "text")
+            parts = _parts(item.get("content"))
+            words = _words(parts)
             if item.get("role") == "user" and words and not is_summary(words) and not _TAG.match(words):
                 kept.append(parts)
             elif item.get("role") not in ("user", "developer", "system"):
@@ -222,12 +216,12 @@ class _Converter:
             yield _encoded(self._record("attachment", attachment={"type": KEPT_MESSAGE}, message=message))
 
 
-def _answered(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def _answered(item: dict[str, Any], name: str) -> list[Json]:
     """The content blocks of an item that the model wrote."""
     kind = str(item.get("type"))
     match kind:
         case "message":
-            return [part for part in _parts(item.get("content")) if part]
+            return _parts(item.get("content"))
         case "reasoning":
             words = _text(item.get("content")) or _text(item.get("summary"))
             sealed = _text(item.get("encrypted_content"))
@@ -248,7 +242,7 @@ def _answered(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
             return [{"type": "text", "text": json.dumps(item, ensure_ascii=False)}]
 
 
-def _summarised(item: dict[str, Any], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _summarised(item: dict[str, Any], parts: list[Json]) -> list[Json]:
     """What an item contributes to a summary; a sealed one can be read by the provider alone."""
     if sealed := _text(item.get("encrypted_content")):
         return [{"type": "compaction", "content": None, "encrypted_content": sealed}]
@@ -269,21 +263,20 @@ def _result(item: dict[str, Any]) -> dict[str, Any]:
     return {**found, "is_error": True} if failed else found
 
 
-def _parts(content: Any) -> Iterator[dict[str, Any] | None]:
+def _parts(content: Any) -> list[Json]:
     """The content blocks of a message."""
+    found = []
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, dict) and "image" in str(part.get("type")):
-            yield _image(_text(part.get("image_url")))
-        else:
-            words = _text(part)
-            yield {"type": "text", "text": words} if words.strip() else None
+            address = _text(part.get("image_url"))
+            found.append(foreign.part({"type": "input_image", "image_url": address}))
+        elif (words := _text(part)).strip():
+            found.append({"type": "text", "text": words})
+    return found
 
 
-def _image(address: str) -> dict[str, Any]:
-    stored = _DATA_URL.match(address)
-    if stored is None:
-        return {"type": "image", "source": {"type": "url", "url": address}}
-    return {"type": "image", "source": {"type": "base64", "media_type": stored[1], "data": stored[2]}}
+def _words(parts: list[Json]) -> str:
+    return "\n".join(part["text"] for part in parts if part["type"] == "text")
 
 
 def _text(value: Any) -> str:
@@ -301,22 +294,19 @@ def _text(value: Any) -> str:
             return ""
 
 
-def _json(text: str) -> Any:
+def _json(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _decoded(raw: bytes) -> dict[str, Any] | None:
+def _decoded(raw: bytes) -> Json | None:
     """A line of a rollout; None if it is none."""
-    try:
-        line = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
+    line = _json(raw)
     return line if isinstance(line, dict) and is_rollout(line) else None
 
 
-def _encoded(record: dict[str, Any]) -> bytes:
+def _encoded(record: Json) -> bytes:
     # Half a surrogate pair is valid JSON and no text.
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"

@@ -7,6 +7,7 @@ the books. Sub-agents in the same file get a fold and a lane of their own.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -14,25 +15,15 @@ from msgspec import Raw, Struct, structs
 
 from sevenfold.lab.profile import cache as caching
 from sevenfold.lab.profile import labels
-from sevenfold.lab.profile.books import Books, Lane, seconds
+from sevenfold.lab.profile.books import Books, Lane, Scope, seconds
 from sevenfold.lab.profile.cache import CallReport
+from sevenfold.lab.profile.figures import SessionProfile
 from sevenfold.lab.profile.labels import CallLabel, ContextPiece
-from sevenfold.lab.profile.scope import Scope
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import Billed, Rewound, Undone
-from sevenfold.record.entries import (
-    Boundary,
-    Clearing,
-    Damaged,
-    Decision,
-    Entry,
-    Label,
-    Link,
-    Said,
-    UnknownDecision,
-)
+from sevenfold.record.entries import Boundary, Clearing, Damaged, Decision, Entry, Label, Link, Said
 from sevenfold.record.layout import Item
 from sevenfold.record.log import title_of
 from sevenfold.record.usage import Usage
@@ -111,7 +102,10 @@ class TranscriptReader:
             self.session_ids.append(head.session_id)
         self.agent_ids.add(head.agent_id or "")
         self.project = self.project or head.cwd or ""
-        self._learn_title(entry)
+        if isinstance(entry, Label):
+            self._labels[entry.kind] = entry.text
+        elif not self._first_words and isinstance(entry, Said):
+            self._first_words = users_words(entry)
         self.books.window = head.context_window or self.books.window
         self._count(entry, head)
         if isinstance(entry, Decision) and isinstance(entry.made, Billed):
@@ -127,27 +121,26 @@ class TranscriptReader:
             if self.scope.counts(call, at):
                 self.books.billed(CallReport(model=made.model, usage=Usage.read(made.usage), at=at))
 
-    def title(self) -> str:
-        """The title of the session, or the user's first words, in one line; empty if there are none."""
-        return labels.one_line(title_of(self._labels) or self._first_words)
-
-    def _learn_title(self, entry: Entry) -> None:
-        if isinstance(entry, Label):
-            self._labels[entry.kind] = entry.text
-        elif not self._first_words and isinstance(entry, Said):
-            self._first_words = users_words(entry)
-
-    def finish(self) -> None:
-        """There are no more lines."""
+    def profile(self, file: Path) -> SessionProfile:
+        """The profile of what was read, all lines of a file."""
         for conversation in (self._main, *self._side.values()):
             if conversation:
                 conversation.finish()
+        ids, agents = self.session_ids, self.agent_ids
+        return self.books.close(
+            file=str(file),
+            session_id=file.stem if file.stem in ids or not ids else ids[0],
+            agent_id=(next(iter(agents)) if len(agents) == 1 else "") or None,
+            format=self.format,
+            title=labels.one_line(title_of(self._labels) or self._first_words),
+            project=self.project,
+        )
 
     def _count(self, entry: Entry, head: _Head) -> None:
         match entry:
             case Damaged():
                 self.books.damaged += 1
-            case UnknownDecision(kind=kind):
+            case entries.UnknownDecision(kind=kind):
                 self.books.unknown[f"sevenfold/{kind}"] += 1
             case Said() | Boundary() | Clearing():
                 if self.scope.is_late(seconds(entry.timestamp)):
@@ -193,11 +186,8 @@ class _Conversation:
     def __init__(self, reader: TranscriptReader, *, side: bool) -> None:
         self.damaged = False
         """Whether the line before the newest record could not be read."""
-        self._books = reader.books
+        self._reader = reader
         self._lane: Lane = reader.books.open_lane(side=side)
-        self._call_ids = reader.call_ids
-        self._scope = reader.scope
-        self._reports = reader.format == CODEX
         self._view = View()
         self._layout = 0
         """Which layout of the view the context shows."""
@@ -214,8 +204,9 @@ class _Conversation:
         if isinstance(entry, Boundary):
             self._note_repairs()
         self._view.add(entry)
-        if isinstance(entry, Clearing):
-            self._cleared(entry)
+        if isinstance(entry, Clearing) and entry.uuid not in self._shrunk:
+            self._shrunk.add(entry.uuid)
+            self._lane.cleared(entry.about.trigger, len(entry.about.compacted_tool_ids))
         self._note_compaction()
         if self._view.version[0] != self._layout or self._restarting:
             self._relaid(entry)
@@ -227,14 +218,9 @@ class _Conversation:
     def finish(self) -> None:
         """There are no more entries."""
         self._note_repairs()
-        self._books.repairs.update(what for what, _ in self._repairs)
+        self._reader.books.repairs.update(what for what, _ in self._repairs)
 
     # -- what shrinks ------------------------------------------------------------------------
-
-    def _cleared(self, clearing: Clearing) -> None:
-        if clearing.uuid not in self._shrunk:
-            self._shrunk.add(clearing.uuid)
-            self._lane.cleared(clearing.about.trigger, len(clearing.about.compacted_tool_ids))
 
     def _note_compaction(self) -> None:
         """A compaction counts when the fold restarts at it, which for ours is at its commit."""
@@ -286,15 +272,14 @@ class _Conversation:
         """Note the call that made a record, and what the record adds to the context."""
         at = seconds(said.timestamp)
         # A rollout reports calls of its own: what the model said without one belongs to the next.
-        if said.role == "assistant" and not said.synthetic and (said.usage or not self._reports):
+        if said.role == "assistant" and not said.synthetic and (said.usage or self._reader.format != CODEX):
             self._answered(said, head, at)
         self._heard_at = at or self._heard_at
         item = self._view.item(said.uuid)
         for key, piece, block in self._pieces(item) if item else ():
             if key not in self._lane.context:
-                held = self._lane.context.enter(key, piece)
-                call = self._calls.get(block.id)
-                self._lane.reads.note(key, held, block, call, self._lane.context)
+                self._lane.context.enter(key, piece)
+                self._lane.context.note_read(key, block, self._calls.get(block.id))
 
     def _answered(self, said: Said, head: _Head, at: float | None) -> None:
         message = _decode(_message, head.message, _Message())
@@ -311,9 +296,9 @@ class _Conversation:
         )
         if call == self._newest:
             self._lane.grew(report)
-        elif call not in self._call_ids:
-            self._call_ids.add(call)
-            counted = self._scope.counts(call, report.at)
+        elif call not in self._reader.call_ids:
+            self._reader.call_ids.add(call)
+            counted = self._reader.scope.counts(call, report.at)
             self._newest = call if counted else ""
             (self._lane.called if counted else self._lane.skipped)(report)
 

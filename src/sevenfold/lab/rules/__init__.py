@@ -9,28 +9,22 @@ whatever the engine would send.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
-from sevenfold.lab.rules.base import (
-    Json,
-    Placed,
-    Refusal,
-    RuleFacts,
-    Turn,
-    blocks_of,
-    is_directive,
-    is_server_result,
-    kind_of,
-    misplaced_system,
-    signed,
-    turns,
-    wrong_role,
-)
+from sevenfold.lab.rules import base
+from sevenfold.lab.rules.base import Json, Placed, Refusal, RuleFacts, Turn, blocks_of, kind_of
 from sevenfold.lab.rules.cache import Prompt, cache_refusals
-from sevenfold.lab.rules.tools import tool_refusals
+from sevenfold.record.blocks import THINKING
 from sevenfold.record.wire import SERVER_CALLS
 
-__all__ = ["Refusal", "RuleFacts", "refusals"]
+__all__ = ["Refusal", "RuleFacts", "pending_server_calls", "refusals"]
 
+HOMES = {
+    **dict.fromkeys(("image", "document", "search_result", "tool_result", "container_upload"), "user"),
+    **dict.fromkeys((*THINKING, "tool_use", *SERVER_CALLS), "assistant"),
+    **dict.fromkeys(("tool_addition", "tool_removal"), "system"),
+}
+"""Who alone may say blocks of a kind."""
 EMPTY_MESSAGE = "all messages must have non-empty content except for the optional final assistant message"
 
 
@@ -47,7 +41,7 @@ def refusals(
         return [Refusal("messages", "messages: at least one message is required", "messages_missing")]
     if wrong := list(_roles(messages)):
         return wrong
-    as_turns = turns(messages)
+    as_turns = base.turns(messages)
     parts = [part for turn in as_turns for part in turn.blocks]
     return [
         *_sizes(len(messages), parts, facts),
@@ -56,7 +50,7 @@ def refusals(
         *_contents(messages, facts),
         *_kinds(messages, parts, facts),
         *_compactions(messages, parts),
-        *tool_refusals(as_turns),
+        *_tools(as_turns),
         *_ending(as_turns, facts),
         *cache_refusals(Prompt(messages, tools, system, automatic), facts),
     ]
@@ -65,25 +59,19 @@ def refusals(
 def _roles(messages: Sequence[Json]) -> Iterator[Refusal]:
     for number, message in enumerate(messages):
         if message.get("role") not in ("user", "assistant", "system"):
-            path = f"messages.{number}.role"
-            yield Refusal(path, f"{path}: Input should be 'user', 'assistant' or 'system'", "role")
+            words = "Input should be 'user', 'assistant' or 'system'"
+            yield Refusal.at(f"messages.{number}.role", words, "role")
 
 
 def _sizes(count: int, parts: Sequence[Placed], facts: RuleFacts) -> Iterator[Refusal]:
     if count > facts.messages:
-        limit = f"at most {facts.messages} items after validation, not {count}"
-        yield Refusal("messages", f"messages: List should have {limit}", "message_count")
-    kinds = [kind for part in parts for kind in _kinds_inside(part)]
+        words = f"List should have at most {facts.messages} items after validation, not {count}"
+        yield Refusal.at("messages", words, "message_count")
+    kinds = [kind_of(block) for part in parts for block in (part.block, *base.inner_blocks(part.block))]
     images, documents = kinds.count("image"), kinds.count("document")
     if images + documents > facts.images:
-        text = f"Too much media: {documents} document pages + {images} images > {facts.images}"
-        yield Refusal("messages", f"messages: {text}", "image_count")
-
-
-def _kinds_inside(part: Placed) -> list[str]:
-    content = part.block.get("content") if part.kind == "tool_result" else None
-    inside = content if isinstance(content, list) else ()
-    return [part.kind, *(kind_of(inner) for inner in inside if isinstance(inner, dict))]
+        words = f"Too much media: {documents} document pages + {images} images > {facts.images}"
+        yield Refusal.at("messages", words, "image_count")
 
 
 def _first(as_turns: list[Turn]) -> Iterator[Refusal]:
@@ -91,30 +79,53 @@ def _first(as_turns: list[Turn]) -> Iterator[Refusal]:
         return
     opening = as_turns[0].blocks[:1]
     if not opening or opening[0].kind != "compaction":
-        yield Refusal("messages", 'messages: first message must use the "user" role', "first_role")
+        yield Refusal.at("messages", 'first message must use the "user" role', "first_role")
 
 
 def _system_places(as_turns: list[Turn], facts: RuleFacts) -> Iterator[Refusal]:
-    for number, turn in enumerate(as_turns):
+    for before, turn, after in _neighbours(as_turns):
         if turn.role != "system":
             continue
         path = f"messages.{turn.start}"
         if not facts.system_messages:
             yield Refusal(path, "role 'system' is not supported on this model", "system_unsupported")
             return
-        before = as_turns[number - 1] if number else None
-        after = as_turns[number + 1] if number + 1 < len(as_turns) else None
-        if why := misplaced_system(before, after):
-            yield Refusal(path, f"{path}: {why}", "system_place")
+        if why := _misplaced_system(before, after):
+            yield Refusal.at(path, why, "system_place")
+
+
+def _neighbours(turns: list[Turn]) -> Iterator[tuple[Turn | None, Turn, Turn | None]]:
+    """Every turn with the one before and the one after it."""
+    return zip([None, *turns], turns, [*turns[1:], None], strict=False)
+
+
+def _misplaced_system(before: Turn | None, after: Turn | None) -> str:
+    """Why a system turn may not stand between these two; empty when it may."""
+    if before is None:
+        return (
+            "use the top-level 'system' parameter for the initial system prompt; the directive-only form "
+            "(content: [] with output_config) is accepted at any position"
+        )
+    if before.role == "assistant" and not _lets_system_follow(before):
+        server_tool = "an 'assistant' turn ending in a server tool result"
+        return f"role 'system' must follow a 'user' message or {server_tool}"
+    if after is not None and after.role != "assistant":
+        return "role 'system' must precede an 'assistant' message or end the array"
+    return ""
+
+
+def _lets_system_follow(turn: Turn) -> bool:
+    ends_in_result = bool(turn.blocks) and base.is_server_result(turn.blocks[-1].kind)
+    return ends_in_result and not any(part.kind == "tool_use" for part in turn.blocks)
 
 
 def _contents(messages: Sequence[Json], facts: RuleFacts) -> Iterator[Refusal]:
     for number, message in enumerate(messages):
-        if is_directive(message):
+        if base.is_directive(message):
             continue
         blocks = blocks_of(message)
         if not blocks and not _may_be_empty(messages, number, facts):
-            yield Refusal(f"messages.{number}", f"messages.{number}: {EMPTY_MESSAGE}", "message_empty")
+            yield Refusal.at(f"messages.{number}", EMPTY_MESSAGE, "message_empty")
         yield from _texts(number, blocks)
 
 
@@ -125,12 +136,9 @@ def _may_be_empty(messages: Sequence[Json], number: int, facts: RuleFacts) -> bo
 def _texts(number: int, blocks: list[Json]) -> Iterator[Refusal]:
     """An empty text is refused anywhere; blanks only where nothing else in the message is said in words."""
     texts = [str(block.get("text", "")) for block in blocks if kind_of(block) == "text"]
-    for block in blocks:
-        content = block.get("content")
-        if kind_of(block) == "tool_result" and isinstance(content, list):
-            empty = any(isinstance(inner, dict) and inner.get("text") == "" for inner in content)
-            texts += [""] if empty else []
-    if "" in texts:
+    if "" in texts or any(
+        inner.get("text") == "" for block in blocks for inner in base.inner_blocks(block)
+    ):
         yield Refusal(f"messages.{number}", "messages: text content blocks must be non-empty", "text_empty")
     elif texts and not any(text.strip() for text in texts):
         words = "messages: text content blocks must contain non-whitespace text"
@@ -141,14 +149,23 @@ def _kinds(messages: Sequence[Json], parts: Sequence[Placed], facts: RuleFacts) 
     for part in parts:
         kind, role = part.kind, str(messages[part.message]["role"])
         if facts.strict and kind == "document" and role == "assistant":
-            words = f"{part.path}: `document` blocks are not permitted in assistant messages"
-            yield Refusal(part.path, words, "document_place")
-        elif why := wrong_role(kind, role):
-            yield Refusal(part.path, f"{part.path}: {why}", "block_role")
+            words = "`document` blocks are not permitted in assistant messages"
+            yield Refusal.at(part.path, words, "document_place")
+        elif why := _wrong_role(kind, role):
+            yield Refusal.at(part.path, why, "block_role")
         elif facts.strict and kind == "text" and role == "user" and part.block.get("citations"):
-            path = f"{part.path}.text.citations"
-            words = f"{path}: citations are not permitted on text blocks in user messages"
-            yield Refusal(path, words, "citations_place")
+            words = "citations are not permitted on text blocks in user messages"
+            yield Refusal.at(f"{part.path}.text.citations", words, "citations_place")
+
+
+def _wrong_role(kind: str, role: str) -> str:
+    """Why a block of this kind may not be said by this role; empty when it may."""
+    home = HOMES.get(kind) or ("assistant" if base.is_server_result(kind) else role)
+    if home != role:
+        return f"`{kind}` blocks can only be in `{home}` messages"
+    if role == "system" and kind not in ("text", "compaction", "tool_addition", "tool_removal"):
+        return f"`{kind}` blocks are not permitted in `system` messages"
+    return ""
 
 
 def _compactions(messages: Sequence[Json], parts: Sequence[Placed]) -> Iterator[Refusal]:
@@ -157,17 +174,17 @@ def _compactions(messages: Sequence[Json], parts: Sequence[Placed]) -> Iterator[
     for part in found:
         if part.block.get("content") == "":
             path = f"{part.path}.compaction.content"
-            yield Refusal(path, f"{path}: String should have at least 1 character", "summary_empty")
-    on_demand = any(signed(part.block) for part in found)
+            yield Refusal.at(path, "String should have at least 1 character", "summary_empty")
+    on_demand = any(part.block.get("signature") for part in found)
     full = [part for part in found if part.block.get("content")]
     if on_demand and len(full) > 1:
-        words = f"{full[1].path}: `messages` holds more than one `compaction` block with content."
-        yield Refusal(full[1].path, words, "compaction_block_ambiguous")
+        words = "`messages` holds more than one `compaction` block with content."
+        yield Refusal.at(full[1].path, words, "compaction_block_ambiguous")
     for part in full:
         in_system = messages[part.message].get("role") == "system"
         if in_system or (on_demand and part is not parts[0]):
-            words = f"{part.path}: the `compaction` block must be the first block of the conversation."
-            yield Refusal(part.path, words, "compaction_block_misplaced")
+            words = "the `compaction` block must be the first block of the conversation."
+            yield Refusal.at(part.path, words, "compaction_block_misplaced")
             return
 
 
@@ -177,10 +194,109 @@ def _ending(as_turns: list[Turn], facts: RuleFacts) -> Iterator[Refusal]:
     if facts.prefill or last is None or last.role != "assistant" or not last.blocks:
         return
     ending = last.blocks[-1].kind
-    if ending in SERVER_CALLS or is_server_result(ending) or ending == "compaction":
+    if ending in SERVER_CALLS or base.is_server_result(ending) or ending == "compaction":
         return
     words = (
         "This model does not support assistant message prefill. "
         "The conversation must end with a user message."
     )
     yield Refusal(f"messages.{last.end - 1}", words, "prefill")
+
+
+# -- tool calls and their results: every call answered at once, every result asked for ----------
+
+
+def _tools(turns: list[Turn]) -> Iterator[Refusal]:
+    """Everything the server would refuse about calls and results."""
+    yield from _doubled_calls(turns)
+    yield from _orphan_server_results(turns)
+    for before, turn, after in _neighbours(turns):
+        if turn.role == "assistant":
+            yield from _unanswered(turn, after)
+            yield from _talk_while_pending(turn, after)
+        if turn.role == "user":
+            yield from _unasked(turn, before)
+
+
+def _calls_of(turn: Turn | None) -> dict[str, Placed]:
+    """The tool calls of a turn by id."""
+    parts = turn.blocks if turn is not None and turn.role == "assistant" else ()
+    return {part.id: part for part in parts if part.kind == "tool_use"}
+
+
+def pending_server_calls(turn: Turn) -> list[Placed]:
+    """Calls to the server's own tools that have no result in the same turn."""
+    answered = {part.id for part in turn.blocks if base.is_server_result(part.kind)}
+    return [part for part in turn.blocks if part.kind in SERVER_CALLS and part.id not in answered]
+
+
+def _doubled_calls(turns: list[Turn]) -> Iterator[Refusal]:
+    seen: set[str] = set()
+    for part in (part for turn in turns for part in turn.blocks if part.kind == "tool_use"):
+        if part.id in seen:
+            yield Refusal.at(part.path, "`tool_use` ids must be unique", "tool_use_doubled")
+        seen.add(part.id)
+
+
+def _orphan_server_results(turns: list[Turn]) -> Iterator[Refusal]:
+    """Results of the server's own tools that no earlier call asked for."""
+    asked: set[str] = set()
+    for part in (part for turn in turns if turn.role == "assistant" for part in turn.blocks):
+        if part.kind in SERVER_CALLS:
+            asked.add(part.id)
+        elif base.is_server_result(part.kind) and part.id not in asked:
+            call = "mcp_tool_use" if part.kind == "mcp_tool_result" else "server_tool_use"
+            yield Refusal.at(
+                part.path,
+                f"unexpected `tool_use_id` found in `{part.kind}` blocks: {part.id}. "
+                f"Each `{part.kind}` block must have a corresponding `{call}` block before it.",
+                "server_result_orphan",
+            )
+
+
+def _unanswered(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
+    replies = after.blocks if after is not None and after.role == "user" else ()
+    # Only the results that the reply opens with count as answers.
+    answered = {part.id for part in takewhile(lambda part: part.kind == "tool_result", replies)}
+    missing: dict[int, list[str]] = {}
+    for name, part in _calls_of(turn).items():
+        if name not in answered:
+            missing.setdefault(part.message, []).append(name)
+    for message, names in missing.items():
+        yield Refusal.at(
+            f"messages.{message}",
+            "`tool_use` ids were found without `tool_result` blocks immediately after: "
+            f"{', '.join(names)}. Each `tool_use` block must have a corresponding `tool_result` block "
+            "in the next message.",
+            "tool_use_unanswered",
+        )
+
+
+def _unasked(turn: Turn, before: Turn | None) -> Iterator[Refusal]:
+    calls = _calls_of(before)
+    seen: set[str] = set()
+    for part in (part for part in turn.blocks if part.kind == "tool_result"):
+        name = part.id
+        call = calls.get(name)
+        if call is None:
+            yield Refusal.at(
+                part.path,
+                f"unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each "
+                "`tool_result` block must have a corresponding `tool_use` block in the previous message.",
+                "tool_result_orphan",
+            )
+        elif name in seen:
+            words = "each tool_use must have a single result. Found multiple `tool_result` blocks with id"
+            yield Refusal.at(part.path, f"{words}: {name}", "tool_result_doubled")
+        elif (found := part.block.get("toolset_name")) != (wanted := call.block.get("toolset_name")):
+            words = f"must repeat the `toolset_name` of its `tool_use` block: expected {wanted!r}, found {found!r}"
+            yield Refusal.at(f"{part.path}.toolset_name", words, "toolset_name")
+        seen.add(name)
+
+
+def _talk_while_pending(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
+    replies = after.blocks if after is not None and after.role == "user" else ()
+    said = [part for part in replies if part.kind != "tool_result"]
+    if said and pending_server_calls(turn):
+        words = "while a `server_tool_use` is pending, the reply may contain only `tool_result` blocks"
+        yield Refusal.at(said[0].path, words, "server_tool_pending")

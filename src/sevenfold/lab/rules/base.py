@@ -14,17 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from sevenfold.profiles import Profile
-from sevenfold.record.blocks import THINKING
-from sevenfold.record.wire import SERVER_CALLS
 
 Json = Mapping[str, Any]
-
-HOMES = {
-    **dict.fromkeys(("image", "document", "search_result", "tool_result", "container_upload"), "user"),
-    **dict.fromkeys((*THINKING, "tool_use", *SERVER_CALLS), "assistant"),
-    **dict.fromkeys(("tool_addition", "tool_removal"), "system"),
-}
-"""Who alone may say blocks of a kind."""
 
 
 class Refusal(Struct, frozen=True):
@@ -36,6 +27,11 @@ class Refusal(Struct, frozen=True):
     """The server's words, path included where the server includes it."""
     code: str
     """A stable name of the rule; those that begin with ``compaction_`` are the server's own error codes."""
+
+    @classmethod
+    def at(cls, path: str, words: str, code: str) -> Refusal:
+        """A refusal whose message begins with the path."""
+        return cls(path, f"{path}: {words}", code)
 
 
 class RuleFacts(Struct, frozen=True):
@@ -111,6 +107,12 @@ def blocks_of(message: Json) -> list[Json]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
+def inner_blocks(block: Json) -> list[Json]:
+    """The blocks inside a tool result; none for any other block and for a result that is a string."""
+    content = block.get("content") if kind_of(block) == "tool_result" else None
+    return [inner for inner in content if isinstance(inner, dict)] if isinstance(content, list) else []
+
+
 def placed(messages: Iterable[tuple[int, Json]]) -> Iterator[Placed]:
     """Every content block of numbered messages in order, with its place."""
     for number, message in messages:
@@ -136,38 +138,3 @@ def turns(messages: Sequence[Json]) -> list[Turn]:
 def is_server_result(kind: str) -> bool:
     """True for the results of tools that the server runs itself."""
     return kind.endswith("_tool_result")
-
-
-def signed(block: Json) -> bool:
-    """True for a compaction block the server made on demand."""
-    return kind_of(block) == "compaction" and bool(block.get("signature"))
-
-
-def misplaced_system(before: Turn | None, after: Turn | None) -> str:
-    """Why a system turn may not stand between these two; empty when it may."""
-    if before is None:
-        return (
-            "use the top-level 'system' parameter for the initial system prompt; the directive-only form "
-            "(content: [] with output_config) is accepted at any position"
-        )
-    if before.role == "assistant" and not _lets_system_follow(before):
-        server_tool = "an 'assistant' turn ending in a server tool result"
-        return f"role 'system' must follow a 'user' message or {server_tool}"
-    if after is not None and after.role != "assistant":
-        return "role 'system' must precede an 'assistant' message or end the array"
-    return ""
-
-
-def _lets_system_follow(turn: Turn) -> bool:
-    ends_in_result = bool(turn.blocks) and is_server_result(turn.blocks[-1].kind)
-    return ends_in_result and not any(part.kind == "tool_use" for part in turn.blocks)
-
-
-def wrong_role(kind: str, role: str) -> str:
-    """Why a block of this kind may not be said by this role; empty when it may."""
-    home = HOMES.get(kind) or ("assistant" if is_server_result(kind) else role)
-    if home != role:
-        return f"`{kind}` blocks can only be in `{home}` messages"
-    if role == "system" and kind not in ("text", "compaction", "tool_addition", "tool_removal"):
-        return f"`{kind}` blocks are not permitted in `system` messages"
-    return ""

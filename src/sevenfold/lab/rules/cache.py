@@ -12,18 +12,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.lab.rules.base import Json, Refusal, RuleFacts, kind_of, placed
+from sevenfold.lab.rules.base import Json, Refusal, RuleFacts, blocks_of, inner_blocks, kind_of, placed
 from sevenfold.record.blocks import THINKING
 
 LIFETIMES = ("5m", "1h")
 
 
-class CacheMark(Struct, frozen=True):
-    """One `cache_control`: where it stands and how long its entry lives."""
-
-    path: str
-    """The path of the block that carries it."""
-    ttl: str
+Mark = tuple[str, str]
+"""The path of a block that carries a `cache_control`, and how long its entry lives."""
 
 
 class Prompt(Struct, frozen=True):
@@ -37,54 +33,34 @@ class Prompt(Struct, frozen=True):
 
 def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
     """Everything the server would refuse about markers."""
-    marked = [(path, block) for path, block in _blocks(prompt) if _is_marked(block)]
-    yield from _badly_placed(prompt, marked)
-    markers = list(_markers(marked))
-    last = last_markable(prompt) if prompt.automatic is not None else ""
-    if prompt.automatic is not None and last:
-        ttl = lifetime(prompt.automatic)
-        standing = next((marker for marker in markers if marker.path == last), None)
+    blocks = list(_blocks(prompt))
+    yield from _badly_placed(blocks)
+    marks = [(path, lifetime(control)) for path, block, _ in blocks for control in controls(block)]
+    if prompt.automatic is not None and (last := last_markable(prompt)):
+        ttl, standing = lifetime(prompt.automatic), dict(reversed(marks)).get(last)
         if standing is None:
-            markers.append(CacheMark(last, ttl))
-        elif standing.ttl != ttl:
-            words = (
-                f"cache_control: the last cacheable block already has a marker with ttl='{standing.ttl}'"
-            )
-            yield Refusal("cache_control", words, "cache_control_automatic")
-    if len(markers) > facts.markers:
+            marks.append((last, ttl))
+        elif standing != ttl:
+            words = f"the last cacheable block already has a marker with ttl='{standing}'"
+            yield Refusal.at("cache_control", words, "cache_control_automatic")
+    if len(marks) > facts.markers:
         limit = f"A maximum of {facts.markers} blocks with cache_control may be provided."
-        yield Refusal("cache_control", f"{limit} Found {len(markers)}.", "cache_control_count")
-    yield from _wrong_order(markers)
+        yield Refusal("cache_control", f"{limit} Found {len(marks)}.", "cache_control_count")
+    yield from _wrong_order(marks)
 
 
-def _is_marked(block: Json) -> bool:
-    return block.get("cache_control") is not None or block.get("type") == "tool_result"
-
-
-def _markers(marked: list[tuple[str, Json]]) -> Iterator[CacheMark]:
-    """The markers written into the request, in the order the server reads them."""
-    for path, block in marked:
-        if (control := block.get("cache_control")) is not None:
-            yield CacheMark(path, lifetime(control))
-        content = block.get("content")
-        if isinstance(content, list) and kind_of(block) == "tool_result":
-            for inner in content:
-                if isinstance(inner, dict) and inner.get("cache_control") is not None:
-                    yield CacheMark(path, lifetime(inner["cache_control"]))
+def controls(block: Json) -> list[Any]:
+    """The `cache_control` of a block and, for a tool result, of what is in it."""
+    found = (one.get("cache_control") for one in (block, *inner_blocks(block)))
+    return [control for control in found if control is not None]
 
 
 def last_markable(prompt: Prompt) -> str:
     """The path of the last block an automatic marker can fall on; empty when there is none."""
-    for part in reversed(list(placed(enumerate(prompt.messages)))):
-        if (
-            part.kind not in THINKING
-            and not _is_empty_text(part.block)
-            and not _vanishes(prompt, part.message)
-        ):
-            return part.path
-    if prompt.system:
-        return f"system.{len(prompt.system) - 1}" if not isinstance(prompt.system, str) else "system.0"
-    return f"tools.{len(prompt.tools) - 1}" if prompt.tools else ""
+    for path, block, vanishes in reversed(list(_blocks(prompt))):
+        if kind_of(block) not in THINKING and not _is_empty_text(block) and not vanishes:
+            return path
+    return ""
 
 
 def lifetime(control: Any) -> str:
@@ -92,58 +68,46 @@ def lifetime(control: Any) -> str:
     return str(control.get("ttl") or "5m") if isinstance(control, dict) else "5m"
 
 
-def _blocks(prompt: Prompt) -> Iterator[tuple[str, Json]]:
+def _blocks(prompt: Prompt) -> Iterator[tuple[str, Json, bool]]:
+    """Every block with its path, and whether it is cleared when the user speaks again."""
     for index, tool in enumerate(prompt.tools):
-        yield f"tools.{index}", tool
-    if not isinstance(prompt.system, str):
-        for index, block in enumerate(prompt.system):
-            yield f"system.{index}", block
+        yield f"tools.{index}", tool, False
+    for index, block in enumerate(blocks_of({"content": prompt.system})):
+        yield f"system.{index}", block, False
     for part in placed(enumerate(prompt.messages)):
-        yield part.path, part.block
+        vanishes = prompt.messages[part.message].get("clear_at") == "next_user_message"
+        yield part.path, part.block, vanishes
 
 
-def _badly_placed(prompt: Prompt, marked: list[tuple[str, Json]]) -> Iterator[Refusal]:
-    for path, block in marked:
+def _badly_placed(blocks: list[tuple[str, Json, bool]]) -> Iterator[Refusal]:
+    for path, block, vanishes in blocks:
         control = block.get("cache_control")
         if control is None:
             continue
         kind = kind_of(block)
         where = f"{path}.{kind}.cache_control"
-        if kind in THINKING or _vanishes(prompt, _message_number(path)):
-            yield Refusal(where, f"{where}: Extra inputs are not permitted", "cache_control_place")
+        if kind in THINKING or vanishes:
+            yield Refusal.at(where, "Extra inputs are not permitted", "cache_control_place")
         elif _is_empty_text(block):
-            where = f"{path}.text"
-            yield Refusal(
-                where, f"{where}: cache_control cannot be set for empty text blocks", "cache_control_empty"
-            )
+            words = "cache_control cannot be set for empty text blocks"
+            yield Refusal.at(f"{path}.text", words, "cache_control_empty")
         elif not isinstance(control, dict) or control.get("type") != "ephemeral":
             yield Refusal(where, f"{where}.type: Input should be 'ephemeral'", "cache_control_form")
         elif control.get("ttl") not in (None, *LIFETIMES):
             yield Refusal(where, f"{where}.ttl: Input should be '5m' or '1h'", "cache_control_form")
 
 
-def _wrong_order(markers: list[CacheMark]) -> Iterator[Refusal]:
+def _wrong_order(marks: list[Mark]) -> Iterator[Refusal]:
     short = False
-    for marker in markers:
-        if marker.ttl == "1h" and short:
-            where = f"{marker.path}.cache_control.ttl"
-            yield Refusal(
-                where,
-                f"{where}: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control "
+    for path, ttl in marks:
+        if ttl == "1h" and short:
+            yield Refusal.at(
+                f"{path}.cache_control.ttl",
+                "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control "
                 "block. Note that blocks are processed in the following order: tools, system, messages.",
                 "cache_control_order",
             )
-        short = short or marker.ttl == "5m"
-
-
-def _message_number(path: str) -> int:
-    root, _, rest = path.partition(".")
-    return int(rest.partition(".")[0]) if root == "messages" else -1
-
-
-def _vanishes(prompt: Prompt, number: int) -> bool:
-    """True for a message that is cleared when the user speaks again: it may not carry a marker."""
-    return number >= 0 and prompt.messages[number].get("clear_at") == "next_user_message"
+        short = short or ttl == "5m"
 
 
 def _is_empty_text(block: Json) -> bool:

@@ -6,10 +6,19 @@ counts and the wire format. The same brain answers on all three APIs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import cycle, repeat
+from pathlib import Path
+from typing import Annotated, Any, Protocol
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
+
+from sevenfold.errors import UserError
+from sevenfold.lab.simulator.errors import ApiError
+from sevenfold.lab.simulator.faults import Fault, refusal
 
 Json = Mapping[str, Any]
 
@@ -61,7 +70,8 @@ class Brain(Protocol):
         """The model's answer to a prompt."""
 
 
-Step = str | Sequence[Json] | ModelReply | Callable[[ModelPrompt], "str | Sequence[Json] | ModelReply"]
+Said = str | Sequence[Json] | ModelReply
+Step = Said | Callable[[ModelPrompt], Said]
 
 
 class ScriptExhausted(Exception):
@@ -86,42 +96,40 @@ class ScriptedBrain:
     remedy = "find out who asks once too often"
     """What helps besides a step more, when a script has come to its end."""
 
-    def __init__(
-        self, steps: Iterable[Step] | Callable[[ModelPrompt], str | Sequence[Json] | ModelReply]
-    ) -> None:
-        self._endless = steps if callable(steps) else None
-        self._steps = [] if callable(steps) else list(steps)
+    def __init__(self, steps: Iterable[Step] | Callable[[ModelPrompt], Said]) -> None:
+        listed = [] if callable(steps) else list(steps)
+        self._steps: Iterator[Step] = repeat(steps) if callable(steps) else iter(listed)
+        self._count = None if callable(steps) else len(listed)
         self.played = 0
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The next step's answer."""
-        if self._endless is not None:
-            self.played += 1
-            return as_reply(self._endless(prompt))
-        if self.played >= len(self._steps):
+        if self.played == self._count:
             raise ScriptExhausted(
-                f"the script has {len(self._steps)} steps, and this is request {self.played + 1}; "
+                f"the script has {self._count} steps, and this is request {self.played + 1}; "
                 f"add a step, or {self.remedy}"
             )
-        step = self._steps[self.played]
+        step = next(self._steps)
         self.played += 1
         return as_reply(step(prompt) if callable(step) else step)
 
     def check_finished(self) -> None:
         """Raise when steps are left."""
-        left = len(self._steps) - self.played
-        if left and self._endless is None:
-            raise ScriptUnfinished(f"{left} of {len(self._steps)} steps were never asked for")
+        if self._count is not None and (left := self._count - self.played):
+            raise ScriptUnfinished(f"{left} of {self._count} steps were never asked for")
 
 
 class RecordedBrain(ScriptedBrain):
     """Plays the assistant side of a recorded conversation; the simulator signs its thinking again."""
 
     def __init__(self, answers: Iterable[Sequence[Json]]) -> None:
-        super().__init__([_without_signatures(blocks) for blocks in answers])
+        super().__init__(
+            [{key: block[key] for key in block if key != "signature"} for block in blocks]
+            for blocks in answers
+        )
 
 
-def as_reply(said: str | Sequence[Json] | ModelReply) -> ModelReply:
+def as_reply(said: Said) -> ModelReply:
     """A step's text, blocks or reply as a reply."""
     if isinstance(said, ModelReply):
         return said
@@ -142,10 +150,6 @@ def tool_use(name: str, given: Mapping[str, Any], call_id: str | None = None) ->
     """A tool call; without an id it gets one."""
     block: dict[str, Any] = {"type": "tool_use", "name": name, "input": dict(given)}
     return block if call_id is None else {**block, "id": call_id}
-
-
-def _without_signatures(blocks: Sequence[Json]) -> list[Json]:
-    return [{key: value for key, value in block.items() if key != "signature"} for block in blocks]
 
 
 class SummaryRequest(Struct, frozen=True):
@@ -178,3 +182,120 @@ def simulated_summary(request: SummaryRequest) -> str:
     lines = [f"[Simulated summary of {len(request.messages)} messages, made without a model]"]
     lines += [f"- asked: {words}" for words in asked[-30:]]
     return "\n".join(lines)
+
+
+# -- scripts in files --------------------------------------------------------------------------
+
+KINDS = ("rate_limited", "overloaded", "server_error", "compaction_unavailable")
+
+
+class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True):
+    """A tool call."""
+
+    name: str
+    input: dict[str, Any] | str = {}
+    """A text for a custom tool."""
+
+
+class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True):
+    """A refusal in place of an answer."""
+
+    status: int
+    message: str
+    type: str = "api_error"
+    code: str | None = None
+    retry_after: Annotated[float, Meta(ge=0)] | None = None
+
+    def made(self) -> ApiError:
+        """The refusal."""
+        headers = {} if self.retry_after is None else {"retry-after": f"{self.retry_after:g}"}
+        return ApiError(self.status, self.type, self.message, code=self.code, headers=headers)
+
+
+class ScriptedStep(Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer to one request."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: list[ScriptedCall] = []
+    delay: Annotated[float, Meta(ge=0)] = 0.0
+    """Seconds before the answer begins."""
+    error: str | ScriptedError | None = None
+    """A refusal in place of the answer: its name, or its parts."""
+    stop_reason: str | None = None
+    usage: ReportedUsage | None = None
+    """Tokens to report in place of the simulator's own count."""
+
+    def refusal(self) -> ApiError | None:
+        """The refusal that the step asks for."""
+        if isinstance(self.error, ScriptedError):
+            return self.error.made()
+        return refusal(Fault(self.error, retry_after=1.0)) if self.error else None  # type: ignore[arg-type]
+
+    def blocks(self) -> list[Json]:
+        """The blocks of the answer."""
+        said = [thinking(self.thinking)] if self.thinking else []
+        said += [text(self.text)] if self.text else []
+        return [*said, *(tool_use(one.name, _input(one.input)) for one in self.calls)]
+
+
+class Script(Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole script."""
+
+    step: list[ScriptedStep]
+    repeat: bool = False
+    """Whether it begins again at its end; if not, a request too many is an error."""
+    only_with_tools: bool = False
+    """Whether requests that offer no tools (clients ask for titles and summaries so) are echoed and use up no step."""
+
+
+class FileBrain(ScriptedBrain):
+    """Plays the steps of a script, one for each request."""
+
+    remedy = "set repeat = true"
+
+    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
+        steps = [partial(_play, step, sleep) for step in script.step]
+        again = cycle(steps)
+        super().__init__((lambda prompt: next(again)(prompt)) if script.repeat else steps)
+        self._only_with_tools = script.only_with_tools
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        """The next step's answer; raises its refusal, or `ScriptExhausted` at the end."""
+        if self._only_with_tools and not prompt.tools:
+            return EchoBrain().reply(prompt)
+        return super().reply(prompt)
+
+
+def _play(step: ScriptedStep, sleep: Callable[[float], None], prompt: ModelPrompt) -> ModelReply:
+    sleep(step.delay)
+    if (refused := step.refusal()) is not None:
+        raise refused
+    return ModelReply(step.blocks(), step.stop_reason, step.usage)
+
+
+def load_script(path: Path) -> Script:
+    """The script in a file; raises `UserError` if it cannot be read or is not a script."""
+    try:
+        raw = path.read_bytes()
+        decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode
+        script = decode(raw, type=Script)
+    except OSError as error:
+        raise UserError(f"cannot read the script {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not a script: {error}; see docs/simulator.md") from error
+    if not script.step:
+        raise UserError(f"{path} is not a script: it has no [[step]]; see docs/simulator.md")
+    for number, step in enumerate(script.step, 1):
+        if isinstance(step.error, str) and step.error not in KINDS:
+            raise UserError(
+                f"{path}: step {number} has the error {step.error!r}; choose one of {', '.join(KINDS)}, "
+                "or give status and message"
+            )
+        if step.error is None and not step.blocks():
+            raise UserError(f"{path}: step {number} says nothing; give it text, calls or error")
+    return script
+
+
+def _input(given: dict[str, Any] | str) -> dict[str, Any]:
+    return {"input": given} if isinstance(given, str) else given

@@ -22,9 +22,9 @@ from sevenfold.lab.simulator.tokens import WeighedBlock, chained
 from sevenfold.profiles import Cache
 
 LIFETIMES = {"5m": 300.0, "1h": 3_600.0}
-DEFAULT_LIFETIME = 300.0
-_MOST_ENTRIES = 100_000
-_MOST_PREFIXES = 500_000
+AUTOMATIC = ""
+"""In place of a lifetime: the entry of a server that caches prefixes automatically."""
+_MOST_ENTRIES = 500_000
 _REMEMBERED = 1_000
 
 
@@ -77,14 +77,31 @@ class PromptCache:
 
     def commit(self, plan: CachePlan) -> None:
         """Refresh and write what was planned: the answer has begun."""
-        if len(self._expires) > _MOST_ENTRIES:
-            self._expires = {key: when for key, when in self._expires.items() if when > plan.started}
+        self._forget_expired(plan.started)
         for key in (*(key for key in plan.refreshed if key in self._expires), *plan.written):
             self._expires[key] = plan.started + LIFETIMES[key[1]]
+
+    def read(self, root: bytes, blocks: Sequence[WeighedBlock], rules: Cache, now: float) -> int:
+        """How many tokens of a prompt are cached automatically; afterwards all of it is."""
+        lifetime = float(rules.lifetimes[0]) if rules.lifetimes else LIFETIMES["5m"]
+        self._forget_expired(now)
+        current, tokens, known = root, 0, True
+        for block in blocks:
+            current = chained(current, block.digest)
+            known = known and self._expires.get((current, AUTOMATIC), 0.0) > now
+            tokens += block.tokens if known else 0
+            self._expires[current, AUTOMATIC] = now + lifetime
+        if not rules.automatic or tokens < max(1, rules.minimum):
+            return 0
+        return tokens - tokens % rules.step
 
     def evict(self) -> None:
         """Forget everything, as a server under pressure may."""
         self._expires.clear()
+
+    def _forget_expired(self, now: float) -> None:
+        if len(self._expires) > _MOST_ENTRIES:
+            self._expires = {key: when for key, when in self._expires.items() if when > now}
 
     def _find(
         self, mark: int, parts: Sequence[PromptPart], hashes: Sequence[bytes], rules: Cache, now: float
@@ -128,32 +145,6 @@ def _bill(parts: Sequence[PromptPart], sizes: Sequence[int], marks: Sequence[int
     return Billing((sizes[-1] if sizes else 0) - to_last, read, to_last - to_long, to_long - read)
 
 
-class PrefixCache:
-    """Automatic caching: prefixes seen before, each alive for a while after its last use."""
-
-    def __init__(self) -> None:
-        self._expires: dict[bytes, float] = {}
-
-    def read(self, root: bytes, blocks: Sequence[WeighedBlock], rules: Cache, now: float) -> int:
-        """How many tokens of a prompt come from the cache; afterwards all of it is cached."""
-        lifetime = float(rules.lifetimes[0]) if rules.lifetimes else DEFAULT_LIFETIME
-        if len(self._expires) > _MOST_PREFIXES:
-            self._expires = {key: expires for key, expires in self._expires.items() if expires > now}
-        current, tokens, known = root, 0, True
-        for block in blocks:
-            current = chained(current, block.digest)
-            known = known and self._expires.get(current, 0.0) > now
-            tokens += block.tokens if known else 0
-            self._expires[current] = now + lifetime
-        if not rules.automatic or tokens < max(1, rules.minimum):
-            return 0
-        return tokens - tokens % rules.step
-
-    def evict(self) -> None:
-        """Forget everything."""
-        self._expires.clear()
-
-
 Level = tuple[WeighedBlock, ...]
 
 
@@ -168,33 +159,26 @@ class Fingerprint(Struct, frozen=True):
     messages: Level
 
 
-def fingerprint(prompt: RequestPrompt, salts: Salts) -> Fingerprint:
-    """The fingerprint of a request."""
-    parts = prompt.tools, prompt.system, prompt.items
-    levels = (tuple(WeighedBlock(part.digest, part.tokens) for part in level) for level in parts)
-    return Fingerprint(salts.root, salts.system + salts.messages, *levels)
-
-
 class Diagnosis:
     """Compares a request with the one it names as its predecessor, whether or not anything was cached."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Fingerprint] = OrderedDict()
 
-    def remember(self, message_id: str, print_: Fingerprint) -> None:
-        """Keep the fingerprint of an answered request."""
-        self._known[message_id] = print_
+    def explain(
+        self, config: Mapping[str, Any] | None, message_id: str, prompt: RequestPrompt, salts: Salts
+    ) -> dict[str, Any] | None:
+        """The `diagnostics` of an answer, whose request is remembered; None when there is nothing to report."""
+        parts = prompt.tools, prompt.system, prompt.items
+        levels = (tuple(WeighedBlock(part.digest, part.tokens) for part in level) for level in parts)
+        now = Fingerprint(salts.root, salts.system + salts.messages, *levels)
+        previous_id = (config or {}).get("previous_message_id")
+        before = self._known.get(str(previous_id))
+        self._known[message_id] = now
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
-
-    def explain(self, config: Mapping[str, Any] | None, now: Fingerprint) -> dict[str, Any] | None:
-        """The `diagnostics` of an answer; None when there is nothing to report."""
-        previous_id = (config or {}).get("previous_message_id")
-        if previous_id is None:
-            return None
-        before = self._known.get(str(previous_id))
         reason = {"type": "previous_message_not_found"} if before is None else _difference(before, now)
-        return None if reason is None else {"cache_miss_reason": reason}
+        return None if previous_id is None or reason is None else {"cache_miss_reason": reason}
 
 
 def _difference(before: Fingerprint, now: Fingerprint) -> dict[str, Any] | None:

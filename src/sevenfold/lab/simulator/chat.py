@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
-from sevenfold.lab.simulator.errors import bad
-from sevenfold.lab.simulator.openai import (
-    INPUT,
-    OpenAiReply,
-    OpenAiRequest,
-    ask,
-    call_input,
-    check_body,
-    content_blocks,
-    tool,
-    tool_result,
-    tool_use,
-)
+from sevenfold.lab.simulator import openai
+from sevenfold.lab.simulator.brains import Json
+from sevenfold.lab.simulator.errors import invalid
+from sevenfold.lab.simulator.openai import OpenAiReply, OpenAiRequest, OpenAiTool
 from sevenfold.lab.simulator.output import pieces
 from sevenfold.lab.simulator.provider import Simulator
 
-Json = Mapping[str, Any]
 OVERFLOW = (
     "This model's maximum context length is {window} tokens. "
     "However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
@@ -34,20 +24,16 @@ FINISH = {"tool_use": "tool_calls", "max_tokens": "length", "model_context_windo
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-class _Function(Struct):
+class _Called(Struct):
     name: str
     arguments: str = ""
-
-
-class _Custom(Struct):
-    name: str
     input: str = ""
 
 
 class _Call(Struct):
     id: str
-    function: _Function | None = None
-    custom: _Custom | None = None
+    function: _Called | None = None
+    custom: _Called | None = None
 
 
 class _ChatMessage(Struct):
@@ -57,23 +43,10 @@ class _ChatMessage(Struct):
     tool_call_id: str | None = None
 
 
-class _Definition(Struct):
-    name: str | None = None
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class _ChatTool(Struct):
-    type: str | None = None
-    function: _Definition | None = None
-    custom: _Definition | None = None
-
-
 class _ChatBody(Struct):
     model: str
     messages: Annotated[list[_ChatMessage], Meta(min_length=1)]
-    tools: list[_ChatTool] | None = None
+    tools: list[OpenAiTool] | None = None
     stop: str | list[str] | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -84,7 +57,7 @@ class _ChatBody(Struct):
 def complete(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a chat completion request."""
     asked = _read(sim, body)
-    said = ask(sim, asked)
+    said = openai.ask(sim, asked)
     return {
         "id": sim.new_id("chatcmpl-"),
         "object": "chat.completion",
@@ -114,7 +87,7 @@ def chunks(completion: Json, body: Json, size: int) -> Iterator[bytes]:
         yield chunk({"content": piece})
     for index, call in enumerate(message.get("tool_calls") or ()):
         kind = call["type"]
-        called, given = call[kind], INPUT[kind]
+        called, given = call[kind], openai.INPUT[kind]
         opening = {"index": index, "id": call["id"], "type": kind}
         yield chunk({"tool_calls": [{**opening, kind: {"name": called["name"], given: ""}}]})
         for piece in pieces(called[given], size):
@@ -130,14 +103,14 @@ def _event(data: Json) -> bytes:
 
 
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
-    profile = check_body(sim, body, _ChatBody, nested=True)
+    profile = openai.check_body(sim, body, _ChatBody, nested=True)
     _check_parts(body["messages"])
     _check_tools_answered(body["messages"])
     stops = body.get("stop") or ()
     return OpenAiRequest(
         body=body,
         profile=profile,
-        tools=[tool(one["type"], one[one["type"]]) for one in body.get("tools") or ()],
+        tools=[openai.tool(one["type"], one[one["type"]]) for one in body.get("tools") or ()],
         messages=[_message(message) for message in body["messages"]],
         max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
         overflow=OVERFLOW,
@@ -148,17 +121,15 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
 def _message(message: Json) -> Json:
     role = message.get("role")
     if role not in ROLES:
-        names = ", ".join(f"'{name}'" for name in ROLES)
-        raise bad(f"Invalid value: '{role}'. Supported values are: {names}.", param="messages.role")
+        raise openai.unsupported_value(role, ROLES, "messages.role")
     if role == "tool":
-        return tool_result(message.get("tool_call_id"), message.get("content"))
-    blocks = content_blocks(message.get("content"))
+        return openai.tool_result(message.get("tool_call_id"), message.get("content"))
+    blocks = openai.content_blocks(message.get("content"))
     for call in message.get("tool_calls") or ():
         kind = "function" if call.get("custom") is None else "custom"
         if call.get(kind) is None:
-            words = "Missing required parameter: 'messages.tool_calls.function'."
-            raise bad(words, param="messages", code="missing_required_parameter")
-        blocks.append(tool_use(call["id"], kind, call[kind]))
+            raise openai.missing_parameter("messages.tool_calls.function", "messages")
+        blocks.append(openai.tool_use(call["id"], kind, call[kind]))
     return {"role": "system" if role == "developer" else role, "content": blocks}
 
 
@@ -168,10 +139,8 @@ def _check_parts(messages: Sequence[Json]) -> None:
         parts = message.get("content")
         for place, part in enumerate(parts if isinstance(parts, list) else ()):
             if part.get("type") not in PARTS:
-                names = ", ".join(f"'{name}'" for name in PARTS)
-                words = f"Invalid value: '{part.get('type')}'. Supported values are: {names}."
                 where = f"messages[{number}].content[{place}].type"
-                raise bad(words, param=where, code="invalid_value")
+                raise openai.unsupported_value(part.get("type"), PARTS, where, "invalid_value")
 
 
 def _check_tools_answered(messages: Sequence[Json]) -> None:
@@ -182,14 +151,14 @@ def _check_tools_answered(messages: Sequence[Json]) -> None:
             if message.get("tool_call_id") not in open_calls:
                 words = "must be a response to a preceeding message with 'tool_calls'."
                 where = f"messages.[{number}].role"
-                raise bad(f"Invalid parameter: messages with role 'tool' {words}", param=where)
+                raise invalid(f"Invalid parameter: messages with role 'tool' {words}", param=where)
             open_calls.remove(str(message["tool_call_id"]))
             continue
         if open_calls:
             break
         open_calls = [call["id"] for call in message.get("tool_calls") or ()]
     if open_calls:
-        raise bad(
+        raise invalid(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
             "'tool_call_id'. The following tool_call_ids did not have response messages: "
             f"{', '.join(open_calls)}",
@@ -205,7 +174,7 @@ def _choice(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply) -> dict[str
         {
             "id": block.get("id") or sim.new_id("call_"),
             "type": (kind := asked.kind(block)),
-            kind: {"name": block["name"], **call_input(block, kind)},
+            kind: {"name": block["name"], **openai.call_input(block, kind)},
         }
         for block in blocks
         if block["type"] == "tool_use"

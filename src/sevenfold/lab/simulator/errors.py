@@ -7,76 +7,56 @@ whose path was called.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-EXTRA = "Extra inputs are not permitted"
-REQUIRED = "Field required"
 
-
+@dataclass(eq=False)
 class ApiError(Exception):
     """A refusal: status, type in the Messages API, message and details."""
 
-    def __init__(
-        self,
-        status: int,
-        kind: str,
-        message: str,
-        *,
-        code: str | None = None,
-        details: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.kind = kind
-        self.message = message
-        self.code = code
-        self.details = dict(details or {})
-        self.headers = dict(headers or {})
+    status: int
+    kind: str
+    message: str
+    code: str | None = None
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.message
 
     def messages_body(self, request_id: str) -> dict[str, Any]:
         """The body in the form of the Messages API."""
         error: dict[str, Any] = {"type": self.kind, "message": self.message}
         if self.code is not None:
-            error["details"] = {"error_code": self.code, **self.details}
+            error["details"] = {"error_code": self.code}
         return {"type": "error", "error": error, "request_id": request_id}
 
     def openai_body(self) -> dict[str, Any]:
         """The body in OpenAI's form."""
-        return {
-            "error": {
-                "message": self.message,
-                "type": self.kind,
-                "param": self.details.get("param"),
-                "code": self.code,
-            }
-        }
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": error}
 
 
-def invalid(message: str, *, code: str | None = None, **details: Any) -> ApiError:
-    """An invalid request."""
-    return ApiError(400, "invalid_request_error", message, code=code, details=details)
+def invalid(message: str, *, code: str | None = None, param: str | None = None) -> ApiError:
+    """An invalid request; ``param`` is what OpenAI's APIs say about where."""
+    return ApiError(400, "invalid_request_error", message, code=code, param=param)
 
 
 def extra(path: str) -> ApiError:
     """A field that is unknown at that path, or needs a beta header that was not sent."""
-    return invalid(f"{path}: {EXTRA}")
+    return invalid(f"{path}: Extra inputs are not permitted")
 
 
 def missing(path: str) -> ApiError:
     """A required field is missing."""
-    return invalid(f"{path}: {REQUIRED}")
+    return invalid(f"{path}: Field required")
 
 
 def unknown_tag(path: str, tag: object, expected: str = "") -> ApiError:
     """An object of a type that is unknown at that path."""
     words = f"{path}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
     return invalid(f"{words}: {expected}" if expected else words)
-
-
-def bad(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
-    """An invalid request to one of OpenAI's APIs."""
-    return ApiError(400, "invalid_request_error", message, code=code, details={"param": param})
 
 
 def unknown_model(model: object) -> ApiError:

@@ -9,8 +9,10 @@ from typing import Literal
 from msgspec import Struct
 
 from sevenfold.lab.simulator.errors import ApiError, internal, rate_limited
-from sevenfold.lab.simulator.output import event
 
+OVERLOADED = (
+    b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
+)
 Kind = Literal[
     "rate_limited",
     "overloaded",
@@ -58,16 +60,12 @@ class Faults:
     def next(self) -> Fault | None:
         """The fault for the request that just arrived."""
         self.seen += 1
-        drawn = [self._random.random() for _ in self._chances]
-        by_chance = [
-            fault for (chance, fault), draw in zip(self._chances, drawn, strict=True) if draw < chance
-        ]
+        by_chance = [fault for chance, fault in self._chances if self._random.random() < chance]
         return self._schedule.get(self.seen) or (by_chance[0] if by_chance else None)
 
     def then(self, fault: Fault, requests: int = 1) -> None:
         """Give the next requests a fault."""
-        for number in range(self.seen + 1, self.seen + 1 + requests):
-            self._schedule[number] = fault
+        self._schedule |= dict.fromkeys(range(self.seen + 1, self.seen + 1 + requests), fault)
 
 
 class BrokenConnection(Exception):
@@ -100,7 +98,7 @@ async def broken(stream: Iterable[bytes], fault: Fault | None) -> AsyncIterator[
                 case "cut_stream":
                     raise BrokenConnection
                 case "error_event":
-                    yield event("error", {"error": {"type": "overloaded_error", "message": "Overloaded"}})
+                    yield OVERLOADED
                     return
                 case "malformed_event":
                     yield b'event: content_block_delta\ndata: {"type": "content_block_delta", "index\n\n'

@@ -1,17 +1,21 @@
-"""Values that fit a JSON schema: structured answers, and the inputs of calls, from a brain that knows no schema."""
+"""Values that fit a JSON schema: structured answers, and the inputs of calls, from a brain that knows no schema.
+
+`ToolBrain` is a brain that uses the tools it is offered: enough to try an agent's loop without writing a script.
+"""
 
 from __future__ import annotations
 
 import math
+import operator
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, text, tool_use
+from sevenfold.lab.simulator.brains import EchoBrain, Json, ModelPrompt, ModelReply, text, tool_use
 
-Json = Mapping[str, Any]
 DEEPEST = 40
 """How many levels of a schema that contains itself are followed."""
 SHALLOW = 6
@@ -27,6 +31,18 @@ FORMATS = {
     "ipv4": "127.0.0.1",
     "ipv6": "::1",
     "hostname": "example.com",
+}
+
+
+_WORD = re.compile(r"[A-Za-z]{3,}")
+_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|'([^']+)'|(\S*[/.]\w[\w/.-]*\w)")
+MOST_SHOWN = 300
+"""Characters of a tool's result that the answer repeats."""
+_LIMITS = {
+    "minimum": operator.ge,
+    "exclusiveMinimum": operator.gt,
+    "maximum": operator.le,
+    "exclusiveMaximum": operator.lt,
 }
 
 
@@ -167,22 +183,83 @@ def _simplest(choices: Sequence[Any], depth: int) -> Any:
 
 def _number(schema: Json, *, whole: bool) -> float:
     """The first of the obvious numbers that is within the limits; 0 if none is."""
-    limits = [schema.get(name) for name in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")]
-    low, above, high, below = (one if isinstance(one, int | float) else None for one in limits)
+    limits = [
+        (holds, schema[name])
+        for name, holds in _LIMITS.items()
+        if isinstance(schema.get(name), int | float)
+    ]
     step = schema.get("multipleOf") or (1 if whole else None)
-    given = [one for one in (low, above, high, below) if one is not None]
+    given = [limit for _, limit in limits]
     near = [one + shift for one in given for shift in (0, step or 0.5, -(step or 0.5))]
     tried = [0, *near, sum(given) / len(given) if given else 0]
     if step:
         tried = [rounding(one / step) * step for one in tried for rounding in (math.ceil, math.floor)]
-    return next(
-        (
-            one
-            for one in tried
-            if (low is None or one >= low)
-            and (high is None or one <= high)
-            and (above is None or one > above)
-            and (below is None or one < below)
-        ),
-        0,
-    )
+    return next((one for one in tried if all(holds(one, limit) for holds, limit in limits)), 0)
+
+
+class ToolBrain:
+    """Calls the tool that the user's words fit best, then says what it returned."""
+
+    def reply(self, prompt: ModelPrompt) -> ModelReply:
+        """A call for a new message of the user, and an answer for the result of a call."""
+        last = prompt.messages[-1]["content"] if prompt.messages else ()
+        results = [block for block in last if block.get("type") == "tool_result"]
+        if results:
+            shown = "\n".join(_shown(block) for block in results)
+            return ModelReply([text(f"The tool returned:\n{shown}")])
+        tool = _fitting(prompt)
+        if tool is None:
+            return EchoBrain().reply(prompt)
+        return ModelReply(
+            [text(f"I will use {tool['name']}."), tool_use(tool["name"], _input(tool, prompt.last_text))]
+        )
+
+
+def _fitting(prompt: ModelPrompt) -> Json | None:
+    """The tool that has most of the user's words in its name, then in its description; None if nothing fits."""
+    words = {word.lower() for word in _WORD.findall(prompt.last_text)}
+    if prompt.body.get("tool_choice") in ("none", {"type": "none"}):
+        return None
+
+    def fit(tool: Json) -> tuple[bool, int, int]:
+        name = str(tool.get("name") or "")
+        exact = bool(name) and re.search(rf"\b{re.escape(name)}\b", prompt.last_text, re.I) is not None
+        parts = {part.lower() for part in re.findall(r"[A-Za-z][a-z]{2,}", name)}
+        described = {word.lower() for word in _WORD.findall(str(tool.get("description") or ""))}
+        return exact, len(words & parts), len(words & described)
+
+    best = max((tool for tool in prompt.tools if tool.get("name")), key=fit, default=None)
+    return best if best is not None and any(fit(best)) else None
+
+
+def _input(tool: Json, words: str) -> dict[str, Any]:
+    """The JSON object in the user's words, or an input that fits the schema, with what they quote as its texts."""
+    if (given := _object(words)) is not None:
+        return given
+    schema = tool.get("input_schema") or {}
+    quoted = [next(filter(None, found)) for found in _QUOTED.findall(words)]
+    made = instance(schema, words)
+    if not schema or not isinstance(made, dict):
+        return {"input": words}
+    fields = schema.get("properties") or {}
+    for name, value in made.items():
+        free = isinstance(value, str) and not {"enum", "const", "format"} & fields.get(name, {}).keys()
+        if free and quoted:
+            made[name] = quoted.pop(0)
+    return made
+
+
+def _object(words: str) -> dict[str, Any] | None:
+    start, end = words.find("{"), words.rfind("}")
+    try:
+        given = msgspec.json.decode(words[start : end + 1]) if 0 <= start < end else None
+    except msgspec.DecodeError:
+        return None
+    return given if isinstance(given, dict) else None
+
+
+def _shown(result: Json) -> str:
+    content = result.get("content") or ""
+    if not isinstance(content, str):
+        content = "\n".join(str(block.get("text", f"[{block.get('type')}]")) for block in content)
+    return content if len(content) <= MOST_SHOWN else f"{content[:MOST_SHOWN]}…"

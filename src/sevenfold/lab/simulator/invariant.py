@@ -5,30 +5,24 @@ A cache and bound thinking both depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from sevenfold.lab.rules.base import blocks_of
-
-Json = Mapping[str, Any]
+from sevenfold.lab.rules.base import Json, blocks_of, inner_blocks
 
 
 def extends(previous: bytes | Json, body: bytes | Json) -> str | None:
     """None when a request body extends the one before it; otherwise the first part that moved."""
-    before, now = _decoded(previous), _decoded(body)
+    before, now = (msgspec.json.decode(one) if isinstance(one, bytes) else one for one in (previous, body))
     if before.get("model") != now.get("model"):
         return f"model changed from {before.get('model')} to {now.get('model')}"
-    for level in ("tools", "system"):
-        if moved := _compare(list(_parts(before, level)), list(_parts(now, level)), whole=True):
+    for level in ("tools", "system", "messages"):
+        parts = (list(_parts(body, level)) for body in (before, now))
+        if moved := _compare(*parts, whole=level != "messages"):
             return moved
-    return _compare(list(_parts(before, "messages")), list(_parts(now, "messages")), whole=False)
-
-
-def _decoded(body: bytes | Json) -> Json:
-    decoded: Json = msgspec.json.decode(body) if isinstance(body, bytes) else body
-    return decoded
+    return None
 
 
 def _compare(before: list[tuple[str, bytes]], now: list[tuple[str, bytes]], *, whole: bool) -> str | None:
@@ -46,7 +40,7 @@ def _compare(before: list[tuple[str, bytes]], now: list[tuple[str, bytes]], *, w
 
 def _parts(body: Json, level: str) -> Iterator[tuple[str, bytes]]:
     if level != "messages":
-        for index, block in enumerate(_as_blocks(body.get(level))):
+        for index, block in enumerate(blocks_of({"content": body.get(level)})):
             yield f"{level}.{index}", _bare(block)
         return
     for number, message in enumerate(body.get("messages") or ()):
@@ -56,18 +50,16 @@ def _parts(body: Json, level: str) -> Iterator[tuple[str, bytes]]:
             yield f"messages.{number}.content.{index}", _bare(block)
 
 
-def _as_blocks(value: Any) -> list[Json]:
-    return blocks_of({"content": value}) if value else []
-
-
 def _bare(block: Json) -> bytes:
     """The bytes of a block without its markers; the order of keys counts, as it does for the cache."""
-    bare = {key: value for key, value in block.items() if key != "cache_control"}
-    content = bare.get("content")
-    if block.get("type") == "tool_result" and isinstance(content, list):
-        stripped = [{k: v for k, v in part.items() if k != "cache_control"} for part in content]
-        bare["content"] = stripped
+    bare = _unmarked(block)
+    if inside := inner_blocks(block):
+        bare["content"] = [_unmarked(inner) for inner in inside]
     return msgspec.json.encode(bare)
+
+
+def _unmarked(block: Json) -> dict[str, Any]:
+    return {key: value for key, value in block.items() if key != "cache_control"}
 
 
 def _short(raw: bytes) -> str:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.brains import ModelPrompt, NoSummary, SummaryRequest, text
-from sevenfold.lab.simulator.cache import Billing, CachePlan, fingerprint
-from sevenfold.lab.simulator.compaction import signed_block, threshold, trigger_of
+from sevenfold.lab.rules.base import blocks_of, is_directive
+from sevenfold.lab.simulator.brains import Json, ModelPrompt, NoSummary, SummaryRequest, text
+from sevenfold.lab.simulator.cache import Billing, CachePlan
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.parameters import BINDING, THRESHOLD
 from sevenfold.lab.simulator.preparation import PreparedRequest
 from sevenfold.lab.simulator.prompt import PromptPart
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.thinking import Bindings, ThinkingRun
-from sevenfold.lab.simulator.tokens import chained, digest
+from sevenfold.lab.simulator.thinking import Bindings, SummarySeal, ThinkingRun
+from sevenfold.lab.simulator.tokens import chained, digest, value_digest
+from sevenfold.profiles import COMPACT
 
-Json = Mapping[str, Any]
-
-
+DEFAULT_TRIGGER = 150_000
+"""Tokens at which a threshold edit fires unless it says otherwise."""
 FinishedMessage = tuple[dict[str, Any], Sequence[CachePlan]]
 """A message, and the cache entries that come with it."""
 
@@ -31,9 +31,8 @@ FinishedMessage = tuple[dict[str, Any], Sequence[CachePlan]]
 class ModelTurn(Struct, frozen=True):
     """What one call of the model said and cost."""
 
-    blocks: tuple[Json, ...]
-    """What goes out, signed."""
     output: Output
+    """What goes out, signed."""
     plan: CachePlan
 
     def free(self) -> ModelTurn:
@@ -48,12 +47,12 @@ def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
     _check_fits(ready)
     if ready.body.get("compaction") is not None:
         return _compact(sim, ready)
-    edit = threshold(ready.body.get("context_management"))
-    if edit is not None and ready.tokens >= trigger_of(edit):
+    edit = _due_summary(ready.body.get("context_management"), ready.tokens)
+    if edit is not None:
         return _compact_and_continue(sim, ready, edit)
     turn = _speak(sim, ready)
     iterations = [_iteration("message", turn)] if THRESHOLD in ready.features.betas else None
-    return _message(sim, ready, turn, turn.blocks, iterations), [turn.plan]
+    return _message(sim, ready, turn, iterations), [turn.plan]
 
 
 def count(ready: PreparedRequest) -> dict[str, Any]:
@@ -95,7 +94,7 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
     body, plan = ready.body, _plan(sim, ready)
     most = body["max_tokens"]
     if most == 0:
-        return ModelTurn((), Output((), "max_tokens", None, 0, 0), plan)
+        return ModelTurn(Output((), "max_tokens", None, 0, 0), plan)
     messages, tools = _messages_of(ready.shown), body.get("tools") or ()
     reply = sim.think(ModelPrompt(body["model"], _system_text(body), tools, messages, most, body))
     if (body.get("thinking") or {}).get("type") == "disabled":
@@ -113,7 +112,7 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
         )
         plan = replace(plan, billing=billing)
         output = replace(output, tokens=output.tokens if told.output is None else told.output)
-    return ModelTurn(tuple(_sign(sim, ready, output.blocks)), output, plan)
+    return ModelTurn(replace(output, blocks=tuple(_sign(sim, ready, output.blocks))), plan)
 
 
 def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Iterator[Json]:
@@ -123,13 +122,12 @@ def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Ite
     at = ready.bindings
     for place, block in enumerate(blocks):
         if block["type"] in ("thinking", "redacted_thinking"):
-            words = str(block["thinking"]) if shows and block["type"] == "thinking" else ""
+            redacted = block["type"] == "redacted_thinking"
+            words = str(block["thinking"]) if shows and not redacted else ""
             size = sim.scales.counter.block(block, profile.tokenizer)
             seal, at = sim.binder.sign(words, size, at, ready.prompt, profile.name)
-            if block["type"] == "thinking":
-                yield {"type": "thinking", "thinking": words, "signature": seal}
-            else:
-                yield {"type": "redacted_thinking", "data": seal}
+            said = {"data": seal} if redacted else {"thinking": words, "signature": seal}
+            yield {"type": block["type"], **said}
         else:
             done = _with_id(block, at, place)
             weighed = sim.scales.weigh(done, profile.tokenizer, "assistant")
@@ -153,12 +151,12 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
         made, size = NoSummary("max_tokens"), body["max_tokens"]
     if isinstance(made, str) and ready.tokens + size > ready.window:
         made = NoSummary("model_context_window_exceeded")
-    blocks: tuple[Json, ...] = ()
     if isinstance(made, str):
-        blocks = (signed_block(made, ready.prompt, ready.bindings, sim.binder, profile),)
-    reason = "compaction" if isinstance(made, str) else made.stop_reason
-    spent = ModelTurn(blocks, Output(blocks, reason, None, size, 0), plan)
-    return _message(sim, ready, spent.free(), blocks, [_iteration("compaction", spent)]), [plan]
+        output = Output((_signed_block(sim, ready, made),), "compaction", None, size, 0)
+    else:
+        output = Output((), made.stop_reason, None, size, 0)
+    spent = ModelTurn(output, plan)
+    return _message(sim, ready, spent.free(), [_iteration("compaction", spent)]), [plan]
 
 
 def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
@@ -166,15 +164,15 @@ def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) ->
     plan, made = _plan(sim, ready), _summary(sim, ready, edit.get("instructions"))
     block: dict[str, Any] = {"type": "compaction", "content": made if isinstance(made, str) else None}
     size = sim.scales.counter.text(block["content"] or "", ready.profile.tokenizer)
-    spent = ModelTurn((block,), Output((block,), "compaction", None, size, 0), plan)
+    spent = ModelTurn(Output((block,), "compaction", None, size, 0), plan)
     costs = _iteration("compaction", spent)
     if isinstance(made, str):
         ready = _from_summary(sim, ready, block)
         if edit.get("pause_after_compaction"):
-            return _message(sim, ready, spent.free(), (block,), [costs]), [plan]
+            return _message(sim, ready, spent.free(), [costs]), [plan]
     turn = _speak(sim, ready)
-    message = _message(sim, ready, turn, (block, *turn.blocks), [costs, _iteration("message", turn)])
-    return message, [plan, turn.plan]
+    turn = replace(turn, output=replace(turn.output, blocks=(block, *turn.output.blocks)))
+    return _message(sim, ready, turn, [costs, _iteration("message", turn)]), [plan, turn.plan]
 
 
 def _from_summary(sim: Simulator, ready: PreparedRequest, block: Json) -> PreparedRequest:
@@ -195,28 +193,24 @@ def _summary(sim: Simulator, ready: PreparedRequest, instructions: str | None) -
 
 
 def _message(
-    sim: Simulator,
-    ready: PreparedRequest,
-    turn: ModelTurn,
-    blocks: Sequence[Json],
-    iterations: list[Json] | None,
+    sim: Simulator, ready: PreparedRequest, turn: ModelTurn, iterations: list[Json] | None
 ) -> dict[str, Any]:
     body, message_id = ready.body, sim.new_id("msg_")
-    print_ = fingerprint(ready.prompt, ready.salts)
     message: dict[str, Any] = {
         "id": message_id,
         "type": "message",
         "role": "assistant",
         "model": body["model"],
-        "content": list(blocks),
+        "content": list(turn.output.blocks),
         "stop_reason": turn.output.stop_reason,
         "stop_sequence": turn.output.stop_sequence,
         "stop_details": None,
         "container": None,
         "usage": _usage(ready, turn, iterations),
-        "diagnostics": sim.diagnosis.explain(body.get("diagnostics"), print_),
+        "diagnostics": sim.diagnosis.explain(
+            body.get("diagnostics"), message_id, ready.prompt, ready.salts
+        ),
     }
-    sim.diagnosis.remember(message_id, print_)
     if BINDING in ready.features.betas and ready.profile.thinking.modes:
         message["input_transformations"] = list(ready.transformations)
     if body.get("context_management") is not None:
@@ -254,3 +248,45 @@ def _tokens(billing: Billing) -> dict[str, Any]:
 
 def _iteration(kind: str, turn: ModelTurn) -> Json:
     return {"type": kind, **_tokens(turn.plan.billing), "output_tokens": turn.output.tokens}
+
+
+def _signed_block(sim: Simulator, ready: PreparedRequest, summary: str) -> Json:
+    """The block that can replace everything a request said."""
+    messages, profile = ready.prompt.messages, ready.profile
+    changes = _tool_changes(messages)
+    spoken = [message for message in messages if not is_directive(message)]
+    seal = SummarySeal(
+        profile.name,
+        sim.binder.organisation,
+        profile.thinking.bound,
+        digest(summary.encode()),
+        value_digest(changes),
+        *ready.prompt.seals,
+        ready.bindings.prefixes,
+        str(spoken[-1]["role"]),
+    )
+    signed = {"content": summary, "signature": sim.binder.seal(seal), "tool_changes": changes}
+    return {"type": "compaction", **signed}
+
+
+def _tool_changes(messages: Sequence[Json]) -> list[Json]:
+    """The latest addition or removal of each tool in a range of messages."""
+    last: dict[str, Json] = {}
+    for message in messages:
+        for block in blocks_of(message):
+            earlier = block.get("tool_changes") or () if block.get("type") == "compaction" else ()
+            for change in (*earlier, block):
+                if change.get("type") in ("tool_addition", "tool_removal"):
+                    tool = change["tool"]
+                    name = str(tool.get("name") or (tool.get("definition") or {}).get("name"))
+                    last.pop(name, None)
+                    last[name] = {key: value for key, value in change.items() if key != "cache_control"}
+    return list(last.values())
+
+
+def _due_summary(config: Json | None, tokens: int) -> Json | None:
+    """The edit that asks for a summary at a threshold, if a prompt of so many tokens has reached it."""
+    for edit in (config or {}).get("edits") or ():
+        if edit["type"] == COMPACT:
+            return edit if tokens >= (edit.get("trigger") or {}).get("value", DEFAULT_TRIGGER) else None
+    return None

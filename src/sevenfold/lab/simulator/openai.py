@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,15 +11,26 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.brains import ModelPrompt
-from sevenfold.lab.simulator.errors import bad, unknown_model
+from sevenfold.lab.simulator.brains import Json, ModelPrompt
+from sevenfold.lab.simulator.errors import ApiError, invalid, unknown_model
 from sevenfold.lab.simulator.output import Output, limit
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.tokens import WeighedBlock, digest
 from sevenfold.profiles import Profile
 
-Json = Mapping[str, Any]
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class OpenAiTool(Struct):
+    """The fields of a tool whose types are checked; Chat Completions nests them under the tool's kind."""
+
+    type: str | None = None
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    function: OpenAiTool | None = None
+    custom: OpenAiTool | None = None
 
 
 class OpenAiRequest(Struct, frozen=True):
@@ -92,14 +103,14 @@ def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
     if size > profile.window:
         words = request.overflow.format(window=profile.window, tokens=size)
         param = "messages" if "messages" in request.body else "input"
-        raise bad(words, param=param, code="context_length_exceeded")
+        raise invalid(words, param=param, code="context_length_exceeded")
     return blocks
 
 
 def read_cache(sim: Simulator, request: OpenAiRequest, blocks: Sequence[WeighedBlock]) -> int:
     """How many tokens of a prompt were cached; afterwards all of it is."""
     root = digest(str(request.body["model"]).encode())
-    return sim.prefixes.read(root, blocks, request.profile.cache, sim.clock.now())
+    return sim.cache.read(root, blocks, request.profile.cache, sim.clock.now())
 
 
 def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) -> Profile:
@@ -114,8 +125,8 @@ def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) 
         path = place.rstrip("`")
         if "missing required field" in complaint:
             name = complaint.split("`")[1]
-            raise _missing(f"{path}.{name}".lstrip("."), name) from None
-        raise bad(f"Invalid type for '{path}': {complaint}.", param=path, code="invalid_type") from None
+            raise missing_parameter(f"{path}.{name}".lstrip("."), name) from None
+        raise invalid(f"Invalid type for '{path}': {complaint}.", param=path, code="invalid_type") from None
     profile = sim.profile(body["model"])
     if profile is None:
         raise unknown_model(body.get("model"))
@@ -127,33 +138,23 @@ def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) 
 def _check_tool(tool: Json, where: str, *, nested: bool) -> None:
     """Raise for what is not a tool of this API, such as one in the shape of another API."""
     kind = _required(tool, "type", where)
-    if nested and kind not in ("function", "custom"):
+    if nested and kind not in INPUT:
         words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
-        raise bad(words, param=f"{where}.type", code="invalid_value")
+        raise invalid(words, param=f"{where}.type", code="invalid_value")
     if nested:
         tool, where = _required(tool, kind, where), f"{where}.{kind}"
-    if kind in ("function", "custom"):
-        _check_name(tool, where)
-    if kind == "function":
-        _check_function(tool, where)
-
-
-def _check_name(tool: Json, where: str) -> None:
-    if not _TOOL_NAME.fullmatch(_required(tool, "name", where)):
-        raise bad(
+    if kind in INPUT and not _TOOL_NAME.fullmatch(_required(tool, "name", where)):
+        raise invalid(
             f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
             "'^[a-zA-Z0-9_-]+$'.",
             param=f"{where}.name",
             code="invalid_value",
         )
-
-
-def _check_function(function: Json, where: str) -> None:
-    kind = (function.get("parameters") or {"type": "object"}).get("type")
-    if kind != "object":
-        raise bad(
-            f"Invalid schema for function '{function['name']}': schema must be a JSON Schema of 'type: \"object\"', "
-            f"got 'type: \"{kind}\"'.",
+    given = (tool.get("parameters") or {"type": "object"}).get("type")
+    if kind == "function" and given != "object":
+        raise invalid(
+            f"Invalid schema for function '{tool['name']}': schema must be a JSON Schema of 'type: \"object\"', "
+            f"got 'type: \"{given}\"'.",
             param=f"{where}.parameters",
             code="invalid_function_parameters",
         )
@@ -161,13 +162,21 @@ def _check_function(function: Json, where: str) -> None:
 
 def _required(given: Json, name: str, where: str) -> Any:
     if given.get(name) is None:
-        raise _missing(f"{where}.{name}", f"{where}.{name}")
+        raise missing_parameter(f"{where}.{name}")
     return given[name]
 
 
-def _missing(path: str, param: str) -> Exception:
+def missing_parameter(path: str, param: str = "") -> ApiError:
+    """A required parameter is missing."""
     words = f"Missing required parameter: '{path}'."
-    return bad(words, param=param, code="missing_required_parameter")
+    return invalid(words, param=param or path, code="missing_required_parameter")
+
+
+def unsupported_value(value: object, known: Iterable[str], param: str, code: str | None = None) -> ApiError:
+    """A parameter has a value that is none of the known ones."""
+    names = ", ".join(f"'{name}'" for name in known)
+    words = f"Invalid value: '{value}'. Supported values are: {names}."
+    return invalid(words, param=param, code=code)
 
 
 INPUT = {"custom": "input", "function": "arguments"}
@@ -210,7 +219,7 @@ def content_blocks(content: Any) -> list[Json]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
-        raise bad("Invalid type for 'content': expected a string or an array.", param="content")
+        raise invalid("Invalid type for 'content': expected a string or an array.", param="content")
     return [_block(part) for part in content if isinstance(part, dict)]
 
 

@@ -6,16 +6,16 @@ Texts and tool inputs come in small pieces, thinking that is not shown as a sign
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.simulator.brains import ModelReply
+from sevenfold.lab.simulator.brains import Json, ModelReply
 from sevenfold.lab.simulator.tokens import Counter
 
-Json = Mapping[str, Any]
 _LATE = ("context_management",)
 _LATE_USAGE = ("iterations", "output_tokens_details")
 _CLOSING_USAGE = (
@@ -80,14 +80,9 @@ def _shorten(block: Json, most: int, counter: Counter, generation: str) -> Json:
     if kind not in ("text", "thinking"):
         return {}
     words = str(block[kind])
-    low, high = 0, len(words)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if counter.text(words[:middle], generation) <= most:
-            low = middle
-        else:
-            high = middle - 1
-    return {**block, kind: words[:low]} if low else {}
+    ends = range(1, len(words) + 1)
+    fitting = bisect_right(ends, most, key=lambda end: counter.text(words[:end], generation))
+    return {**block, kind: words[:fitting]} if fitting else {}
 
 
 def event(kind: str, data: Json) -> bytes:

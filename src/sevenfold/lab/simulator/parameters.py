@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.rules.base import blocks_of
+from sevenfold.lab.rules.base import Json, blocks_of, kind_of
 from sevenfold.lab.simulator.errors import ApiError, extra, invalid, missing, unknown_tag
 from sevenfold.profiles import Profile
 
@@ -41,6 +41,7 @@ def _config(tag: str = "", /, **fields: Any) -> Any:
     return msgspec.defstruct(tag or "Config", listed, forbid_unknown_fields=True, kw_only=True, **tagged)
 
 
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _TOKENS = _config(type=Literal["input_tokens"], value=int)
 _CLEAR_TOOL_USES = _config(
     "clear_tool_uses_20250919",
@@ -74,7 +75,7 @@ CONFIGS: Mapping[str, Any] = {
     | _config("disabled")
     | _config("between_tools"),
     "output_config": _config(
-        effort=Literal["low", "medium", "high", "xhigh", "max"] | None,
+        effort=Literal[*EFFORTS] | None,
         format=dict[str, Any] | None,
         task_budget=_config(type=Literal["tokens"], total=int, remaining=int | None) | None,
     ),
@@ -135,9 +136,6 @@ def _path(name: str, value: Any, keys: list[str]) -> str:
     return path
 
 
-Json = Mapping[str, Any]
-
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
 BINDING = "thinking-binding-controls-2026-08-01"
 THRESHOLD = "compact-2026-01-12"
 EDITS = "context-management-2025-06-27"
@@ -163,16 +161,6 @@ def check_parameters(body: Json, profile: Profile, features: ApiFeatures) -> Non
     _check_system_fields(body)
 
 
-def carries_signed_summary(body: Json) -> bool:
-    """Whether the request continues from a summary made on demand."""
-    first = (body.get("messages") or [{}])[0]
-    content = first.get("content")
-    opening = content[0] if isinstance(content, list) and content else {}
-    return (
-        isinstance(opening, dict) and opening.get("type") == "compaction" and bool(opening.get("signature"))
-    )
-
-
 def _check_max_tokens(body: Json, profile: Profile) -> None:
     asked, most = body["max_tokens"], profile.max_output
     if asked < 0:
@@ -192,32 +180,21 @@ def _check_thinking(body: Json, profile: Profile, features: ApiFeatures) -> None
     if "block_binding" in thinking and BINDING not in features.betas:
         raise extra(f"thinking.{mode}.block_binding")
     if mode not in profile.thinking.modes:
-        raise invalid(_unsupported_mode(mode))
+        advice = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+        words = f'"thinking.type.{mode}" is not supported for this model. {advice}'
+        raise invalid("adaptive thinking is not supported on this model" if mode == "adaptive" else words)
     if mode == "enabled":
-        _check_budget(thinking["budget_tokens"], body)
+        budget = thinking["budget_tokens"]
+        if budget < MINIMUM_BUDGET:
+            raise invalid("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+        if budget >= body.get("max_tokens", budget + 1):
+            raise invalid("`max_tokens` must be greater than `thinking.budget_tokens`.")
     limit = profile.thinking.disabled_up_to
-    if mode == "disabled" and limit and EFFORTS.index(_effort(body, profile)) > EFFORTS.index(limit):
+    effort = (body.get("output_config") or {}).get("effort") or profile.effort or "high"
+    if mode == "disabled" and limit and EFFORTS.index(effort) > EFFORTS.index(limit):
         raise invalid(
             f'"thinking.type.disabled" is not supported with effort above "{limit}" for this model.'
         )
-
-
-def _effort(body: Json, profile: Profile) -> str:
-    return str((body.get("output_config") or {}).get("effort") or profile.effort or "high")
-
-
-def _unsupported_mode(mode: str) -> str:
-    if mode == "adaptive":
-        return "adaptive thinking is not supported on this model"
-    advice = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
-    return f'"thinking.type.{mode}" is not supported for this model. {advice}'
-
-
-def _check_budget(budget: int, body: Json) -> None:
-    if budget < MINIMUM_BUDGET:
-        raise invalid("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
-    if budget >= body.get("max_tokens", budget + 1):
-        raise invalid("`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 
 def _check_task_budget(body: Json, features: ApiFeatures) -> None:
@@ -226,7 +203,9 @@ def _check_task_budget(body: Json, features: ApiFeatures) -> None:
         return
     if TASK_BUDGETS not in features.betas:
         raise extra("output_config.task_budget")
-    if carries_signed_summary(body) and budget.get("remaining") is not None:
+    opening = [block for message in body["messages"][:1] for block in blocks_of(message)][:1]
+    summary = any(kind_of(block) == "compaction" and block.get("signature") for block in opening)
+    if summary and budget.get("remaining") is not None:
         raise invalid("output_config.task_budget.remaining: not allowed with a `compaction` block")
 
 
@@ -263,13 +242,13 @@ def _check_compaction(body: Json, profile: Profile) -> None:
     if not profile.on_demand_compaction:
         raise invalid("compaction: not supported for this model.")
     output = body.get("output_config") or {}
+    remaining = (output.get("task_budget") or {}).get("remaining")
     clashes = {
         "context_management": body.get("context_management") is not None,
         "stop_sequences": bool(body.get("stop_sequences")),
         "output_config.format": output.get("format") is not None,
         "tool_choice": (body.get("tool_choice") or {}).get("type") in ("any", "tool"),
-        "output_config.task_budget.remaining": (output.get("task_budget") or {}).get("remaining")
-        is not None,
+        "output_config.task_budget.remaining": remaining is not None,
     }
     for name, clash in clashes.items():
         if clash:

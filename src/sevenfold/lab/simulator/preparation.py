@@ -5,35 +5,27 @@ Counting tokens and answering share these steps, so a request that can be counte
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.rules import RuleFacts, refusals
-from sevenfold.lab.rules.cache import Prompt, last_markable, lifetime
+from sevenfold.lab.rules import RuleFacts, pending_server_calls, refusals
+from sevenfold.lab.rules.base import Json, Turn, inner_blocks, kind_of, turns
 from sevenfold.lab.simulator.cache import Salts
-from sevenfold.lab.simulator.compaction import check_range, check_signed_block
-from sevenfold.lab.simulator.errors import EXTRA, invalid
+from sevenfold.lab.simulator.errors import extra, invalid
 from sevenfold.lab.simulator.parameters import BINDING, ApiFeatures, check_parameters
-from sevenfold.lab.simulator.prompt import (
-    PromptPart,
-    RequestPrompt,
-    apply_edits,
-    read_prompt,
-    total,
-    visible,
-    without_deleted,
-)
+from sevenfold.lab.simulator.prompt import Parts, RequestPrompt, apply_edits, read_prompt, total, visible
 from sevenfold.lab.simulator.provider import Simulator
-from sevenfold.lab.simulator.thinking import Bindings, ThinkingCheck
+from sevenfold.lab.simulator.thinking import Binder, Bindings, SummarySeal, ThinkingCheck
 from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import LONG_WINDOW, Profile
 
-Json = Mapping[str, Any]
 SYSTEM_MESSAGES = "mid-conversation-system-2026-04-07"
 """The beta that Claude Code sends with system messages, also to models whose documentation does not name them."""
+DROPPED = "thinking_dropped"
+MOST_TOOLS = 1_000
+"""Distinct tools that a `compaction` block can record."""
 _CHANGED = {
     "system": "The `system` prompt differs from the one this block was created with.",
     "tools": "The `tools` differ from the ones this block was created with.",
@@ -51,9 +43,9 @@ class PreparedRequest(Struct, frozen=True):
     prompt: RequestPrompt
     """The request as it came."""
     bindings: Bindings
-    head: tuple[PromptPart, ...]
+    head: Parts
     """Tools and system."""
-    shown: tuple[PromptPart, ...]
+    shown: Parts
     """Messages as the model sees them."""
     original: int
     """Tokens before the edits the request asked for."""
@@ -81,12 +73,12 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     check_parameters(body, profile, features)
     _check_rules(body, profile, features)
     prompt = _with_true_sizes(sim, read_prompt(body, sim.scales, profile.tokenizer))
-    check_signed_block(prompt, sim.binder.sealer)
+    _check_signed_block(prompt, sim.binder)
     bindings = sim.binder.examine(prompt, profile)
-    new_account = sim.setup.account == "new"
-    dropped, transformations = _judge(bindings.checks, body, profile, features, new_account)
+    transformations = _judge(bindings.checks, body, profile, features, sim.setup.account == "new")
+    dropped = {one["path"] for one in transformations if one["type"] == DROPPED}
     items = tuple(item for item in prompt.items if item.path not in dropped)
-    shown, deleted = without_deleted(visible(items, prompt.messages, profile), items)
+    shown, deleted = visible(items, prompt.messages, profile)
     head = (*prompt.tools, *prompt.system)
     edited, applied = apply_edits(
         total(head), shown, body.get("context_management"), profile, sim.scales, holds=sim.setup.edits_hold
@@ -97,24 +89,19 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
         features=features,
         prompt=prompt,
         bindings=bindings,
-        head=_automatically_marked(body, head),
-        shown=_automatically_marked(body, edited),
+        head=head,
+        shown=edited,
         original=total(head) + total(shown),
         applied=applied,
         transformations=transformations,
         salts=_salts(body, profile, features, prompt),
         deleted=deleted,
     )
-    if not sim.setup.long_lifetime:
-        _refuse_long_lifetimes(ready)
+    for part in (*head, *edited):
+        if part.ttl == "1h" and not sim.setup.long_lifetime:
+            # How a provider words this is not documented.
+            raise extra(f"{part.path}.cache_control.ephemeral.ttl")
     return ready
-
-
-def _refuse_long_lifetimes(ready: PreparedRequest) -> None:
-    """How a provider words this is not documented."""
-    for part in (*ready.head, *ready.shown):
-        if part.ttl == "1h":
-            raise invalid(f"{part.path}.cache_control.ephemeral.ttl: {EXTRA}")
 
 
 def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
@@ -124,7 +111,7 @@ def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
     if body.get("compaction") is not None:
         facts = replace(facts, prefill=True)
         if not features.counting:
-            check_range(body["messages"])
+            _check_range(body["messages"])
     wrong = refusals(
         body["messages"],
         facts=facts,
@@ -140,19 +127,18 @@ def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
 def _with_true_sizes(sim: Simulator, prompt: RequestPrompt) -> RequestPrompt:
     """Thinking counts with all its tokens, not with those that are shown of it."""
 
-    def sized(item: PromptPart) -> PromptPart:
+    items = []
+    for item in prompt.items:
         tokens = sim.binder.tokens(item) if item.is_thinking else None
-        if tokens is None:
-            return item
-        return replace(item, tokens=tokens + (sim.scales.counter.per_message if item.index == 0 else 0))
-
-    return replace(prompt, items=tuple(map(sized, prompt.items)))
+        opens = sim.scales.counter.per_message if item.index == 0 else 0
+        items.append(item if tokens is None else replace(item, tokens=tokens + opens))
+    return replace(prompt, items=tuple(items))
 
 
 def _judge(
     checks: Sequence[ThinkingCheck], body: Json, profile: Profile, features: ApiFeatures, new_account: bool
-) -> tuple[frozenset[str], tuple[Json, ...]]:
-    """The paths of blocks to drop, and what to report; raises where a failed check is an error."""
+) -> tuple[Json, ...]:
+    """What to report about blocks that are dropped, or kept though a check failed; raises where that is an error."""
     asked = ((body.get("thinking") or {}).get("block_binding") or {}).get("prefix_mismatch_behavior")
     rule = profile.thinking.on_mismatch
     enforced = asked == "error" or (
@@ -160,22 +146,18 @@ def _judge(
     )
     answers = (n for n, message in enumerate(body["messages"]) if message["role"] == "assistant")
     last = max(answers, default=-1)
-    dropped: set[str] = set()
     reported: list[Json] = []
     for check in checks:
-        if check.tampered:
+        if check.reason == "tampered":
             raise invalid(_tampered(check, last))
         if not check.reason:
             continue
         by_prefix = check.reason == "prefix_binding_mismatch"
         if by_prefix and enforced:
             raise invalid(_mismatch(check, features))
-        allowed = by_prefix and not asked
-        if not allowed:
-            dropped.add(check.item.path)
-        kind = "thinking_mismatch_allowed" if allowed else "thinking_dropped"
+        kind = "thinking_mismatch_allowed" if by_prefix and not asked else DROPPED
         reported.append({"type": kind, "path": check.item.path, "reason": check.reason})
-    return frozenset(dropped), tuple(reported)
+    return tuple(reported)
 
 
 def _tampered(check: ThinkingCheck, last_answer: int) -> str:
@@ -202,18 +184,10 @@ def _mismatch(check: ThinkingCheck, features: ApiFeatures) -> str:
     )
 
 
-def _automatically_marked(body: Json, parts: tuple[PromptPart, ...]) -> tuple[PromptPart, ...]:
-    """The parts, with a marker on the last that can have one if the request asks for automatic caching."""
-    control = body.get("cache_control")
-    if control is None:
-        return parts
-    path = last_markable(Prompt(body["messages"], body.get("tools") or (), body.get("system") or ()))
-    return tuple(replace(part, ttl=lifetime(control)) if part.path == path else part for part in parts)
-
-
 def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestPrompt) -> Salts:
     default = {"type": profile.thinking.modes[0] if profile.thinking.bound else None}
     thinking, output = body.get("thinking") or default, body.get("output_config") or {}
+    blocks = [one for item in prompt.items for one in (item.block, *inner_blocks(item.block))]
     settings = [
         body.get("tool_choice") or {"type": "auto"},
         [thinking.get("type"), thinking.get("budget_tokens")],
@@ -221,7 +195,7 @@ def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestP
         output.get("task_budget"),
         body.get("context_management"),
         sorted(features.betas),
-        any(map(_has_image, prompt.items)),
+        "image" in map(kind_of, blocks),
     ]
     citations = (item.block.get("citations") for item in prompt.items)
     return Salts(
@@ -231,7 +205,46 @@ def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestP
     )
 
 
-def _has_image(item: PromptPart) -> bool:
-    content = item.block.get("content") if item.kind == "tool_result" else None
-    inside = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-    return item.kind == "image" or any(one.get("type") == "image" for one in inside)
+def _check_range(messages: Sequence[Json]) -> None:
+    """Raise when the messages of a compaction request cannot be summarised."""
+    found = turns(messages)
+    spoken = [
+        part for turn in found if turn.role != "system" for part in turn.blocks if part.kind != "compaction"
+    ]
+    if not spoken:
+        code = "nothing_to_summarize"
+        words = "`messages` holds no `user` or `assistant` content to summarize."
+    elif _unfinished(found[-1]):
+        code = "incomplete_turn"
+        words = "The compaction request ends on an `assistant` turn that is not finished."
+    elif len({part.block.get("name") for part in spoken if part.kind == "tool_use"}) > MOST_TOOLS:
+        code = "too_many_tool_references"
+        words = "The conversation references more distinct tools than a `compaction` block can record."
+    else:
+        return
+    raise invalid(words, code=f"compaction_{code}")
+
+
+def _check_signed_block(prompt: RequestPrompt, binder: Binder) -> None:
+    """Raise when a request continues from a summary that is not the one the server gave."""
+    for item in prompt.items:
+        if item.kind != "compaction" or not item.block.get("signature"):
+            continue
+        seal = binder.open(item.block["signature"], SummarySeal)
+        if seal is None:
+            code, words = "signature_invalid", "`signature` does not verify."
+        elif seal.content != digest(str(item.block.get("content")).encode()):
+            code, words = "content_mismatch", "`content` differs from the text its `signature` recorded."
+        elif seal.changes != value_digest(item.block.get("tool_changes")):
+            code = "tool_changes_mismatch"
+            words = "`tool_changes` differs from what was returned with the block."
+        else:
+            continue
+        raise invalid(f"{item.path}: The `compaction` block's {words}", code=f"compaction_{code}")
+
+
+def _unfinished(turn: Turn) -> bool:
+    """Whether an answer waits for a tool, of the client or of the server."""
+    if turn.role != "assistant":
+        return False
+    return bool(pending_server_calls(turn)) or any(part.kind == "tool_use" for part in turn.blocks)

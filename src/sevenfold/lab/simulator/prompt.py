@@ -7,20 +7,18 @@ reports how many tokens that freed. The client's history stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.rules.base import blocks_of
-from sevenfold.lab.rules.cache import lifetime
+from sevenfold.lab.rules.base import Json, blocks_of, kind_of, placed
+from sevenfold.lab.rules.cache import Prompt, controls, last_markable, lifetime
 from sevenfold.lab.simulator.errors import invalid
 from sevenfold.lab.simulator.tokens import Scales, digest
 from sevenfold.profiles import Profile
 from sevenfold.record.blocks import THINKING
 
-Json = Mapping[str, Any]
 CLEARED = "[Old tool result content cleared by the simulated server]"
 DEFAULT_TRIGGER = 100_000
 DEFAULT_KEEP = 3
@@ -64,59 +62,47 @@ class RequestPrompt(Struct, frozen=True):
 
 def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
     """Take a request body apart; sizes are in the tokens of one tokenizer generation."""
-    tools = tuple(_tools(body.get("tools") or (), scales, generation))
-    system = tuple(_system(body.get("system") or (), scales, generation))
     messages: Sequence[Json] = body.get("messages") or ()
-    items = tuple(_content(messages, scales, generation))
-    seals = digest(*[part.digest for part in system]), digest(*[part.digest for part in tools])
-    return RequestPrompt(tools, system, items, messages, seals)
+    automatic, last = body.get("cache_control"), ""
+    if automatic is not None:
+        last = last_markable(Prompt(messages, body.get("tools") or (), body.get("system") or ()))
 
+    def part(
+        path: str, role: str, block: Json, *, tag: str = "", more: int = 0, at: tuple[int, int] = (-1, -1)
+    ) -> PromptPart:
+        name, tokens = scales.weigh(block, generation, tag or role)
+        marks = [automatic] if path == last else controls(block)
+        ttl = lifetime(marks[0]) if marks else None
+        return PromptPart(path, role, kind_of(block), block, name, tokens + more, ttl, *at)
 
-def _tools(tools: Iterable[Json], scales: Scales, generation: str) -> Iterator[PromptPart]:
-    """Deferred tools are not part of the prompt until something refers to them."""
-    added = scales.counter.tool_prompt
-    for index, tool in enumerate(tools):
-        if not tool.get("defer_loading"):
-            name, tokens = scales.weigh({**tool, "type": tool.get("type") or "custom"}, generation, "tools")
-            yield PromptPart(f"tools.{index}", "tools", "tool", tool, name, tokens + added, _marker(tool))
-            added = 0
-
-
-def _system(system: str | Sequence[Json], scales: Scales, generation: str) -> Iterator[PromptPart]:
-    for index, block in enumerate(blocks_of({"content": system})):
-        weighed = scales.weigh(block, generation, "system")
-        yield PromptPart(f"system.{index}", "system", "text", block, *weighed, _marker(block))
-
-
-def _content(messages: Sequence[Json], scales: Scales, generation: str) -> Iterator[PromptPart]:
-    for number, message in enumerate(messages):
+    # Deferred tools are not part of the prompt until something refers to them.
+    loaded = [pair for pair in enumerate(body.get("tools") or ()) if not pair[1].get("defer_loading")]
+    typed = [(index, {**tool, "type": tool.get("type") or "custom"}) for index, tool in loaded]
+    tools = tuple(
+        part(f"tools.{index}", "tools", tool, more=0 if place else scales.counter.tool_prompt)
+        for place, (index, tool) in enumerate(typed)
+    )
+    blocks = enumerate(blocks_of({"content": body.get("system")}))
+    system = tuple(part(f"system.{index}", "system", block) for index, block in blocks)
+    items = []
+    for one in placed(enumerate(messages)):
+        if one.kind == "compaction" and one.block.get("content") is None:
+            continue  # A summary that failed replaces nothing.
+        message, opens = messages[one.message], scales.counter.per_message if one.index == 0 else 0
         role = tag = str(message["role"])
         if role == "system":
             tag = f"system {message.get('clear_at')} {message.get('output_config')}"
-        for index, block in enumerate(blocks_of(message)):
-            if block.get("type") == "compaction" and block.get("content") is None:
-                continue  # A summary that failed replaces nothing.
-            name, tokens = scales.weigh(block, generation, tag)
-            tokens += scales.counter.per_message if index == 0 else 0
-            path, kind = f"messages.{number}.content.{index}", str(block.get("type", ""))
-            yield PromptPart(path, role, kind, block, name, tokens, _marker(block), number, index)
-
-
-def _marker(block: Json) -> str | None:
-    """The lifetime that a block's marker, or one inside its content, asks for."""
-    content = block.get("content") if block.get("type") == "tool_result" else None
-    for one in (block, *(content if isinstance(content, list) else ())):
-        if isinstance(one, dict) and one.get("cache_control") is not None:
-            return lifetime(one["cache_control"])
-    return None
+        items.append(part(one.path, role, one.block, tag=tag, more=opens, at=(one.message, one.index)))
+    seals = digest(*[part.digest for part in system]), digest(*[part.digest for part in tools])
+    return RequestPrompt(tools, system, tuple(items), messages, seals)
 
 
 def last_compaction(items: Sequence[PromptPart]) -> int:
     """The place of the last summary that replaces what is before it; -1 when there is none."""
-    for place in reversed(range(len(items))):
-        if items[place].kind == "compaction" and items[place].block.get("content"):
-            return place
-    return -1
+    summaries = (
+        n for n, item in enumerate(items) if item.kind == "compaction" and item.block.get("content")
+    )
+    return max(summaries, default=-1)
 
 
 def total(parts: Iterable[PromptPart]) -> int:
@@ -124,8 +110,8 @@ def total(parts: Iterable[PromptPart]) -> int:
     return sum(part.tokens for part in parts)
 
 
-def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> Parts:
-    """The part of the messages that the model sees before any requested edit."""
+def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> tuple[Parts, int]:
+    """The part of the messages that the model sees before any requested edit, and the tokens that deletions save."""
     last_user = max((n for n, message in enumerate(messages) if message["role"] == "user"), default=-1)
     spoken = (item.message for item in items if item.role == "user" and item.kind != "tool_result")
     forgotten = -1 if profile.thinking.kept else max(spoken, default=-1)
@@ -135,7 +121,8 @@ def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> Parts:
             return item.message > last_user
         return not (item.is_thinking and item.message < forgotten)
 
-    return tuple(item for item in items[max(0, last_compaction(items)) :] if shown(item))
+    seen = tuple(item for item in items[max(0, last_compaction(items)) :] if shown(item))
+    return _without_deleted(seen, items)
 
 
 def apply_edits(
@@ -151,7 +138,8 @@ def apply_edits(
         if edit["type"] == "clear_thinking_20251015":
             items, report = _clear_thinking(items, edit, profile)
         elif edit["type"] == "clear_tool_uses_20250919":
-            items, report = _ToolUses(head, items, edit, profile, scales).cleared(holds=holds)
+            smaller = [_smaller(item, edit, profile, scales) for item in items]
+            items, report = _clear_tool_uses(head, items, smaller, edit, holds=holds)
         if report:
             freed = total(before) - total(items)
             applied.append({"type": edit["type"], **report, "cleared_input_tokens": freed})
@@ -169,57 +157,47 @@ def _clear_thinking(items: Parts, edit: Json, profile: Profile) -> tuple[Parts, 
     return kept, report if len(kept) < len(items) else {}
 
 
-class _ToolUses:
-    """One edit of the kind ``clear_tool_uses_20250919`` and the parts it applies to."""
+def _clear_tool_uses(
+    head: int, items: Parts, smaller: Sequence[PromptPart], edit: Json, *, holds: bool
+) -> tuple[Parts, dict[str, int]]:
+    """The parts after the edit, and its report; empty if it cleared nothing."""
+    trigger = edit.get("trigger") or {"type": "input_tokens", "value": DEFAULT_TRIGGER}
+    keep = (edit.get("keep") or {}).get("value", DEFAULT_KEEP)
+    least = (edit.get("clear_at_least") or {}).get("value") or 1
+    gains: dict[str | None, int] = {}
+    for part, less in zip(items, smaller, strict=True):
+        gains[_call(part)] = gains.get(_call(part), 0) + part.tokens - less.tokens
+    size, calls, targets, freed = head, dict[str, str](), list[str](), 0
+    for place, item in enumerate((*items, None)):
+        # A request ends before each answer, so what earlier requests cleared follows from this one.
+        answered = item is not None and item.role == "assistant" and place > 0
+        ends = item is None or (holds and answered and items[place - 1].role != "assistant")
+        reached = len(calls) - len(targets) if trigger["type"] == "tool_uses" else size - freed
+        if ends and reached > trigger["value"]:
+            old = list(calls)[: max(0, len(calls) - keep)]
+            may_go = [call for call in old if calls[call] not in (edit.get("exclude_tools") or ())]
+            gain = sum(gains[call] for call in may_go)
+            targets, freed = (may_go, gain) if gain - freed >= least else (targets, freed)
+        size += item.tokens if item else 0
+        if item and item.kind == "tool_use":
+            calls[item.block["id"]] = item.block["name"]
+    gone = set(targets)
+    kept = (less if _call(part) in gone else part for part, less in zip(items, smaller, strict=True))
+    return tuple(kept), {"cleared_tool_uses": len(targets)} if targets else {}
 
-    def __init__(self, head: int, items: Parts, edit: Json, profile: Profile, scales: Scales) -> None:
-        self._head, self._items, self._edit = head, items, edit
-        self._profile, self._scales = profile, scales
 
-    def cleared(self, *, holds: bool) -> tuple[Parts, dict[str, int]]:
-        """The parts after the edit, and its report; empty if it cleared nothing."""
-        edit, smaller = self._edit, [self._cleared(item) for item in self._items]
-        trigger = edit.get("trigger") or {"type": "input_tokens", "value": DEFAULT_TRIGGER}
-        keep = (edit.get("keep") or {}).get("value", DEFAULT_KEEP)
-        least = (edit.get("clear_at_least") or {}).get("value") or 1
-        gains: dict[str, int] = {}
-        for part, less in zip(self._items, smaller, strict=True):
-            if (call := _call(part)) is not None:
-                gains[call] = gains.get(call, 0) + part.tokens - less.tokens
-        size, calls, targets, freed = self._head, dict[str, str](), list[str](), 0
-        for place, item in enumerate((*self._items, None)):
-            # A request ends before each answer, so what earlier requests cleared follows from this one.
-            ends = item is None or (holds and item.role == "assistant" and self._asked_before(place))
-            reached = len(calls) - len(targets) if trigger["type"] == "tool_uses" else size - freed
-            if ends and reached > trigger["value"]:
-                old = list(calls)[: max(0, len(calls) - keep)]
-                may_go = [call for call in old if calls[call] not in (edit.get("exclude_tools") or ())]
-                gain = sum(gains[call] for call in may_go)
-                targets, freed = (may_go, gain) if gain - freed >= least else (targets, freed)
-            size += item.tokens if item else 0
-            if item and item.kind == "tool_use":
-                calls[item.block["id"]] = item.block["name"]
-        gone = set(targets)
-        kept = (
-            less if _call(part) in gone else part for part, less in zip(self._items, smaller, strict=True)
-        )
-        return tuple(kept), {"cleared_tool_uses": len(targets)} if targets else {}
-
-    def _asked_before(self, place: int) -> bool:
-        return place > 0 and self._items[place - 1].role != "assistant"
-
-    def _cleared(self, item: PromptPart) -> PromptPart:
-        """A call or result as the edit leaves it; any other part as it is."""
-        inputs = self._edit.get("clear_tool_inputs") or ()
-        if item.kind == "tool_result":
-            block = {**item.block, "content": CLEARED}
-        elif item.kind == "tool_use" and (inputs is True or item.block["name"] in inputs):
-            block = {**item.block, "input": {}}
-        else:
-            return item
-        name, tokens = self._scales.weigh(block, self._profile.tokenizer, item.role)
-        opens = self._scales.counter.per_message if item.index == 0 else 0
-        return replace(item, block=block, digest=name, tokens=tokens + opens)
+def _smaller(item: PromptPart, edit: Json, profile: Profile, scales: Scales) -> PromptPart:
+    """A call or result as an edit leaves it; any other part as it is."""
+    inputs = edit.get("clear_tool_inputs") or ()
+    if item.kind == "tool_result":
+        block = {**item.block, "content": CLEARED}
+    elif item.kind == "tool_use" and (inputs is True or item.block["name"] in inputs):
+        block = {**item.block, "input": {}}
+    else:
+        return item
+    name, tokens = scales.weigh(block, profile.tokenizer, item.role)
+    opens = scales.counter.per_message if item.index == 0 else 0
+    return replace(item, block=block, digest=name, tokens=tokens + opens)
 
 
 def _call(item: PromptPart) -> str | None:
@@ -228,7 +206,7 @@ def _call(item: PromptPart) -> str | None:
     return str(item.block[name]) if name else None
 
 
-def without_deleted(shown: Parts, items: Parts) -> tuple[Parts, int]:
+def _without_deleted(shown: Parts, items: Parts) -> tuple[Parts, int]:
     """The parts with deleted results at no cost, and how many tokens that saves; raises for an unknown reference.
 
     This is an extension of the simulator, off unless switched on, that no public API has: a tool result may carry a

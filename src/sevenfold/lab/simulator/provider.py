@@ -19,25 +19,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sevenfold import profiles
-from sevenfold.lab.simulator.brains import (
-    Brain,
-    EchoBrain,
-    ModelPrompt,
-    ModelReply,
-    Summarise,
-    simulated_summary,
-)
-from sevenfold.lab.simulator.cache import Diagnosis, PrefixCache, PromptCache
+from sevenfold.lab.simulator import brains
+from sevenfold.lab.simulator.brains import Brain, ModelPrompt, ModelReply
+from sevenfold.lab.simulator.cache import Diagnosis, PromptCache
 from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
-from sevenfold.lab.simulator.errors import rate_limited
+from sevenfold.lab.simulator.errors import ApiError, rate_limited, unknown_model
 from sevenfold.lab.simulator.faults import Faults
 from sevenfold.lab.simulator.instances import oblige
-from sevenfold.lab.simulator.thinking import Binder, Sealer
+from sevenfold.lab.simulator.thinking import Binder
 from sevenfold.lab.simulator.tokens import Counter, Scales
-from sevenfold.profiles import Profile
+from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, Profile
 from sevenfold.providers.anthropic import MESSAGES
 
-Json = Mapping[str, Any]
 MINUTE = 60.0
 OTHER_MODELS = ("gpt-5.6", "gpt-5", "gpt-4.1", "local-8k")
 """Names listed besides those in the table of profiles; they get the defaults of their families."""
@@ -45,6 +38,10 @@ SMALL_MODEL = "local-8k"
 """The name of a model with a window as small as a local server's may be."""
 LOCAL_WINDOW = 32_768
 """The window of any other model whose family has the small one by default."""
+
+
+RELEASED = "2026-01-01T00:00:00Z"
+LINES = ("haiku", "sonnet", "opus", "fable", "mythos")
 
 
 class RateLimits(Struct, frozen=True):
@@ -82,7 +79,7 @@ class Setup(Struct, frozen=True):
     """Characters of text in one stream event."""
     body_bytes: int = 32_000_000
     pinned_edits: bool = False
-    """Switches on an extension that no provider has; see `conversation.deleted_references`."""
+    """Switches on an extension that no provider has; see `prompt.visible`."""
     edits_hold: bool = False
     """Whether ``clear_tool_uses_20250919`` clears in steps of ``clear_at_least`` and what it cleared holds in between;
     if not, every request clears all results but the newest ``keep``. The documentation can be read either way."""
@@ -118,11 +115,11 @@ class Received(Struct):
         return msgspec.json.decode(self.raw)
 
 
-class RequestLog:
+class RequestLog(deque[Received]):
     """The newest requests, oldest first, as many as fit into a number of bytes."""
 
     def __init__(self, most: int) -> None:
-        self._kept: deque[Received] = deque()
+        super().__init__()
         self._most = most
         self._bytes = 0
         self._count = 0
@@ -131,28 +128,23 @@ class RequestLog:
         """Number a request and keep it."""
         self._count += 1
         received.number = self._count
-        self._kept.append(received)
+        self.append(received)
         self._bytes += len(received.raw)
-        while self._bytes > self._most and len(self._kept) > 1:
-            self._bytes -= len(self._kept.popleft().raw)
+        while self._bytes > self._most and len(self) > 1:
+            self._bytes -= len(self.popleft().raw)
         return received
 
     def answered(self, path: str = "/v1/messages") -> list[Received]:
         """The requests to a path that succeeded."""
-        return [each for each in self._kept if each.path == path and each.status == 200]
+        return [each for each in self if each.path == path and each.status == 200]
 
     def __iter__(self) -> Iterator[Received]:
-        return iter(list(self._kept))
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __getitem__(self, place: int) -> Received:
-        return self._kept[place]
+        # A copy: the server may add to it meanwhile.
+        return iter(list(super().__iter__()))
 
     def clear(self) -> None:
         """Forget all requests."""
-        self._kept.clear()
+        super().clear()
         self._bytes = 0
 
 
@@ -176,8 +168,7 @@ class RateMeter:
 
     def headers(self, now: float) -> dict[str, str]:
         """The headers that tell a client what it has left."""
-        limits = self.limits
-        requests, input_tokens, output_tokens = self._used(now)
+        limits, (requests, input_tokens, output_tokens) = self.limits, self._used(now)
         rows = {
             "requests": (limits.requests, requests),
             "tokens": (limits.input_tokens + limits.output_tokens, input_tokens + output_tokens),
@@ -195,11 +186,9 @@ class RateMeter:
     def _used(self, now: float) -> tuple[int, int, int]:
         while self._spent and self._spent[0][0] <= now - MINUTE:
             self._spent.popleft()
-        return (
-            len(self._spent),
-            sum(spent[1] for spent in self._spent),
-            sum(spent[2] for spent in self._spent),
-        )
+        input_tokens = sum(tokens for _, tokens, _ in self._spent)
+        output_tokens = sum(tokens for *_, tokens in self._spent)
+        return len(self._spent), input_tokens, output_tokens
 
 
 class Simulator:
@@ -212,17 +201,16 @@ class Simulator:
         *,
         clock: SimulatorClock | None = None,
         faults: Faults | None = None,
-        summarise: Summarise = simulated_summary,
+        summarise: brains.Summarise = brains.simulated_summary,
     ) -> None:
         self.setup = setup or Setup()
-        self.brain: Brain = brain or EchoBrain()
+        self.brain: Brain = brain or brains.EchoBrain()
         self.clock: SimulatorClock = clock or RealClock()
         self.faults = faults or Faults()
         self.summarise = summarise
         self.scales = Scales(self.setup.counter)
-        self.binder = Binder(Sealer(self.setup.secret), self.setup.organisation)
+        self.binder = Binder(self.setup.secret, self.setup.organisation)
         self.cache = PromptCache(lifetimes_apart=self.setup.lifetimes_apart)
-        self.prefixes = PrefixCache()
         self.diagnosis = Diagnosis()
         self.meter = RateMeter(self.setup.limits)
         self.requests = RequestLog(self.setup.log_bytes)
@@ -249,11 +237,11 @@ class Simulator:
         if not self.setup.any_model:
             return None
         # Local servers offer this API for any model, with the rules of Anthropic's older ones.
-        rules = profiles.find("claude-sonnet-4-5")
-        own = {
-            name: getattr(found, name) for name in ("name", "model", "window", "max_output", "tokenizer")
-        }
-        return replace(rules, known=False, prices=(), **own)
+        rules, own = (
+            profiles.find("claude-sonnet-4-5"),
+            ("name", "model", "window", "max_output", "tokenizer"),
+        )
+        return replace(rules, known=False, prices=(), **{name: getattr(found, name) for name in own})
 
     def think(self, prompt: ModelPrompt) -> ModelReply:
         """What the brain answers; a server goes on with other requests while it thinks."""
@@ -281,3 +269,76 @@ class Simulator:
         """A unique id, the same in every run."""
         named = sha256(self.setup.secret + f"{prefix}{next(self._ids)}".encode()).hexdigest()
         return f"{prefix}{named[:24]}"
+
+
+# -- the list of models, as each provider gives it ---------------------------------------------
+
+
+def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
+    """All models on offer, as the client's provider lists them."""
+    names = dict.fromkeys([*sim.setup.models, *profiles.names(), *OTHER_MODELS])
+    if not anthropic:
+        return {"object": "list", "data": [_openai_model(sim, name) for name in names]}
+    found = [(name, sim.profile(name)) for name in names]
+    listed = [_anthropic_model(sim, name, one) for name, one in found if one and MESSAGES.serves(one)]
+    return {"data": listed, "has_more": False, "first_id": listed[0]["id"], "last_id": listed[-1]["id"]}
+
+
+def model_info(sim: Simulator, name: str, *, anthropic: bool) -> dict[str, Any]:
+    """One model; raises for a name that is not served."""
+    profile = sim.messages_profile(name) if anthropic else sim.profile(name)
+    if profile is None:
+        raise ApiError(404, "not_found_error", f"model: {name}") if anthropic else unknown_model(name)
+    return _anthropic_model(sim, name, profile) if anthropic else _openai_model(sim, name)
+
+
+def _openai_model(sim: Simulator, name: str) -> dict[str, Any]:
+    """A model as OpenAI lists it; one of the setup's own comes with its window, as on local servers."""
+    listed = {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "simulated"}
+    if own := sim.setup.models.get(name):
+        listed["max_model_len"] = sim.setup.announced_windows.get(name, own.window)
+    return listed
+
+
+def _anthropic_model(sim: Simulator, name: str, profile: Profile) -> dict[str, Any]:
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": f"{name} (simulated)",
+        "created_at": RELEASED,
+        "deprecated_at": None,
+        "retires_at": None,
+        "lifecycle": "active",
+        "line": next((line for line in LINES if line in name), None),
+        "max_input_tokens": sim.setup.announced_windows.get(name, profile.window),
+        "max_tokens": profile.max_output,
+        "allowed_fallback_models": [],
+        "capabilities": _capabilities(profile),
+    }
+
+
+def _capabilities(profile: Profile) -> dict[str, Any]:
+    no, modes = _can(False), profile.thinking.modes
+    effort, summarises = _can(profile.effort is not None), _can(profile.on_demand_compaction)
+    edits = {name: _can(name in profile.edits) for name in (CLEAR_TOOL_USES, CLEAR_THINKING)}
+    edits[COMPACT] = _can(profile.threshold_compaction)
+    return {
+        "batch": no,
+        "citations": no,
+        "code_execution": no,
+        "compaction": {**summarises, "summarize": summarises},
+        "context_management": {**_can(bool(profile.edits) or profile.threshold_compaction), **edits},
+        "effort": {**effort, **dict.fromkeys(("low", "medium", "high", "xhigh", "max"), effort)},
+        "image_input": _can(True),
+        "pdf_input": _can(True),
+        "server_tools": {**no, "code_execution": no, "web_search": no},
+        "structured_outputs": _can(True),
+        "thinking": {
+            **_can(bool(set(modes) - {"disabled"})),
+            "types": {mode: _can(mode in modes) for mode in MODES},
+        },
+    }
+
+
+def _can(supported: bool) -> dict[str, bool]:
+    return {"supported": supported}

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, count
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.lab.simulator.brains import NoSummary, SummaryRequest
-from sevenfold.lab.simulator.errors import ApiError, bad
-from sevenfold.lab.simulator.openai import (
-    OpenAiReply,
-    OpenAiRequest,
-    ask,
-    call_input,
-    check_body,
-    content_blocks,
-    read_cache,
-    tool,
-    tool_result,
-    tool_use,
-    weigh,
-)
+from sevenfold.lab.simulator import openai, output
+from sevenfold.lab.simulator.brains import Json, NoSummary, SummaryRequest
+from sevenfold.lab.simulator.errors import ApiError, invalid
+from sevenfold.lab.simulator.openai import OpenAiReply, OpenAiRequest, OpenAiTool
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.thinking import OpaqueSeal
 
-Json = Mapping[str, Any]
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
 SEALED = "reasoning.encrypted_content"
 TRIGGER = "compaction_trigger"
 """As the last item of the input it asks for a summary alone."""
 STATEFUL = ("previous_response_id", "conversation")
+INPUTS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""The kinds of tool calls, each with the field of its input."""
+EMPTY: Mapping[str, Json] = {
+    "message": {"content": []},
+    **{kind: {field: ""} for kind, field in INPUTS.items()},
+}
+"""The fields of an item that are still empty when a stream announces it."""
 COMPACT_FIELDS = frozenset(
     {"model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options"}
     | {"prompt_cache_retention", "service_tier", "image"}
 )
-
-
-class _ResponsesTool(Struct):
-    type: str | None = None
-    name: str | None = None
-    parameters: dict[str, Any] | None = None
 
 
 class _Management(Struct):
@@ -53,7 +43,7 @@ class _ResponsesBody(Struct):
     model: str
     input: str | list[dict[str, Any]]
     instructions: str | None = None
-    tools: list[_ResponsesTool] | None = None
+    tools: list[OpenAiTool] | None = None
     max_output_tokens: int | None = None
     stream: bool | None = None
     background: bool | None = None
@@ -67,9 +57,8 @@ class CompactedInput(Struct, frozen=True):
     """The request with the summary in place of the conversation."""
     item: Json
     """The sealed summary."""
-    prompt_tokens: int
-    cached_tokens: int
-    written: int
+    usage: tuple[int, int, int]
+    """Tokens of the prompt, those of them that were cached, and tokens of the summary."""
 
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
@@ -77,32 +66,25 @@ def respond(sim: Simulator, body: Any) -> dict[str, Any]:
     asked = _read(sim, body)
     if asked.body["input"] and _kind(asked.body["input"][-1]) == TRIGGER:
         made = _compacted(sim, asked)
-        spent = _usage(made.prompt_tokens, made.cached_tokens, made.written)
-        return _response(sim, asked, sim.new_id("resp_"), [made.item], spent, cut=False)
-    output: list[Json] = []
+        return _response(sim, asked, [made.item], _usage(*made.usage))
+    items: Iterable[Json] = ()
     read = written = 0
     if _passes_threshold(sim, asked):
         made = _compacted(sim, asked)
-        asked, read, written = made.request, made.prompt_tokens, made.written
-        output.append(made.item)
-    said = ask(sim, asked)
+        items, asked, (read, _, written) = [made.item], made.request, made.usage
+    said = openai.ask(sim, asked)
     cut = said.output.stop_reason in ("max_tokens", "model_context_window_exceeded")
-    name = sim.new_id("resp_")
-    output += _items(sim, asked, said, "incomplete" if cut else "completed")
-    spent = _usage(
-        read + said.prompt_tokens,
-        said.cached_tokens,
-        written + said.output.tokens,
-        said.output.thinking_tokens,
-    )
-    return _response(sim, asked, name, output, spent, cut=cut)
+    items = chain(items, _items(sim, asked, said, "incomplete" if cut else "completed"))
+    prompt, answer = read + said.prompt_tokens, written + said.output.tokens
+    spent = _usage(prompt, said.cached_tokens, answer, said.output.thinking_tokens)
+    return _response(sim, asked, items, spent, cut=cut)
 
 
 def _response(
-    sim: Simulator, asked: OpenAiRequest, name: str, output: list[Json], usage: Json, *, cut: bool
+    sim: Simulator, asked: OpenAiRequest, items: Iterable[Json], usage: Json, *, cut: bool = False
 ) -> dict[str, Any]:
     return {
-        "id": name,
+        "id": sim.new_id("resp_"),
         "object": "response",
         "created_at": int(sim.clock.now()),
         "status": "incomplete" if cut else "completed",
@@ -111,7 +93,7 @@ def _response(
         "instructions": asked.body.get("instructions"),
         "max_output_tokens": asked.body.get("max_output_tokens"),
         "model": asked.body["model"],
-        "output": output,
+        "output": list(items),
         "parallel_tool_calls": True,
         "previous_response_id": None,
         "store": False,
@@ -130,39 +112,34 @@ def _passes_threshold(sim: Simulator, asked: OpenAiRequest) -> bool:
         return False
     if not asked.profile.threshold_compaction:
         words = f"Compaction is not supported with the model '{asked.body['model']}'."
-        raise bad(words, param="context_management", code="unsupported_model")
-    return sum(block.tokens for block in weigh(sim, asked)) > int(threshold)
+        raise invalid(words, param="context_management", code="unsupported_model")
+    return sum(block.tokens for block in openai.weigh(sim, asked)) > int(threshold)
 
 
 def _read(sim: Simulator, body: Any) -> OpenAiRequest:
-    profile = check_body(sim, body, _ResponsesBody, nested=False)
+    profile = openai.check_body(sim, body, _ResponsesBody, nested=False)
     for name in STATEFUL:
         if body.get(name) is not None:
-            raise bad(f"'{name}' is not simulated: send the whole input.", param=name)
+            raise invalid(f"'{name}' is not simulated: send the whole input.", param=name)
     if body.get("background"):
         words = "'background' is not simulated: leave it out, or stream the response."
-        raise bad(words, param="background", code="unsupported_parameter")
+        raise invalid(words, param="background", code="unsupported_parameter")
     given = body["input"]
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     *before, last = items or [{}]
     spoken = before if _kind(last) == TRIGGER else items
     messages = [_message(sim, body, item, place) for place, item in enumerate(spoken)]
-    if body.get("instructions"):
-        messages.insert(0, {"role": "system", "content": content_blocks(body["instructions"])})
     _check_calls_answered(messages)
     newest = max((place for place, item in enumerate(spoken) if _kind(item) == "compaction"), default=0)
-    instructed = len(messages) - len(spoken)
     # What a summary replaces may be left in the input, but the model no longer sees it.
-    messages = [
-        message
-        for place, message in enumerate(messages, -instructed)
-        if place >= newest or (message["role"] != "assistant" and not _answers_call(message))
-    ]
+    seen = [*filter(_outlives_summary, messages[:newest]), *messages[newest:]]
+    if body.get("instructions"):
+        seen.insert(0, {"role": "system", "content": openai.content_blocks(body["instructions"])})
     return OpenAiRequest(
         body=body,
         profile=profile,
-        tools=[tool(one.get("type"), one) for one in body.get("tools") or ()],
-        messages=messages,
+        tools=[openai.tool(one.get("type"), one) for one in body.get("tools") or ()],
+        messages=seen,
         max_tokens=body.get("max_output_tokens"),
         overflow=OVERFLOW,
     )
@@ -172,43 +149,44 @@ def _kind(item: Any) -> str:
     return str(item.get("type", "message")) if isinstance(item, Mapping) else "message"
 
 
-def _answers_call(message: Json) -> bool:
-    return any(block["type"] == "tool_result" for block in message["content"])
+def _outlives_summary(message: Json) -> bool:
+    """Whether a message is what the user or the system said, which a summary does not replace."""
+    results = any(block["type"] == "tool_result" for block in message["content"])
+    return message["role"] != "assistant" and not results
 
 
 def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
     match item.get("type", "message"):
         case "message":
             role = {"developer": "system"}.get(str(item.get("role")), str(item.get("role")))
-            return {"role": role, "content": content_blocks(item.get("content"))}
+            return {"role": role, "content": openai.content_blocks(item.get("content"))}
         case "function_call" | "custom_tool_call" as kind:
-            call = tool_use(str(item.get("call_id")), kind.partition("_")[0], item)
+            call = openai.tool_use(str(item.get("call_id")), kind.partition("_")[0], item)
             return {"role": "assistant", "content": [call]}
         case "function_call_output" | "custom_tool_call_output":
-            return tool_result(str(item.get("call_id")), item.get("output"))
+            return openai.tool_result(str(item.get("call_id")), item.get("output"))
         case "reasoning":
             # Without its content it goes by its id, as with a provider that has stored it.
             if item.get("encrypted_content") is not None:
                 _unsealed(sim, body, item, place)
             return {"role": "assistant", "content": []}
         case "compaction":
-            return {"role": "assistant", "content": content_blocks(_unsealed(sim, body, item, place))}
+            words = _unsealed(sim, body, item, place)
+            return {"role": "assistant", "content": openai.content_blocks(words)}
         case kind:
-            raise bad(f"Invalid value: '{kind}'.", param=f"input[{place}].type", code="invalid_value")
+            raise invalid(f"Invalid value: '{kind}'.", param=f"input[{place}].type", code="invalid_value")
 
 
 def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
     """The text of an opaque item; only the model that made it can read it, for its organisation."""
     sealed = item.get("encrypted_content")
     if not isinstance(sealed, str):
-        param = f"input[{place}].encrypted_content"
-        words = f"Missing required parameter: '{param}'."
-        raise bad(words, param=param, code="missing_required_parameter")
-    seal = sim.binder.sealer.open(sealed, OpaqueSeal)
+        raise openai.missing_parameter(f"input[{place}].encrypted_content")
+    seal = sim.binder.open(sealed, OpaqueSeal)
     if seal is None or (seal.model, seal.organisation) != (body["model"], sim.setup.organisation):
         words = f"The encrypted content {sealed[:4]}...{sealed[-4:]} could not be verified. "
         reason = "Reason: Encrypted content could not be decrypted or parsed."
-        raise bad(words + reason, code="invalid_encrypted_content")
+        raise invalid(words + reason, code="invalid_encrypted_content")
     return seal.summary
 
 
@@ -217,9 +195,9 @@ def _check_calls_answered(messages: list[Json]) -> None:
     asked = {block["id"] for block in blocks if block["type"] == "tool_use"}
     answered = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
     for name in sorted(asked - answered):
-        raise bad(f"No tool output found for function call {name}.", param="input")
+        raise invalid(f"No tool output found for function call {name}.", param="input")
     for name in sorted(answered - asked):
-        raise bad(f"No tool call found for function call output with call_id {name}.", param="input")
+        raise invalid(f"No tool call found for function call output with call_id {name}.", param="input")
 
 
 def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str) -> Iterator[Json]:
@@ -233,15 +211,13 @@ def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str)
             yield {**opened, "status": status, "content": [part]}
         elif block["type"] == "tool_use":
             kind = asked.kind(block)
-            named, prefix = {"custom": ("custom_tool_call", "ctc_"), "function": ("function_call", "fc_")}[
-                kind
-            ]
+            custom = kind == "custom"
             yield {
-                "type": named,
-                "id": sim.new_id(prefix),
+                "type": "custom_tool_call" if custom else "function_call",
+                "id": sim.new_id("ctc_" if custom else "fc_"),
                 "call_id": block.get("id") or sim.new_id("call_"),
                 "name": block["name"],
-                **call_input(block, kind),
+                **openai.call_input(block, kind),
                 "status": status,
             }
 
@@ -251,7 +227,7 @@ def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
     if SEALED not in (asked.body.get("include") or ()):
         return {}
     seal = OpaqueSeal(asked.body["model"], sim.setup.organisation, str(block["thinking"]))
-    return {"encrypted_content": sim.binder.sealer.seal(seal)}
+    return {"encrypted_content": sim.binder.seal(seal)}
 
 
 def _usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str, Any]:
@@ -268,7 +244,7 @@ def _usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[st
 def compact(sim: Simulator, body: Any) -> dict[str, Any]:
     """Answer a request to compact a conversation: the user's messages and one sealed summary."""
     if unknown := sorted(set(body) - COMPACT_FIELDS if isinstance(body, Mapping) else ()):
-        raise bad(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
+        raise invalid(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
     asked = _read(sim, body)
     made = _compacted(sim, asked)
     return {
@@ -276,7 +252,7 @@ def compact(sim: Simulator, body: Any) -> dict[str, Any]:
         "object": "response.compaction",
         "created_at": int(sim.clock.now()),
         "output": [*_said_by_user(sim, body["input"]), made.item],
-        "usage": _usage(made.prompt_tokens, made.cached_tokens, made.written),
+        "usage": _usage(*made.usage),
     }
 
 
@@ -285,33 +261,26 @@ def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
     model = asked.body["model"]
     if not asked.profile.on_demand_compaction:
         words = f"Compaction is not supported with the model '{model}'."
-        raise bad(words, param="model", code="unsupported_model")
+        raise invalid(words, param="model", code="unsupported_model")
     if not any(message["content"] for message in asked.spoken):
-        raise bad("There is nothing in 'input' to compact.", param="input")
-    blocks = weigh(sim, asked)
-    summary = _summary(sim, asked)
-    sealed = sim.binder.sealer.seal(OpaqueSeal(model, sim.setup.organisation, summary))
+        raise invalid("There is nothing in 'input' to compact.", param="input")
+    blocks = openai.weigh(sim, asked)
+    summary = sim.summarise(SummaryRequest(model, asked.system, asked.spoken, None))
+    if isinstance(summary, NoSummary):
+        raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")
+    sealed = sim.binder.seal(OpaqueSeal(model, sim.setup.organisation, summary))
     item = {"id": sim.new_id("cmp_"), "type": "compaction", "encrypted_content": sealed}
-    kept = [
-        message
-        for message in asked.messages
-        if message["role"] != "assistant" and not _answers_call(message)
-    ]
-    written = {"role": "assistant", "content": content_blocks(summary)}
+    kept = [message for message in asked.messages if _outlives_summary(message)]
+    written = {"role": "assistant", "content": openai.content_blocks(summary)}
     return CompactedInput(
         replace(asked, messages=[*kept, written]),
         item,
-        sum(block.tokens for block in blocks),
-        read_cache(sim, asked, blocks),
-        sim.scales.counter.text(summary, asked.profile.tokenizer),
+        (
+            sum(block.tokens for block in blocks),
+            openai.read_cache(sim, asked, blocks),
+            sim.scales.counter.text(summary, asked.profile.tokenizer),
+        ),
     )
-
-
-def _summary(sim: Simulator, asked: OpenAiRequest) -> str:
-    made = sim.summarise(SummaryRequest(asked.body["model"], asked.system, asked.spoken, None))
-    if isinstance(made, NoSummary):
-        raise ApiError(500, "server_error", "The server had an error while compacting the conversation.")
-    return made
 
 
 def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
@@ -323,3 +292,36 @@ def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
         for item in given
         if item.get("type", "message") == "message" and item.get("role") == "user"
     ]
+
+
+def response_events(response: Json, _: Json, size: int) -> Iterator[bytes]:
+    """A finished response as the events of a stream."""
+    numbers = count()
+
+    def event(kind: str, **data: Any) -> bytes:
+        return output.event(kind, {"sequence_number": next(numbers), **data})
+
+    empty = {**response, "status": "in_progress", "output": [], "usage": None}
+    yield event("response.created", response=empty)
+    yield event("response.in_progress", response=empty)
+    for place, item in enumerate(response["output"]):
+        opening = {**item, "status": "in_progress", **EMPTY.get(item["type"], {})}
+        yield event("response.output_item.added", output_index=place, item=opening)
+        where = {"item_id": item["id"], "output_index": place}
+        if item["type"] == "message":
+            where, part = {**where, "content_index": 0}, item["content"][0]
+            yield event("response.content_part.added", **where, part={**part, "text": ""})
+            for piece in output.pieces(part["text"], size):
+                yield event("response.output_text.delta", **where, delta=piece, logprobs=[])
+            yield event("response.output_text.done", **where, text=part["text"], logprobs=[])
+            yield event("response.content_part.done", **where, part=part)
+        elif item["type"] == "compaction":
+            yield event("response.compaction.compacting", **where)
+        elif (field := INPUTS.get(item["type"])) is not None:
+            kind = f"response.{item['type']}_{field}"
+            for piece in output.pieces(item[field], size):
+                yield event(f"{kind}.delta", **where, delta=piece)
+            named = {"name": item["name"]} if item["type"] == "function_call" else {}
+            yield event(f"{kind}.done", **where, **named, **{field: item[field]})
+        yield event("response.output_item.done", output_index=place, item=item)
+    yield event(f"response.{response['status']}", response=response)

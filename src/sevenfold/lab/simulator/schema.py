@@ -8,17 +8,16 @@ tools) are not checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab.simulator.errors import ApiError, extra, invalid, missing, unknown_tag
+from sevenfold.lab.rules.base import Json
+from sevenfold.lab.simulator.errors import extra, invalid, missing, unknown_tag
 from sevenfold.lab.simulator.parameters import ApiFeatures, check_configs
-
-Json = Mapping[str, Any]
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _TYPES: Mapping[str, type] = {
@@ -59,27 +58,24 @@ def check_shape(body: Any, features: ApiFeatures) -> None:
     """Raise for the first part of a request body that has the wrong shape."""
     if not isinstance(body, dict):
         raise invalid("The request body is not a JSON object")
-    for problem in _problems(body, features):
-        raise problem
-    check_configs(body)
-
-
-def _problems(body: Json, features: ApiFeatures) -> Iterator[ApiError]:
     for name in ("model", "messages") if features.counting else ("model", "max_tokens", "messages"):
         if name not in body:
-            yield missing(name)
-    yield from (extra(name) for name in body if not _known(name, features))
-    yield from _typed("model", body.get("model"), "string")
-    yield from _typed("max_tokens", body.get("max_tokens", 0), "integer")
-    yield from _typed("messages", body.get("messages"), "list")
-    yield from _typed("tools", body.get("tools"), "list", null=True)
-    yield from _typed("system", body.get("system"), "string list", null=True)
-    yield from _typed("stream", body.get("stream"), "boolean", null=True)
+            raise missing(name)
+    for name in body:
+        if not _known(name, features):
+            raise extra(name)
+    _check_type("model", body.get("model"), "string")
+    _check_type("max_tokens", body.get("max_tokens", 0), "integer")
+    _check_type("messages", body.get("messages"), "list")
+    _check_type("tools", body.get("tools"), "list", null=True)
+    _check_type("system", body.get("system"), "string list", null=True)
+    _check_type("stream", body.get("stream"), "boolean", null=True)
     for number, message in enumerate(body["messages"]):
-        yield from _message(number, message, features)
+        _check_message(number, message, features)
     for index, block in enumerate(body.get("system") or () if isinstance(body.get("system"), list) else ()):
-        yield from _block(f"system.{index}", block, features, ("text",))
-    yield from _tools(body.get("tools") or ())
+        _check_block(f"system.{index}", block, features, ("text",))
+    _check_tools(body.get("tools") or ())
+    check_configs(body)
 
 
 def _known(name: str, features: ApiFeatures) -> bool:
@@ -91,51 +87,49 @@ def _known(name: str, features: ApiFeatures) -> bool:
     return name in own
 
 
-def _message(number: int, message: Any, features: ApiFeatures) -> Iterator[ApiError]:
+def _check_message(number: int, message: Any, features: ApiFeatures) -> None:
     path = f"messages.{number}"
     if not isinstance(message, dict):
-        yield invalid(f"{path}: Input should be a valid dictionary")
-        return
+        raise invalid(f"{path}: Input should be a valid dictionary")
     role = message.get("role")
     if role is None:
-        yield missing(f"{path}.role")
+        raise missing(f"{path}.role")
     fields = {"role", "content"}
     if role == "system":
         fields |= {name for name, betas in SCHEMA.system.items() if features.betas & betas}
     elif "content" not in message:
-        yield missing(f"{path}.content")
-    yield from (extra(f"{path}.{name}") for name in message if name not in fields)
+        raise missing(f"{path}.content")
+    for name in message:
+        if name not in fields:
+            raise extra(f"{path}.{name}")
     content = message.get("content", "")
-    yield from _typed(f"{path}.content", content, "string list")
+    _check_type(f"{path}.content", content, "string list")
     for index, block in enumerate(content if isinstance(content, list) else ()):
-        yield from _block(f"{path}.content.{index}", block, features, None)
+        _check_block(f"{path}.content.{index}", block, features, None)
 
 
-def _block(path: str, block: Any, features: ApiFeatures, kinds: Sequence[str] | None) -> Iterator[ApiError]:
+def _check_block(path: str, block: Any, features: ApiFeatures, kinds: Sequence[str] | None) -> None:
     if not isinstance(block, dict):
-        yield invalid(f"{path}: Input should be a valid dictionary")
-        return
+        raise invalid(f"{path}: Input should be a valid dictionary")
     kind = block.get("type")
     if not isinstance(kind, str):
-        yield missing(f"{path}.type")
-        return
+        raise missing(f"{path}.type")
     if kind == "cache_edits" and features.pinned_edits:
-        yield from _fields(f"{path}.{kind}", block, SCHEMA.pinned_edits)
+        _check_fields(f"{path}.{kind}", block, SCHEMA.pinned_edits)
         return
     if (kinds is None and kind in SCHEMA.server_blocks) or kind in features.extra_blocks:
         return
     shape = SCHEMA.blocks.get(kind) if kinds is None or kind in kinds else None
     if shape is None or not _allowed(kind, block, features):
         tags = ", ".join(f"'{name}'" for name in kinds or (*SCHEMA.blocks, *sorted(SCHEMA.server_blocks)))
-        yield unknown_tag(path, kind, tags)
-        return
+        raise unknown_tag(path, kind, tags)
     allowed = {"cache_reference"} if features.pinned_edits and kind == "tool_result" else set()
-    yield from _fields(f"{path}.{kind}", block, shape, allowed)
+    _check_fields(f"{path}.{kind}", block, shape, allowed)
     if kind == "tool_result" and isinstance(content := block.get("content"), list):
         for index, inner in enumerate(content):
             inside = ("text", "image", "search_result", "document")
             if not (isinstance(inner, dict) and inner.get("type") in ("tool_reference", "browser_state")):
-                yield from _block(f"{path}.tool_result.content.{index}", inner, features, inside)
+                _check_block(f"{path}.tool_result.content.{index}", inner, features, inside)
 
 
 def _allowed(kind: str, block: Json, features: ApiFeatures) -> bool:
@@ -152,44 +146,41 @@ def _allowed(kind: str, block: Json, features: ApiFeatures) -> bool:
     return True
 
 
-def _fields(path: str, block: Json, shape: Shape, allowed: set[str] | None = None) -> Iterator[ApiError]:
+def _check_fields(path: str, block: Json, shape: Shape, allowed: set[str] | None = None) -> None:
     for name, types in shape.required.items():
         if name not in block:
-            yield missing(f"{path}.{name}")
-        else:
-            yield from _typed(f"{path}.{name}", block[name], types)
+            raise missing(f"{path}.{name}")
+        _check_type(f"{path}.{name}", block[name], types)
     signed = "signature" in block and path.endswith(".compaction")
     for name, value in block.items():
         if name == "type" or name in shape.required or name in (allowed or ()):
             continue
         # A signed summary comes back exactly as it went out: a null where there was nothing is too much.
         if name not in shape.optional or (signed and value is None and name != "cache_control"):
-            yield extra(f"{path}.{name}")
-        else:
-            yield from _typed(f"{path}.{name}", value, shape.optional[name], null=True)
+            raise extra(f"{path}.{name}")
+        _check_type(f"{path}.{name}", value, shape.optional[name], null=True)
 
 
-def _typed(path: str, value: Any, types: str, *, null: bool = False) -> Iterator[ApiError]:
+def _check_type(path: str, value: Any, types: str, *, null: bool = False) -> None:
     allowed = tuple(_TYPES[name] for name in types.split())
     if value is None and null:
         return
     if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-        yield invalid(f"{path}: Input should be {' or '.join(f'a valid {name}' for name in types.split())}")
+        raise invalid(f"{path}: Input should be {' or '.join(f'a valid {name}' for name in types.split())}")
 
 
-def _tools(tools: Sequence[Any]) -> Iterator[ApiError]:
+def _check_tools(tools: Sequence[Any]) -> None:
     names: set[str] = set()
     for index, tool in enumerate(tools):
         path = f"tools.{index}"
         if not isinstance(tool, dict):
-            yield invalid(f"{path}: Input should be a valid dictionary")
-            return
+            raise invalid(f"{path}: Input should be a valid dictionary")
         kind = tool.get("type") or "custom"
         if kind == "custom":
-            yield from _fields(f"{path}.custom", {**tool, "type": "custom"}, SCHEMA.tool)
+            _check_fields(f"{path}.custom", {**tool, "type": "custom"}, SCHEMA.tool)
         name = str(tool.get("name") or kind)
         if not _TOOL_NAME.fullmatch(name):
-            yield invalid(f"{path}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+            raise invalid(f"{path}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         if name in names:
-            yield invalid("tools: Tool names must be unique.")
+            raise invalid("tools: Tool names must be unique.")
         names.add(name)

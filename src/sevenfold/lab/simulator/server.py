@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,18 +18,16 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from sevenfold.lab.simulator.brains import ScriptExhausted
+from sevenfold.lab.simulator.brains import Json, ScriptExhausted
 from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.errors import ApiError, internal, invalid
 from sevenfold.lab.simulator.faults import Fault, broken, refusal
-from sevenfold.lab.simulator.listing import model_info, model_list
 from sevenfold.lab.simulator.messages import answer, count
 from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
 from sevenfold.lab.simulator.preparation import PreparedRequest, prepare
-from sevenfold.lab.simulator.provider import Json, Received, Simulator
-from sevenfold.lab.simulator.responses import compact, respond
-from sevenfold.lab.simulator.responses_stream import response_events
+from sevenfold.lab.simulator.provider import Received, Simulator, model_info, model_list
+from sevenfold.lab.simulator.responses import compact, respond, response_events
 from sevenfold.lab.simulator.schema import check_shape
 
 STOPPING = 10.0
@@ -44,13 +42,12 @@ Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
 class HttpExchange:
     """One request and its answer."""
 
-    def __init__(
-        self, sim: Simulator, request: Request, received: Received, limiter: CapacityLimiter
-    ) -> None:
+    def __init__(self, sim: Simulator, request: Request, raw: bytes) -> None:
         self.sim = sim
-        self.limiter = limiter
         self.request = request
-        self.received = received
+        url, headers = request.url, dict(request.headers)
+        arrived = Received(sim.clock.now(), request.method, url.path, url.query, headers, raw)
+        self.received = sim.requests.add(arrived)
         self.fault: Fault | None = None
         self.request_id = sim.new_id("req_")
 
@@ -66,18 +63,28 @@ class HttpExchange:
             return {"x-request-id": self.request_id}
         return {"request-id": self.request_id, **self.sim.meter.headers(self.sim.clock.now())}
 
-    async def delay(self) -> None:
-        """Wait before the first byte, if a fault says so."""
+    async def work(self, work: Callable[[], T]) -> T:
+        """Do the work in a thread, one request at a time, then wait if a fault makes the first byte slow.
+
+        A brain that thinks keeps no other request waiting.
+        """
+
+        def locked() -> T:
+            with self.sim.alone():
+                return work()
+
+        done = await to_thread.run_sync(locked, limiter=self.request.app.state.limiter)
         if self.fault is not None and self.fault.kind == "slow_first_byte":
             await self.sim.clock.sleep(self.fault.seconds)
+        return done
 
-    def json(self, body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    def json(self, body: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
         """A JSON answer, cut short if a fault says so."""
         raw = msgspec.json.encode(body)
         self.received.status, self.received.answer = status, body
         if self.fault is not None and self.fault.kind == "truncated_body":
             raw = raw[: len(raw) // 2]
-        return Response(raw, status, {**self.headers, **(headers or {})}, "application/json")
+        return Response(raw, status, {**self.headers, **headers}, "application/json")
 
     def answer(self, whole: dict[str, Any], events: Iterator[bytes] | None = None) -> Response:
         """An answer with usage, as JSON or as a stream of events; the stream is broken if a fault says so."""
@@ -90,15 +97,14 @@ class HttpExchange:
 
 def create_app(sim: Simulator) -> Starlette:
     """The simulator as an ASGI application."""
-    limiter = CapacityLimiter(MOST_AT_ONCE)
 
     def route(path: str, endpoint: Endpoint, method: str = "POST", *, asks: bool = False) -> Route:
         async def handle(request: Request) -> Response:
-            return await _exchange(sim, request, endpoint, asks, limiter)
+            return await _exchange(HttpExchange(sim, request, await request.body()), endpoint, asks)
 
         return Route(path, handle, methods=[method])
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", _alive, methods=["GET", "HEAD"]),
             route("/v1/messages", _messages, asks=True),
@@ -112,6 +118,8 @@ def create_app(sim: Simulator) -> Starlette:
             route("/{path:path}", _nothing, "GET"),
         ]
     )
+    app.state.limiter = CapacityLimiter(MOST_AT_ONCE)
+    return app
 
 
 async def _alive(request: Request) -> Response:
@@ -119,34 +127,23 @@ async def _alive(request: Request) -> Response:
     return Response()
 
 
-async def _exchange(
-    sim: Simulator, request: Request, endpoint: Endpoint, asks: bool, limiter: CapacityLimiter
-) -> Response:
-    """Log a request, apply its fault, answer it, and turn every refusal into the provider's body."""
-    raw = await request.body()
-    url, headers = request.url, dict(request.headers)
-    arrived = Received(sim.clock.now(), request.method, url.path, url.query, headers, raw)
-    received = sim.requests.add(arrived)
-    exchange = HttpExchange(sim, request, received, limiter)
+async def _exchange(exchange: HttpExchange, endpoint: Endpoint, asks: bool) -> Response:
+    """Apply the fault of a request, answer it, and turn every refusal into the provider's body."""
+    sim = exchange.sim
     try:
         _check_key(exchange)
-        if len(raw) > sim.setup.body_bytes:
+        if len(exchange.received.raw) > sim.setup.body_bytes:
             raise ApiError(413, "request_too_large", "Request exceeds the maximum size")
         if asks:
             sim.meter.admit(sim.clock.now())
             exchange.fault = sim.faults.next()
             await _apply_fault(exchange)
         return await endpoint(exchange)
-    except ScriptExhausted as error:
-        return _refused(exchange, internal(str(error), retry=False))
-    except ApiError as error:
-        return _refused(exchange, error)
-
-
-def _refused(exchange: HttpExchange, error: ApiError) -> Response:
-    exchange.fault = None
-    body = error.messages_body(exchange.request_id) if exchange.anthropic else error.openai_body()
-    return exchange.json(body, error.status, error.headers)
+    except (ApiError, ScriptExhausted) as raised:
+        error = raised if isinstance(raised, ApiError) else internal(str(raised), retry=False)
+        exchange.fault = None
+        body = error.messages_body(exchange.request_id) if exchange.anthropic else error.openai_body()
+        return exchange.json(body, error.status, error.headers)
 
 
 def _check_key(exchange: HttpExchange) -> None:
@@ -164,7 +161,7 @@ def _check_key(exchange: HttpExchange) -> None:
 
 async def _apply_fault(exchange: HttpExchange) -> None:
     """Apply a fault that comes before any answer."""
-    fault, sim = exchange.fault, exchange.sim
+    fault = exchange.fault
     if fault is None:
         return
     if (error := refusal(fault)) is not None:
@@ -174,8 +171,7 @@ async def _apply_fault(exchange: HttpExchange) -> None:
             continue
         raise internal("the client gave up")
     if fault.kind == "cache_eviction":
-        sim.cache.evict()
-        sim.prefixes.evict()
+        exchange.sim.cache.evict()
 
 
 def _decode(exchange: HttpExchange) -> Any:
@@ -192,7 +188,7 @@ def _json_problem(raw: bytes, error: Exception) -> str:
         json.loads(raw)
     except ValueError as problem:
         return str(problem)
-    place = next(iter(re.finditer(rb"\\u[dD][89abAB]", raw)), None)
+    place = re.search(rb"\\u[dD][89abAB]", raw)
     if place is None:
         return str(error)
     return f"no low surrogate in string: line 1 column {place.start() + 1} (char {place.start()})"
@@ -205,10 +201,9 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
         raise invalid("anthropic-version: header is required")
     if version not in VERSIONS:
         raise invalid(f'anthropic-version: "{version}" is not a valid version')
-    body = _decode(exchange)
-    sent = [beta.strip() for value in headers.getlist("anthropic-beta") for beta in value.split(",")]
-    setup = sim.setup
-    betas = frozenset(filter(None, sent))
+    body, setup = _decode(exchange), sim.setup
+    sent = ",".join(headers.getlist("anthropic-beta")).split(",")
+    betas = frozenset(filter(None, map(str.strip, sent)))
     features = ApiFeatures(version, betas, counting, setup.pinned_edits, setup.extra_blocks)
     check_shape(body, features)
     profile = sim.messages_profile(body["model"])
@@ -219,8 +214,7 @@ def _prepared(exchange: HttpExchange, *, counting: bool) -> PreparedRequest:
 
 async def _messages(exchange: HttpExchange) -> Response:
     sim = exchange.sim
-    message, plans = await _work(exchange, lambda: answer(sim, _prepared(exchange, counting=False)))
-    await exchange.delay()
+    message, plans = await exchange.work(lambda: answer(sim, _prepared(exchange, counting=False)))
     with sim.alone():
         for plan in plans:
             sim.cache.commit(plan)
@@ -252,22 +246,11 @@ def _openai(
 
     async def endpoint(exchange: HttpExchange) -> Response:
         sim, body = exchange.sim, _decode(exchange)
-        whole = await _work(exchange, lambda: answer(sim, body))
-        await exchange.delay()
+        whole = await exchange.work(lambda: answer(sim, body))
         streamed = events(whole, body, sim.setup.chunk) if events and body.get("stream") else None
         return exchange.answer(whole, streamed)
 
     return endpoint
-
-
-async def _work(exchange: HttpExchange, work: Callable[[], T]) -> T:
-    """Do the work of a request in a thread, one request at a time; a brain that thinks keeps no other waiting."""
-
-    def locked() -> T:
-        with exchange.sim.alone():
-            return work()
-
-    return await to_thread.run_sync(locked, limiter=exchange.limiter)
 
 
 async def _nothing(exchange: HttpExchange) -> Response:

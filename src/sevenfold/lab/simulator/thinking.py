@@ -24,7 +24,9 @@ from sevenfold.lab.simulator.prompt import PromptPart, RequestPrompt, last_compa
 from sevenfold.lab.simulator.tokens import chained, digest
 from sevenfold.profiles import Profile
 
-Reason = Literal["organization_binding_mismatch", "model_binding_mismatch", "prefix_binding_mismatch", ""]
+Reason = Literal[
+    "tampered", "organization_binding_mismatch", "model_binding_mismatch", "prefix_binding_mismatch", ""
+]
 FABLES_5_2 = frozenset({"claude-fable-5-2", "claude-mythos-5-2"})
 FABLES = FABLES_5_2 | {"claude-fable-5-1", "claude-mythos-5-1"}
 READERS = {
@@ -90,38 +92,12 @@ class OpaqueSeal(Struct, frozen=True, array_like=True, tag="o"):
 Seal = TypeVar("Seal", ThoughtSeal, SummarySeal, OpaqueSeal)
 
 
-class Sealer:
-    """Makes and reads signatures."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def seal(self, seal: ThoughtSeal | SummarySeal | OpaqueSeal) -> str:
-        """The signature as a string."""
-        packed = msgspec.msgpack.encode(seal)
-        return b64encode(self._mac(packed) + packed).decode()
-
-    def open(self, text: object, kind: type[Seal]) -> Seal | None:
-        """The record in a signature; None if it is of another kind or was altered."""
-        try:
-            raw = b64decode(str(text), validate=True)
-            if not hmac.compare_digest(self._mac(raw[_MAC:]), raw[:_MAC]):
-                return None
-            return msgspec.msgpack.decode(raw[_MAC:], type=kind)
-        except (binascii.Error, ValueError, msgspec.DecodeError):
-            return None
-
-    def _mac(self, packed: bytes) -> bytes:
-        return hmac.digest(self._key, packed, sha256)[:_MAC]
-
-
 class ThinkingCheck(Struct, frozen=True):
     """The result of checking one thinking block."""
 
     item: PromptPart
     reason: Reason
     """Why the block cannot be read; empty if it can."""
-    tampered: bool = False
     changed: str = ""
     """What differs from when the block was made: ``text``, ``system``, ``tools``, ``messages`` or ``run``."""
 
@@ -143,11 +119,29 @@ class Bindings(Struct, frozen=True):
 
 
 class Binder:
-    """Checks and signs thinking for one account."""
+    """Makes and reads signatures, and checks and signs thinking with them, for one account."""
 
-    def __init__(self, sealer: Sealer, organisation: str) -> None:
-        self.sealer = sealer
+    def __init__(self, key: bytes, organisation: str) -> None:
+        self._key = key
         self.organisation = organisation
+
+    def seal(self, seal: ThoughtSeal | SummarySeal | OpaqueSeal) -> str:
+        """The signature as a string."""
+        packed = msgspec.msgpack.encode(seal)
+        return b64encode(self._mac(packed) + packed).decode()
+
+    def open(self, text: object, kind: type[Seal]) -> Seal | None:
+        """The record in a signature; None if it is of another kind or was altered."""
+        try:
+            raw = b64decode(str(text), validate=True)
+            if not hmac.compare_digest(self._mac(raw[_MAC:]), raw[:_MAC]):
+                return None
+            return msgspec.msgpack.decode(raw[_MAC:], type=kind)
+        except (binascii.Error, ValueError, msgspec.DecodeError):
+            return None
+
+    def _mac(self, packed: bytes) -> bytes:
+        return hmac.digest(self._key, packed, sha256)[:_MAC]
 
     def examine(self, prompt: RequestPrompt, profile: Profile) -> Bindings:
         """Check every thinking block that is still read."""
@@ -158,9 +152,11 @@ class Binder:
             if not item.is_thinking:
                 prefixes = tuple(chained(prefix, item.digest) for prefix in prefixes)
                 continue
-            check, seal = self._check(item, prompt, prefixes, run, profile)
-            checks.append(check)
-            if seal is not None and not check.reason and not check.tampered:
+            seal = self.open(_signature(item), ThoughtSeal)
+            changed = _changed(seal, prompt, prefixes, run) if seal and profile.thinking.bound else ""
+            reason, changed = self._problem(item, seal, changed, profile)
+            checks.append(ThinkingCheck(item, reason, changed))
+            if seal is not None and not reason:
                 run = ThinkingRun(seal.name, seal.place, run.start if run.last else seal.place)
         return Bindings(tuple(checks), prefixes, run)
 
@@ -175,11 +171,11 @@ class Binder:
         name = digest(prefix, text, place.to_bytes(4, "big"))
         made, bulk = (model, self.organisation, prefix, *prompt.seals), bytes(BULK * tokens)
         seal = ThoughtSeal(*made, text, name, run.last, place, start, tokens, bulk)
-        return self.sealer.seal(seal), Bindings(at.checks, at.prefixes, ThinkingRun(name, place, start))
+        return self.seal(seal), Bindings(at.checks, at.prefixes, ThinkingRun(name, place, start))
 
     def tokens(self, item: PromptPart) -> int | None:
         """The tokens of the reasoning behind a block, which its text often does not show."""
-        seal = self.sealer.open(_signature(item), ThoughtSeal)
+        seal = self.open(_signature(item), ThoughtSeal)
         return None if seal is None else seal.tokens
 
     def _beginning(self, prompt: RequestPrompt) -> tuple[int, tuple[bytes, ...]]:
@@ -189,7 +185,7 @@ class Binder:
         if place < 0:
             return 0, (head,)
         item = prompt.items[place]
-        seal = self.sealer.open(item.block.get("signature"), SummarySeal)
+        seal = self.open(item.block.get("signature"), SummarySeal)
         following = prompt.items[place + 1].role if place + 1 < len(prompt.items) else ""
         carries_on = (
             seal is not None
@@ -199,24 +195,17 @@ class Binder:
         )
         return place + 1, (*(seal.prefixes if carries_on and seal else ()), chained(head, item.digest))
 
-    def _check(
-        self,
-        item: PromptPart,
-        prompt: RequestPrompt,
-        prefixes: tuple[bytes, ...],
-        run: ThinkingRun,
-        profile: Profile,
-    ) -> tuple[ThinkingCheck, ThoughtSeal | None]:
-        seal = self.sealer.open(_signature(item), ThoughtSeal)
+    def _problem(
+        self, item: PromptPart, seal: ThoughtSeal | None, changed: str, profile: Profile
+    ) -> tuple[Reason, str]:
+        """Why a block cannot be read, and what differs from when it was made."""
         if seal is None or seal.text != digest(str(item.block.get("thinking", "")).encode()):
-            return ThinkingCheck(item, "", tampered=True, changed="text" if seal else ""), seal
+            return "tampered", "text" if seal else ""
         if profile.thinking.account_bound and seal.organisation != self.organisation:
-            return ThinkingCheck(item, "organization_binding_mismatch"), seal
+            return "organization_binding_mismatch", ""
         if not readable(seal.model, profile):
-            return ThinkingCheck(item, "model_binding_mismatch"), seal
-        if profile.thinking.bound and (changed := _changed(seal, prompt, prefixes, run)):
-            return ThinkingCheck(item, "prefix_binding_mismatch", changed=changed), seal
-        return ThinkingCheck(item, ""), seal
+            return "model_binding_mismatch", ""
+        return "prefix_binding_mismatch" if changed else "", changed
 
 
 def readable(maker: str, reader: Profile) -> bool:
