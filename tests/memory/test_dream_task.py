@@ -261,7 +261,7 @@ def test_a_clock_that_was_put_back_does_not_stop_dreams_for_good(work, last, dre
 
 @pytest.mark.spec("S7.9")
 def test_the_last_thirty_turns_are_kept():
-    from sevenfold.layers.dream.task import DreamTask, DreamTurn
+    from sevenfold.layers.dream.layer import DreamTask, DreamTurn
 
     task = DreamTask(START)
     for number in range(40):

@@ -8,7 +8,7 @@ import sys
 from sevenfold.cli.text import add_folder, clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused
-from sevenfold.layers.dream.task import DreamTask
+from sevenfold.layers.dream.layer import DreamTask
 from sevenfold.memory.consolidation import Consolidation, dream, prepare
 from sevenfold.memory.memory import Memory, difference
 from sevenfold.session.factory import open_memory

@@ -9,9 +9,8 @@ from itertools import chain
 
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
-from sevenfold.layers.compact.summary.claims import Claim
+from sevenfold.layers.compact.summary.claims import Claim, alike, pattern, words
 from sevenfold.layers.compact.summary.quotations import holds, plain
-from sevenfold.layers.compact.summary.vocabulary import alike, pattern, words
 from sevenfold.record.authorship import spoken
 from sevenfold.record.layout import Item
 

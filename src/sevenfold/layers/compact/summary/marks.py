@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from sevenfold.layers.compact.summary import quotations
-from sevenfold.layers.compact.summary.claims import claim
+from sevenfold.layers.compact.summary.claims import claim, pattern
 from sevenfold.layers.compact.summary.evidence import Evidence, in_english
 from sevenfold.layers.compact.summary.quotations import Quotation, substituted
-from sevenfold.layers.compact.summary.vocabulary import pattern
 
 MARK = "[not in the record]"
 
