@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sevenfold.clock import ManualClock
-from sevenfold.memory.consolidation import Proposal, dream, ends
+from sevenfold.memory.consolidation import Proposal, dream
+from sevenfold.memory.contradiction import ends
 from sevenfold.memory.entry import quoted, write_entry
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory

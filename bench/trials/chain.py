@@ -163,7 +163,7 @@ def _link(
 def _spellings(facts: Facts) -> set[str]:
     """The spelling of all entries of all lists, without counts and places."""
     texts: list[Iterable[str]] = [
-        (f"{words.head}{words.tail}" for words in facts.messages if words.whole),
+        (f"{words.head}{words.tail}" for words in facts.messages if not words.lost),
         (one.text for one in (*facts.corrections, *facts.outcomes, *facts.replies)),
         (one.path for one in facts.files),
         (one.line for one in facts.commands),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sevenfold.memory.consolidation import ends
+from sevenfold.memory.contradiction import ends
 
 PAIRS = tomllib.loads((Path(__file__).parents[2] / "bench/dreams.toml").read_text(encoding="utf-8"))
 

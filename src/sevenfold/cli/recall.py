@@ -77,7 +77,7 @@ def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
     with closing(RecallIndex.for_reading(log, side_file(path), fetch=stored.fetch)) as index:
         with transcripts.progress(path, "indexing") as step:
             index.catch_up(step)
-        if index.size == 0:
+        if not index.status().records:
             raise not_a_conversation(path)
         yield log, index
 

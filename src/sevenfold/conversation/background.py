@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Protocol, TypeAlias, TypeVar
 
-from sevenfold.conversation.flow import AsyncHookRunner, Flow, Guard, HookRunner, drive, drive_async
+from sevenfold.conversation.flow import AsyncHookRunner, Flow, HookRunner, drive, drive_async
 from sevenfold.ports import AsyncClient, Client
 
 Result = TypeVar("Result")
 Work: TypeAlias = Flow[Result]
 Done = Callable[[Result | Exception], None]
 Stop = Callable[[], object]
+Guard = AbstractContextManager[object]
 
 
 class Runner(Protocol):

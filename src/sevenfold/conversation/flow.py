@@ -147,8 +147,6 @@ def unguarded(flow: Flow[R]) -> Flow[R]:
     return got
 
 
-Guard = AbstractContextManager[object]
-
 TICK = 0.05
 """Seconds within which a blocked wait notices that it was stopped."""
 FOREVER = 10.0**7
@@ -196,7 +194,7 @@ def drive(
     client: Client | None,
     watch: Watcher | None = None,
     hooks: HookRunner | None = None,
-    guard: Guard | None = None,
+    guard: AbstractContextManager[object] | None = None,
     stopped: Signal | None = None,
 ) -> R:
     """Run a flow to its end; its own steps, but not its waits, are taken under the ``guard``.

@@ -11,18 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
-from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import Refused
+from sevenfold.memory.contradiction import ends
 from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
 from sevenfold.memory.front_matter import Page
 from sevenfold.memory.generation import digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 from sevenfold.memory.search import fitting
-from sevenfold.memory.words import ROOT, names_something, same_fact, same_word, shared, telling
+from sevenfold.memory.words import ROOT, names_something, same_fact, shared, telling
 
 LEAST_BUDGET = 3
 SHARE = 0.2
@@ -286,97 +286,3 @@ def _names(text: str) -> list[str]:
 
 def _listed(files: Iterable[str]) -> str:
     return ", ".join(file.removesuffix(".md") for file in files)
-
-
-# -- does a later statement end an earlier one? ----------------------------------------------------------------
-
-_WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
-_SHORT = re.compile(r"\b(?:ca(?=n't)|wo(?=n't))n't\b|n't\b|\bcannot\b")
-_DENIALS = re.compile(r"\b(?:no longer|not|never|no)\b")
-_EMPTY = re.compile(r"\b(?:from now on|as of now|now|please|currently|always|do|does|did|any ?more)\b")
-"""Words that say nothing about what holds."""
-_OPEN = re.compile(
-    r"\?|\b(?:if|unless|when|whenever|while|until|except|only|just|about|roughly|maybe|perhaps|possibly|probably|likely"
-    r"|may|might|could|would|usually|often|sometimes|mostly|rarely|think|thinks|guess|believe|believes|seems?|apparently"
-    r"|suppose|wonder|was|were|used to|that|which|who|whose|where)\b"
-)
-"""What leaves room for both statements: hedges, conditions, the past, and clauses that say which one is meant."""
-_INSTEAD = re.compile(
-    r",? ?\b(?:instead of|rather than|no longer|not) (?:port |version )?([^\s,;]+?)(?:,? but|[.,;]*)(?=\s|$)"
-)
-_THE_ONE = frozenset(("the", "my", "our", "your", "his", "her", "their", "its"))
-_STATES = frozenset(("is", "listens", "lives", "expires", "ends", "starts", "begins"))
-_BETWEEN = frozenset(_WORD.findall("on at in by to the a an set due called named port version number"))
-"""Words that may come between such a verb and its figure."""
-LEAST_WORDS = 2
-
-
-def ends(older: str, newer: str) -> bool:
-    """Does the later of two texts say that the earlier one no longer holds?
-
-    Closing a fact that still holds loses it, and leaving one open that was replaced costs little, because the later one
-    is there as well. So only three forms count, and in each the two statements agree word by word but for one place:
-
-    - the later one denies what the earlier one says ("We deploy on Fridays", "We no longer deploy on Fridays");
-    - it names what it replaces ("Use port 9090 instead of 8080");
-    - it gives the one thing it speaks of another figure, name or path ("The deadline is 2026-12-15").
-
-    Words alone do not tell whether "Bug 12 is closed" and "Bug 13 is closed" exclude each other; the form does. Hedges,
-    conditions and questions end nothing. This knows English; in other languages nothing is closed.
-    """
-    before, after = _plain(older), _plain(newer)
-    if _OPEN.search(before) or _OPEN.search(after):
-        return False
-    return _denies(before, after) or _replaces(before, after) or _gives_other_value(before, after)
-
-
-@lru_cache(maxsize=4096)
-def _plain(text: str) -> str:
-    text = " ".join(text.casefold().replace("’", "'").split())
-    return _SHORT.sub(lambda found: {"can't": "can", "won't": "will"}.get(found[0], "") + " not", text)
-
-
-@lru_cache(maxsize=4096)
-def _plain_words(plain: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(_EMPTY.sub(" ", plain)))
-
-
-def _denies(before: str, after: str) -> bool:
-    """Do they say the same, one of them with a denial more?"""
-    if len(_DENIALS.findall(before)) % 2 == len(_DENIALS.findall(after)) % 2:
-        return False
-    left, right = (_plain_words(_DENIALS.sub(" ", plain)) for plain in (before, after))
-    return len(left) >= LEAST_WORDS and _differing(left, right) == []
-
-
-def _replaces(before: str, after: str) -> bool:
-    """Does the later one name what it replaces?"""
-    found = _INSTEAD.search(after)
-    if found is None:
-        return False
-    left, right = _plain_words(before), _plain_words(after[: found.start()] + " " + after[found.end() :])
-    places = _differing(left, right)
-    replaced = _WORD.findall(found[1])
-    return places is not None and len(places) == 1 and [left[places[0]]] == replaced
-
-
-def _gives_other_value(before: str, after: str) -> bool:
-    """Do they say of one thing, "the …" or "my …", that it is this and that it is that?"""
-    left, right = _plain_words(before), _plain_words(after)
-    places = _differing(left, right)
-    if not places or len(places) > 1 or left[0] not in _THE_ONE:
-        return False
-    place = places[0]
-    if not (names_something(left[place]) and names_something(right[place])):
-        return False
-    verb = place - 1
-    while verb > 0 and left[verb] in _BETWEEN:
-        verb -= 1
-    return left[verb] in _STATES
-
-
-def _differing(left: Sequence[str], right: Sequence[str]) -> list[int] | None:
-    """The places at which they differ; None if they have not the same length."""
-    if len(left) != len(right):
-        return None
-    return [place for place, pair in enumerate(zip(left, right, strict=True)) if not same_word(*pair)]

@@ -100,7 +100,8 @@ class Memory:
         self._folder = self.folder = folder
         self._clock = clock
         self.today = today
-        self._refuse = refuse or (lambda content: "")
+        self.refuses = refuse or (lambda content: "")
+        """What keeps a content out of memory; empty if nothing does."""
         self.path = folder.path
 
     def now(self) -> float:
@@ -293,10 +294,6 @@ class Memory:
                 )
             return self._apply(now, change.reversed(now.entries, self._clock.now(), now.number + 1, now.id))
 
-    def refuses(self, content: bytes) -> str:
-        """What keeps a content out of memory; empty if nothing does."""
-        return self._refuse(content)
-
     def count_use(self, file: str, *, helped: bool) -> None:
         """Note that an entry was put before a model, and whether it helped."""
         with self._folder.lock(wait=WAIT):
@@ -343,7 +340,7 @@ class Memory:
             raise Refused(f"{file} is pinned: only the user changes it")
         if edit is not None and len(edit.content) > MOST_BYTES:
             raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes; keep one fact in it")
-        if edit is not None and (problem := self._refuse(edit.content)):
+        if edit is not None and (problem := self.refuses(edit.content)):
             raise Refused(f"{file} is not stored: {problem}")
 
     def _current(self) -> Generation:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -109,16 +109,6 @@ class RecallIndex:
             with suppress(sqlite3.DatabaseError):
                 index._tables = Tables.copied(path)
         return index
-
-    @property
-    def size(self) -> int:
-        """How many records are in it."""
-        return self._safely(lambda: self._tables.records())
-
-    def add(self, found: Iterable[tuple[int, Entry]]) -> int:
-        """Take in entries with their positions; says how many are new, those already here are passed over."""
-        taken = list(found)
-        return self._safely(lambda: self._tables.add(taken, self._fetch))
 
     def catch_up(self, progress: Progress | None = None) -> int:
         """Read what was added to the log since last time; says how many records are new."""
@@ -223,22 +213,18 @@ class RecallIndex:
         return self._log.read(self._since)
 
     def _take(self, batch: Sequence[tuple[int, bytes]]) -> int:
-        found = [one for position, line in batch for one in self._said(position, self._read(line))]
+        found: list[tuple[int, Entry]] = []
+        for position, line in batch:
+            entry = entries.read(mask_json(line, whole=True).raw if self._masks else line)
+            found += (*self._queue.due(position, entry), (position, entry))
         last = next(filter(_whole, reversed(batch)), None)
         reached = None if last is None else (last[0], _digest(last[1], self._masks))
         return self._tables.add(found, self._fetched if self._fetch else None, reached)
-
-    def _read(self, line: bytes) -> Entry:
-        return entries.read(mask_json(line, whole=True).raw if self._masks else line)
 
     def _fetched(self, path: str) -> bytes:
         assert self._fetch is not None
         content = self._fetch(path)
         return mask_bytes(content) if self._masks else content
-
-    def _said(self, position: int, entry: Entry) -> Iterator[tuple[int, Entry]]:
-        yield from self._queue.due(position, entry)
-        yield position, entry
 
 
 def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

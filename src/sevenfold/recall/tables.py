@@ -150,10 +150,7 @@ class Tables:
                 row = (uuid, int(aside), timestamp, position)
                 return self._add_record(row, passages(entry, self._tool), fetch)
             case Decision(made=Offloaded(tool_use_id=call, path=path)):
-                self._db.execute(
-                    "INSERT INTO call (id, path) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET path = excluded.path",
-                    (call, path),
-                )
+                self._learn(call, path=path)
                 self._complete(call, fetch)
                 return False
             case Decision(made=made) if made.id:
@@ -178,7 +175,10 @@ class Tables:
             tool = passage.tool or self._tool(passage.call)
             self._add_pieces(record, passage.kind, tool, passage.text, row[2])
             if passage.call:
-                self._add_call(record, passage)
+                if passage.kind in (CALL, EDIT):
+                    self._learn(passage.call, tool=passage.tool)
+                elif passage.kind in (RESULT, ERROR):
+                    self._learn(passage.call, result=record, size=len(passage.text))
                 self._complete(passage.call, fetch)
         return True
 
@@ -193,18 +193,14 @@ class Tables:
                 (row, ranking.spaced(piece), ranking.humps(piece), labels(piece, timestamp)),
             )
 
-    def _add_call(self, record: int, passage: Passage) -> None:
-        if passage.kind in (CALL, EDIT):
-            self._db.execute(
-                "INSERT INTO call (id, tool) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET tool = excluded.tool",
-                (passage.call, passage.tool),
-            )
-        elif passage.kind in (RESULT, ERROR):
-            self._db.execute(
-                "INSERT INTO call (id, result, size) VALUES (?, ?, ?) ON CONFLICT (id)"
-                " DO UPDATE SET result = excluded.result, size = excluded.size",
-                (passage.call, record, len(passage.text)),
-            )
+    def _learn(self, call: str, **known: object) -> None:
+        """Remember this of a call."""
+        columns, marks = ", ".join(("id", *known)), ", ".join("?" * (1 + len(known)))
+        changes = ", ".join(f"{name} = excluded.{name}" for name in known)
+        statement = (
+            f"INSERT INTO call ({columns}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET {changes}"
+        )
+        self._db.execute(statement, (call, *known.values()))
 
     def _complete(self, call: str, fetch: Fetch | None) -> None:
         """Add the full text of a result of which the log holds only the beginning."""
@@ -217,7 +213,7 @@ class Tables:
         except TranscriptError:
             return
         if len(text) > size:
-            self._db.execute("UPDATE call SET size = ? WHERE id = ?", (len(text), call))
+            self._learn(call, size=len(text))
             self._add_pieces(record, RESULT, tool, text)
 
     def _tool(self, call: str) -> str:
@@ -330,8 +326,8 @@ def error_code(error: sqlite3.Error) -> int:
 
 
 def _row(found: Sequence[Any]) -> Row:
-    piece, record, uuid, kind, tool, size, timestamp, offset, lane, number = found
-    return Row(piece, record, uuid, kind, tool, size, timestamp, offset, RecordPlace(lane, number))
+    piece, record, uuid, kind, tool, size, timestamp, offset, *place = found
+    return Row(piece, record, uuid, kind, tool, size, timestamp, offset, RecordPlace(*place))
 
 
 def _connected(name: str) -> sqlite3.Connection:

@@ -25,7 +25,6 @@ from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.record.decisions import MicrocompactMetadata, Pinned, Why
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
-from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, measure, reasoning
 from sevenfold.request.watch import SECONDS
 from sevenfold.settings import Settings
@@ -130,7 +129,8 @@ class Clearer:
             return Plan("everything fits")
         moment = replace(moment, compacts=c.ladder.dearer(c))
         rests = self._progress.rests(c.window, size.tokens)
-        if moment.cold or moment.overdue or (clear.cannot_be_sent(moment) and not moment.compacts):
+        cannot_be_sent = moment.heavy or moment.most >= moment.window.blocking
+        if moment.cold or moment.overdue or (cannot_be_sent and not moment.compacts):
             rests = ""
         c.events.rests("clear", rests)
         if rests:
@@ -185,8 +185,10 @@ class Clearer:
     def _last_turn(self) -> str | None:
         """Where the newest finished turn begins: the user's words before the last answer."""
         items = self._c.transcript.view.items
-        asked = (item for item in reversed(items[: self._c.stock.answered + 1]) if _users_words(item))
-        return next((item.said.uuid for item in asked), None)
+        for said in (item.said for item in reversed(items[: self._c.stock.answered + 1])):
+            if said.summary or (is_users(said) and not said.answers):
+                return said.uuid
+        return None
 
     # -- deleting from the cached prefix by reference ---------------------------------------------
     # Where a provider can, nothing is written again. What was deleted is sent again at its place with every request,
@@ -406,7 +408,3 @@ def _proposal(plan: Plan) -> Proposed:
         usd=plan.usd,
         targets=plan.targets,
     )
-
-
-def _users_words(item: Item) -> bool:
-    return item.said.summary or (is_users(item.said) and not item.said.answers)

@@ -213,11 +213,6 @@ def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
     return bool(moment.heavy or large or paused or moment.near or moment.full or moment.overdue)
 
 
-def cannot_be_sent(moment: ClearingMoment) -> bool:
-    """Would every server refuse the request as it is?"""
-    return moment.heavy or moment.most >= moment.window.blocking
-
-
 class Need(Struct, frozen=True):
     """So much of something must go."""
 

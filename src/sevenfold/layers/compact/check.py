@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -17,11 +17,12 @@ from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.extract import facts as facts_of
 from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.extract.words import whole_text
-from sevenfold.layers.compact.summary.draft import Failure, words_of
+from sevenfold.layers.compact.summary.draft import Draft, Failure, words_of
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
+from sevenfold.record.decisions import Fold
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.flow import Flow
     from sevenfold.layers.compact.engines import Got
-    from sevenfold.layers.compact.extract.facts import Facts
     from sevenfold.layers.compact.scope import Scope
+    from sevenfold.ports import Recall
 
 MISSING_TOKENS = 1_000
 """For facts that found no place in the summary."""
@@ -50,67 +51,66 @@ class Verdict(Struct, frozen=True):
     """What goes behind a signed block, which cannot be added to."""
 
 
-def catch_up(c: Conversation) -> Flow[bool]:
-    """Index what is about to leave the context; False if recall cannot find it, so the summary must hold everything."""
+def check(c: Conversation, got: Got, divided: Scope, room: int) -> Flow[Verdict]:
+    """The summary with its marks and everything in it that code knows, in so many tokens."""
+    if got.engine == "notes" and isinstance(got.found, Draft):
+        # Notes have limits of their own, and are not cut any further.
+        room += c.count(got.found.text)
+    recall = yield from _caught_up(c)
+    # Records that were folded count as they were said: what is known of them need not be handed on.
+    folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
+    hidden = [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in divided.hidden]
+    return (yield from in_thread(partial(_verdict, c, got, divided, hidden, room, recall)))
+
+
+def _caught_up(c: Conversation) -> Flow[Recall | None]:
+    """Index what is about to leave the context; None if recall cannot find it, so the summary must hold everything."""
     if c.services.recall is None:
-        return False
+        return None
     try:
         yield from in_thread(c.services.recall.catch_up)
     except Aborted:
         raise
     except Exception as error:  # noqa: BLE001 (an index can be made again at any time; the compaction goes on)
         c.events.aside("recall", f"recall is not up to date: {error}", error=error)
-        return False
-    return True
+        return None
+    return c.services.recall
 
 
-def check(
-    c: Conversation, got: Got, divided: Scope, budget: int, folds: Collection[str], *, reaches: bool
+def _verdict(
+    c: Conversation, got: Got, divided: Scope, hidden: Sequence[Item], room: int, recall: Recall | None
 ) -> Verdict:
-    """The summary with its marks and everything in it that code knows; ``reaches``: recall is up to date.
-
-    A signed block is sent as it is; what there is to say about it goes behind it.
-    """
-    # Records that were folded count as they were said: what is known of them need not be handed on.
-    hidden = [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in divided.hidden]
+    """A signed block is sent as it is; what there is to say about it goes behind it."""
     facts = facts_of(hidden, {name: cast(Kind, kind) for name, kind in c.kinds.items() if kind})
-    evidence = Evidence(facts, (*divided.front, *hidden, *divided.kept), partial(_everything_said, c))
+    evidence = Evidence(facts, (*divided.front, *hidden, *divided.behind), partial(_everything_said, c))
     if isinstance(got.found, Failure):
         marked = mark(facts.prose, evidence)
         known = replace(facts, prose=marked.sections)
-        made = summary.extractive(known, budget, c.count, span=divided.span)
+        made = summary.extractive(known, room, c.count, span=divided.span)
     else:
         marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
-        made = summary.combine(marked.sections, facts, budget, c.count, span=divided.span)
-    if got.signed is None:
-        text, score = _completed(c, made.text, facts, divided, reaches)
-        return Verdict(text, score, made.left_out, marked.sentences)
-    words = words_of(blocks.read(got.signed))
-    claims = summary.unsupported(words, evidence)
-    shown = summary.sections(facts, budget, c.count, span=divided.span).text
-    if claims:
-        shown = f"{Unsupported.of(claims).render()}\n\n{shown}"
-    behind, score = _completed(c, shown, facts, divided, reaches, words)
-    return Verdict(made.text, score, made.left_out, claims, behind)
-
-
-def _completed(
-    c: Conversation, text: str, facts: Facts, divided: Scope, reaches: bool, *before: str
-) -> tuple[str, Coverage[Fact]]:
-    """The text with the facts that would be lost, and the score after that."""
-    recall = c.services.recall if reaches else None
+        made = summary.combine(marked.sections, facts, room, c.count, span=divided.span)
+    text, claims = made.text, marked.sentences
+    seen = [whole_text(item) for item in divided.kept]
+    if got.signed is not None:
+        words = words_of(blocks.read(got.signed))
+        seen.append(words)
+        claims = summary.unsupported(words, evidence)
+        text = summary.sections(facts, room, c.count, span=divided.span).text
+        if claims:
+            text = f"{Unsupported.of(claims).render()}\n\n{text}"
 
     def found(fact: Fact) -> bool:
         hits = recall.found(fact.text, (), HITS) if recall is not None else ()
         return any(hit.exact or hit.uuid.startswith(fact.record) for hit in hits)
 
-    rest = (*before, *(whole_text(item) for item in (*divided.front, *divided.kept)))
-    score = coverage.cover(facts, [text, *rest], found)
+    score = coverage.cover(facts, [text, *seen], found)
     if score.lost:
-        room = c.window.budget(MISSING_TOKENS)
-        text = f"{text}\n\n{coverage.missing(score.lost, room, c.count)}"
-        score = coverage.cover(facts, [text, *rest], found)
-    return text, score
+        text = f"{text}\n\n{coverage.missing(score.lost, c.window.budget(MISSING_TOKENS), c.count)}"
+        score = coverage.cover(facts, [text, *seen], found)
+    if got.signed is None:
+        return Verdict(text, score, made.left_out, claims)
+    return Verdict(made.text, score, made.left_out, claims, behind=text)
 
 
 def _everything_said(c: Conversation) -> Iterator[Item]:

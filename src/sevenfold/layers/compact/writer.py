@@ -126,15 +126,19 @@ class Result(Struct, frozen=True):
     verdict: Verdict
     context: tuple[str, ...] = ()
     """What hooks want to be said behind the summary."""
-    failures: int = 0
 
 
-def write(c: Conversation, made: Result) -> Compacted:
-    """Write a compaction down, whole or not at all, with what comes back behind it; returns what was done."""
+def write(c: Conversation, made: Result, failures: int) -> Compacted:
+    """Write a compaction down, whole or not at all, with what comes back behind it; returns what was done.
+
+    ``failures``: compactions in a row for which no model had a summary.
+    """
     divided, got, verdict, before = made.divided, made.got, made.verdict, c.size()
     placed = chain(c.transcript.view, c.transcript.new_id(), c.window.threshold, c.source.name)
-    put = _fold if divided.span == "range" else _compaction
-    boundary, restored, missed = put(c, made, placed, before.tokens)
+    if divided.span == "range":
+        boundary, restored, missed = _fold(c, made)
+    else:
+        boundary, restored, missed = _compaction(c, made, placed, failures)
     return Compacted(
         boundary=boundary,
         trigger=made.request.trigger,
@@ -173,10 +177,10 @@ def said(c: Conversation, request: CompactionRequest, divided: Scope, text: str)
 
 
 def _compaction(
-    c: Conversation, made: Result, placed: CompactionChain, before: int
+    c: Conversation, made: Result, placed: CompactionChain, failures: int
 ) -> tuple[str, Sequence[str], Sequence[str]]:
     """Boundary, summary and what is restored in one write; returns its id, what was restored, and what was not."""
-    script, divided, got = c.transcript, made.divided, made.got
+    script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
     text = said(c, made.request, divided, made.verdict.text)
     after = size_after(c, divided, c.count(text))
     attachments, restored, missed = _restore(c, made, after)
@@ -212,7 +216,7 @@ def _compaction(
         epoch=epoch_record(frame, c.lifetimes, "compact", drops),
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
-        carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=made.failures),
+        carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=failures),
     )
     c.compacted()
     for forget in c.cleanups:
@@ -238,9 +242,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
     return attachments, [name for name, _ in given], missed
 
 
-def _fold(
-    c: Conversation, made: Result, placed: CompactionChain, before: int
-) -> tuple[str, Sequence[str], Sequence[str]]:
+def _fold(c: Conversation, made: Result) -> tuple[str, Sequence[str], Sequence[str]]:
     """Put a summary, and the pins it would hide, in the place of rounds in the middle."""
     script, divided = c.transcript, made.divided
     uuids = [item.said.uuid for item in divided.hidden]

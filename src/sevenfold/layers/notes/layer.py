@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
 from sevenfold.conversation.fork import fork
@@ -132,6 +133,11 @@ class Updated(Struct, frozen=True):
     before: NotesText
     """The notes as they were when it began."""
 
+    def after(self, answer: str) -> Updated | Failure:
+        """With what an answer changes."""
+        changed = notes.apply(self.before, answer)
+        return changed if isinstance(changed, Failure) else replace(self, notes=changed)
+
     def over(self, now: NotesText) -> NotesText:
         """The notes after the update; a section that was edited in the meantime stays as it was edited."""
         before, made = self.before.sections, self.notes.sections
@@ -184,24 +190,22 @@ class NotesKeeper:
 
     def update(self) -> Flow[Updated | Failure]:
         """Ask for an update of the notes as they are now."""
-        view, now = self._c.transcript.view, self._now()
-        covered, boundary = view.tip or "", view.boundary
+        begun = self._begun()
         asked = fork(self._c, SOURCE)
-        asked.user(notes.instruction(now, self._c.window, self._c.count))
+        asked.user(notes.instruction(begun.before, self._c.window, self._c.count))
         try:
             outcome = yield from asked.turn()
         except ModelError as error:
             return Failure("api_error", str(error))
-        changed = notes.apply(now, "\n".join(map(blocks.words_of, outcome.reply.answer.blocks)))
-        return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary, now)
+        return begun.after("\n".join(map(blocks.words_of, outcome.reply.answer.blocks)))
 
     def extract(self) -> Updated | Failure:
         """An update without a model call: what code finds in the record."""
+        return self._begun().after(notes_of(self._c.transcript.view.items))
+
+    def _begun(self) -> Updated:
         view, now = self._c.transcript.view, self._now()
-        changed = notes.apply(now, notes_of(view.items))
-        if isinstance(changed, Failure):
-            return changed
-        return Updated(changed, view.tip or "", view.boundary, now)
+        return Updated(now, view.tip or "", view.boundary, now)
 
     def _now(self) -> NotesText:
         """The notes as they are."""

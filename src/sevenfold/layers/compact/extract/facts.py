@@ -28,11 +28,6 @@ class Words(Struct, frozen=True):
     tail: str = ""
     lost: int = 0
 
-    @property
-    def whole(self) -> bool:
-        """Is every character of it here?"""
-        return not self.lost
-
 
 class Quote(Struct, frozen=True):
     """Words of the user or the model, copied from a record."""
