@@ -222,12 +222,8 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
         c.refresh()
         size, lifetime = c.size(), SECONDS[c.lifetimes.tail]
         price = c.profile.price(size.tokens)
-        if (
-            not c.idle_seconds() > lifetime
-            or size.tokens < _large(c)
-            or price is None
-            or c.answered_at == ""
-        ):
+        expired = c.answered_at != "" and c.idle_seconds() > lifetime
+        if not expired or size.tokens < _large(c) or price is None:
             return ()
         write = price.write(lifetime) / 1e6
         c.seen = size

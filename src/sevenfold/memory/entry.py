@@ -8,6 +8,7 @@ anyone may edit, but in the generation that holds it.
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Container, Iterable
 from typing import Literal, get_args
@@ -134,13 +135,10 @@ def quoted(words: Iterable[str]) -> str:
 def slug(words: str) -> str:
     """A name made of the words themselves."""
     plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
-    parts = re.findall(r"[a-z0-9]+", plain)
-    made = ""
-    for part in parts:
-        if len(made) + len(part) >= _SLUG:
-            break
-        made = f"{made}-{part}" if made else part
-    return made or "entry"
+    first = textwrap.shorten(
+        " ".join(re.findall(r"[a-z0-9]+", plain)), _SLUG, placeholder="", break_long_words=False
+    )
+    return first.replace(" ", "-") or "entry"
 
 
 def free_name(file: str, taken: Container[str]) -> str:

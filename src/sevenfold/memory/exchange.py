@@ -100,9 +100,8 @@ def their_path(one: KnownEntry, tool: str) -> str:
 def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
     """The files in a JSON list of Memory Stores, and what else it says of each; raises `InputError`."""
     try:
-        found = msgspec.convert(
-            json.loads(content), list[dict[str, Any]]
-        )  # msgspec's own reader refuses half a pair
+        # The reader of msgspec itself refuses half a pair.
+        found = msgspec.convert(json.loads(content), list[dict[str, Any]])
     except (ValueError, RecursionError) as error:
         raise InputError(f"this is not a JSON list of memories: {error}") from error
     files, extras = dict[str, bytes](), dict[str, str]()

@@ -100,9 +100,8 @@ def fitting(
 
 def taken_up(entry: MemoryEntry, asked: str, answer: str) -> bool:
     """Does an answer say what an entry says, and the question did not?"""
-    return _enough(
-        shared(telling(entry.body) - shared(telling(entry.body), telling(asked)), telling(answer))
-    )
+    said = telling(entry.body)
+    return _enough(shared(said - shared(said, telling(asked)), telling(answer)))
 
 
 def _enough(words: Iterable[str]) -> bool:

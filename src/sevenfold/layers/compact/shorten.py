@@ -8,6 +8,7 @@ answers a prompt that is too long, and `chunks` cuts up a conversation that fits
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from msgspec import Struct
@@ -37,11 +38,8 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
     """
     kept: list[Item] = []
     for item in items:
-        if (
-            (item.hidden_by and not item.shown)
-            or item.said.synthetic
-            or item.said.attachment in restored - {""}
-        ):
+        comes_back = item.said.attachment in restored - {""}
+        if comes_back or item.said.synthetic or (item.hidden_by and not item.shown):
             continue
         shown = tuple(
             _marked(_lean(block)) if _ours(item) else _lean(block)
@@ -128,12 +126,8 @@ def drop_oldest(
 
 def _covering(groups: Sequence[Round], gap: int, tokens: Tokens) -> int:
     """How many of the oldest rounds must go; the newest always stays."""
-    freed = 0.0
-    for count, group in enumerate(groups[:-1], 1):
-        freed += tokens(group.weight)
-        if freed >= gap:
-            return count
-    return len(groups) - 1
+    freed = accumulate(tokens(group.weight) for group in groups[:-1])
+    return next((count for count, sum_ in enumerate(freed, 1) if sum_ >= gap), len(groups) - 1)
 
 
 def chunks(items: Iterable[Item], budget: int, tokens: Tokens) -> list[tuple[Item, ...]]:

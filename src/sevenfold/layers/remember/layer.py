@@ -322,11 +322,10 @@ class MemoryKeeper:
         for known, helped in used:
             memory = users if users is not None and known.scope == users.path else self._memory
             yield from in_thread(partial(memory.count_use, known.entry.file, helped=helped))
-        compares, more = self._compares, True
-        while (
-            compares is not None and more
-        ):  # a few at a time: the others are compared from the next request on
-            more = yield from in_thread(partial(compares.prepare, self._texts))
+        compares = self._compares
+        # A few at a time: the others are compared from the next request on.
+        while compares is not None and (yield from in_thread(partial(compares.prepare, self._texts))):
+            pass
 
     def _logged(self, came: Exception | None) -> None:
         if came is not None:
@@ -361,11 +360,7 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
     """
     items = tuple(c.transcript.view.items)
     found = [*(block for item in items for block in item.said.blocks), *read]
-    kinds = {
-        block.id: c.kinds.get(read_field(block.raw, "name"), "")
-        for block in found
-        if block.kind == "tool_use"
-    }
+    kinds = _called(c, found)
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
     # What the instruction itself says is no fact, should a model repeat it.
     given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
@@ -380,17 +375,18 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
     )
 
 
+def _called(c: Conversation, found: Iterable[Block]) -> dict[str, str]:
+    """The calls among these blocks, each with the kind of its tool."""
+    calls = (block for block in found if block.kind == "tool_use")
+    return {call.id: c.kinds.get(read_field(call.raw, "name"), "") for call in calls}
+
+
 def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
     """The least trusted source of what a conversation holds, if tools of these kinds were called in view."""
     records = [item.said for item in c.transcript.view.items]
     if any(said.summary for said in records):  # it rests on what earlier calls returned
-        earlier = (
-            block
-            for said in c.transcript.log.answers()
-            for block in said.blocks
-            if block.kind == "tool_use"
-        )
-        kinds = [*kinds, *(c.kinds.get(read_field(block.raw, "name"), "") for block in earlier)]
+        earlier = (block for said in c.transcript.log.answers() for block in said.blocks)
+        kinds = [*kinds, *_called(c, earlier).values()]
     return least_trusted(policy.least(kinds), *map(policy.origin_of, records))
 
 

@@ -125,9 +125,8 @@ def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]
     """What a sentence states that mentions someone's will, alone and as an entry of the list under ``lead``."""
     if sentence.rstrip(" *_").endswith("?"):
         return
-    if not any(content(sentence)) and pattern("claimed").search(
-        sentence
-    ):  # "The user approved it": what is meant comes before it
+    # "The user approved it": what is meant comes before it.
+    if not any(content(sentence)) and pattern("claimed").search(sentence):
         sentence = f"{sentence} {_SENTENCE.split(before.strip())[-1].rstrip('.?!')}"
     if any(content(sentence)):
         if pattern("mentions").search(sentence):
@@ -140,11 +139,8 @@ def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]
 def content(text: str) -> Iterator[str]:
     """The words for what is permitted: those that are neither small nor words of permission."""
     for word in _WORD.findall(text.lower().replace("’", "'")):
-        if (
-            word not in words("small")
-            and not pattern("will").fullmatch(word)
-            and not pattern("leave").fullmatch(word)
-        ):
+        permits = pattern("will").fullmatch(word) or pattern("leave").fullmatch(word)
+        if word not in words("small") and not permits:
             yield word
 
 

@@ -9,6 +9,7 @@ what the others did not need.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -92,14 +93,8 @@ def _size(words: Words, facts: Facts, count: Count) -> int:
 
 def _level(sizes: Sequence[int], room: int) -> int:
     """The size to which the long ones must come down so that all fit together."""
-    low, high = 0, max(sizes, default=0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(min(size, middle) for size in sizes) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    levels = range(1, max(sizes, default=0) + 1)
+    return bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes))
 
 
 def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> tuple[Words, ...]:
