@@ -67,16 +67,12 @@ class Ladder:
         An urgent offer goes first. If no offer is enough, the cheapest does what it can.
         """
         c.seen = c.size()
-        chosen: Step | None = None
-        for rung, layer in enumerate(self._relieves[:below]):
-            if rung in without or not layer.on(c.settings) or (offer := layer.offer(c)) is None:
-                continue
-            better = chosen is None or (offer.urgent, offer.enough) > (
-                chosen.offer.urgent,
-                chosen.offer.enough,
-            )
-            chosen = Step(rung, layer, offer) if better else chosen
-        return chosen
+        steps = [
+            Step(rung, layer, offer)
+            for rung, layer in enumerate(self._relieves[:below])
+            if rung not in without and layer.on(c.settings) and (offer := layer.offer(c)) is not None
+        ]
+        return max(steps, key=lambda step: (step.offer.urgent, step.offer.enough), default=None)
 
     def dearer(self, c: Conversation) -> bool:
         """Could a layer that follows cheaper ones act in this pass?"""

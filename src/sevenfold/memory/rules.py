@@ -64,8 +64,7 @@ def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
     for words in said.values():
         for sentence in (one.text for one in statements(words)):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
-            fits = LEAST_CHARACTERS <= len(sentence) <= MOST_CHARACTERS and not _NO_STATEMENT.search(
-                sentence
-            )
-            if kind is not None and fits and not passing(sentence):
+            if kind is None or _NO_STATEMENT.search(sentence) or passing(sentence):
+                continue
+            if LEAST_CHARACTERS <= len(sentence) <= MOST_CHARACTERS:
                 yield LastingFact((sentence,), kind)

@@ -94,9 +94,8 @@ def telling(text: str) -> frozenset[str]:
 def shared(some: Iterable[str], others: frozenset[str]) -> frozenset[str]:
     """Those of the first words that the others hold as well, whatever their endings."""
     beginnings = _by_beginning(others)
-    return frozenset(
-        word for word in some if any(same_word(word, other) for other in beginnings.get(word[:ROOT], ()))
-    )
+    held = (word for word in some for other in beginnings.get(word[:ROOT], ()) if same_word(word, other))
+    return frozenset(held)
 
 
 @lru_cache(maxsize=4096)
@@ -113,10 +112,8 @@ def same_word(one: str, other: str) -> bool:
         return True
     if names_something(one) or names_something(other) or min(len(one), len(other)) < ROOT:
         return False
-    return (
-        one[: max(ROOT, len(one) - ENDING)] == other[: max(ROOT, len(one) - ENDING)]
-        and abs(len(one) - len(other)) <= ENDING
-    )
+    root = max(ROOT, len(one) - ENDING)
+    return one[:root] == other[:root] and abs(len(one) - len(other)) <= ENDING
 
 
 @lru_cache(maxsize=4096)

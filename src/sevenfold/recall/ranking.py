@@ -240,9 +240,8 @@ def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]
 
 def share(held: Strengths, weights: Sequence[float]) -> float:
     """The part of a query that is held, from 0 to 1."""
-    return sum(min(strength, weights[feature]) for feature, strength in held.items()) / (
-        sum(weights) or 1.0
-    )
+    there = sum(min(strength, weights[feature]) for feature, strength in held.items())
+    return there / (sum(weights) or 1.0)
 
 
 def fused(opinions: Iterable[tuple[float, Mapping[Scored, float]]]) -> dict[Scored, float]:

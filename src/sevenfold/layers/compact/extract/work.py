@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,7 +18,7 @@ from sevenfold.layers.compact.extract.facts import WAYS, Command, File, FoundErr
 from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.record import authorship, blocks
-from sevenfold.record.blocks import ToolResult, ToolUse
+from sevenfold.record.blocks import ToolResult, ToolUse, read_fields
 from sevenfold.record.layout import Item
 
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
@@ -86,7 +85,7 @@ def calls(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> lis
 
 
 def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mapping[str, Kind]) -> Call:
-    given = _given(asked)
+    given = read_fields(asked.input)
     kind = kinds.get(asked.name) or kind_by_shape(asked.name, given)
     if answer is None:
         return Call(asked.name, kind, record, given)
@@ -97,14 +96,6 @@ def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mappi
     failed = failed or bool(_TOOL_ERROR.match(words)) or (kind == "shell" and code not in ("", "0"))
     reply = authorship.reply(answer, asked.name)
     return Call(asked.name, kind, record, given, words, failed, code, reply)
-
-
-def _given(asked: ToolUse) -> Mapping[str, Any]:
-    try:
-        given = msgspec.json.decode(asked.input)
-    except msgspec.DecodeError:
-        return {}
-    return given if isinstance(given, dict) else {}
 
 
 def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:

@@ -43,11 +43,6 @@ class Claim(Struct, frozen=True):
     acts: frozenset[str]
     about: frozenset[str]
 
-    @property
-    def crucial(self) -> frozenset[str]:
-        """The words that evidence must have."""
-        return self.about & roots("crucial")
-
 
 class Model(Struct, frozen=True):
     """The weight of every feature that tells claims from other sentences, and where the border is."""
@@ -117,7 +112,7 @@ def claim(sentence: str, before: str = "", lead: str = "", model: Model | None =
     for text in statements(sentence, before, lead):
         if (model or _standard()).score(text) > 0:
             about = frozenset(map(root, content(text)))
-            return Claim(frozenset(one for one in about if is_act(one)), about)
+            return Claim(about & _acts().keys(), about)
     return None
 
 
@@ -228,11 +223,6 @@ def _acts() -> Mapping[str, str]:
     """The listed acts, each with the first of those that are alike."""
     lines = map(str.split, _lists()["acts"].strip().splitlines())
     return {root(act): root(line[0]) for line in lines for act in line}
-
-
-def is_act(word: str) -> bool:
-    """Is a word, by its root, one of the listed acts?"""
-    return word in _acts()
 
 
 @cache

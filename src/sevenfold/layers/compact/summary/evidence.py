@@ -9,7 +9,7 @@ from itertools import chain
 
 from sevenfold.layers.compact.extract.facts import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
-from sevenfold.layers.compact.summary.claims import Claim, alike, pattern, words
+from sevenfold.layers.compact.summary.claims import Claim, alike, pattern, roots, words
 from sevenfold.layers.compact.summary.quotations import holds, plain
 from sevenfold.record.authorship import spoken
 from sevenfold.record.layout import Item
@@ -87,7 +87,8 @@ def _speaks_of(sentence: str, claim: Claim) -> bool:
     meant = [alike(word) for word in said]
     given = {one for word, one in zip(said, meant, strict=True) if word not in words("small")}
     acts, about = frozenset(map(alike, claim.acts)), frozenset(map(alike, claim.about))
-    enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(map(alike, claim.crucial))
+    crucial = map(alike, claim.about & roots("crucial"))
+    enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(crucial)
     # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
     return (
         bool(about)
