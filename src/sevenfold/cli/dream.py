@@ -52,7 +52,7 @@ def describe(task: DreamTask | None) -> str:
 
 
 def _dreamt(memory: Memory) -> Consolidation:
-    lock, clock = memory.dream_lock(), SystemClock()
+    lock, clock = memory.folder.dream_lock(), SystemClock()
     if not lock.take(clock.now()):
         raise Refused("another process is consolidating this memory; wait for it")
     try:

@@ -119,7 +119,7 @@ class MemoryCommands:
         content = command.file_text.encode(errors="replace")
         body, seen = read_entry(path, content).body, self._witness()
         if users_statement(body, seen):
-            (done,) = admit(self._memory, [LastingFact((body,))], seen, self._memory.now())
+            (done,) = admit(self._memory, [LastingFact((body,))], seen, self._memory.clock.now())
             if done.refused:
                 raise Refused(f"{command.path} is not stored: {done.refused}")
             return f"File created successfully at: {ROOT}/{done.file}"
@@ -199,7 +199,7 @@ class MemoryCommands:
                     f"sevenfold memory edit {known.entry.name}, or forget {known.entry.name}"
                 )
             file = known.entry.file if known else free_entry(path, taken)
-            created = known.stamp.created if known else self._memory.now()
+            created = known.stamp.created if known else self._memory.clock.now()
             source = "" if file == path else f"{SOURCE}:{path}"
             stamp = Provenance(digest(content or b""), least, source=source, created=created)
             edits[file] = None if content is None else EntryEdit(content, stamp)

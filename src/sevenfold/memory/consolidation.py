@@ -136,12 +136,13 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
     budget = max(LEAST_BUDGET, int(len(known) * SHARE))
     edits: dict[str, EntryEdit | None] = {}
     done, refused = list[str](), list[str]()
+
+    def spent(more: int) -> str:
+        return "the budget of this dream is spent" if len(edits) + more > budget else ""
+
     for group in proposal.same:
         parts = [held[file] for file in group if file in held and file not in edits]
-        problem = _unlike(parts, today) or (
-            len(edits) + len(parts) > budget and "the budget of this dream is spent"
-        )
-        if problem:
+        if problem := _unlike(parts, today) or spent(len(parts)):
             refused.append(f"{_listed(group)}: {problem}")
             continue
         oldest = min(parts, key=lambda one: one.when)
@@ -153,14 +154,9 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
         edits[oldest.entry.file] = merged
         done.append(f"merged {_listed(group)}")
     for older, newer in proposal.replaced:
-        if older not in held or newer not in held or older in edits or newer in edits:
+        if not {older, newer} <= held.keys() - edits.keys() or held[older].entry.over(today):
             continue
-        if held[older].entry.over(today):
-            continue
-        problem = _still_holds(held[older], held[newer]) or (
-            len(edits) + 1 > budget and "the budget of this dream is spent"
-        )
-        if problem:
+        if problem := _still_holds(held[older], held[newer]) or spent(1):
             refused.append(f"{_listed((older,))}: {problem}")
             continue
         edits[older] = _closed(held[older], held[newer])
@@ -171,14 +167,9 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
 def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str) -> list[str]:
     """The entries whose own words no longer lead to them; those that no longer hold do not count."""
     closed = {one.entry.file for one in after if one.entry.over(today)}
-    lost = []
-    for one in before:
-        words = one.entry.words
-        if one.entry.file in closed or not _answers(words, before, today):
-            continue
-        if not _answers(words, after, today):
-            lost.append(one.entry.name)
-    return lost
+    held = (one.entry for one in before if one.entry.file not in closed)
+    found = (one for one in held if _answers(one.words, before, today))
+    return [one.name for one in found if not _answers(one.words, after, today)]
 
 
 def after_edits(known: Sequence[KnownEntry], edits: Mapping[str, EntryEdit | None]) -> list[KnownEntry]:

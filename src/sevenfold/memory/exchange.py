@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,15 +21,13 @@ from sevenfold.memory.entry import MOST_BYTES, PINNED, free_name, is_entry, slug
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 
-TOOLS: Mapping[str, str] = MappingProxyType(
-    {
-        "claude": "Claude Code: ~/.claude/projects/<project>/memory/",
-        "qwen": "Qwen Code: ~/.qwen/projects/<project>/memory/",
-        "basic-memory": "basic-memory: a folder of notes",
-        "stores": "Anthropic Memory Stores: a JSON list of path, content, content_sha256",
-        "codex": "Codex: ~/.codex/memories/ (import only)",
-    }
-)
+TOOLS: Mapping[str, str] = {
+    "claude": "Claude Code: ~/.claude/projects/<project>/memory/",
+    "qwen": "Qwen Code: ~/.qwen/projects/<project>/memory/",
+    "basic-memory": "basic-memory: a folder of notes",
+    "stores": "Anthropic Memory Stores: a JSON list of path, content, content_sha256",
+    "codex": "Codex: ~/.codex/memories/ (import only)",
+}
 """The tools, and where they keep their memory."""
 
 JSON = "stores"

@@ -24,8 +24,8 @@ from msgspec import Struct
 from sevenfold.errors import InputError, Refused, TranscriptError, TranscriptTooNew
 from sevenfold.memory import index
 from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
-from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
-from sevenfold.ports import Clock, DreamLock, Folder
+from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest
+from sevenfold.ports import Clock, Folder
 from sevenfold.record.redact import mask_text
 
 CURRENT = ".versions/current.json"
@@ -98,15 +98,11 @@ class Memory:
     ) -> None:
         """``today`` gives the date as YYYY-MM-DD; ``refuse`` says what must not be stored."""
         self._folder = self.folder = folder
-        self._clock = clock
+        self.clock = clock
         self.today = today
         self.refuses = refuse or (lambda content: "")
         """What keeps a content out of memory; empty if nothing does."""
         self.path = folder.path
-
-    def now(self) -> float:
-        """The time, in seconds since 1970."""
-        return self._clock.now()
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -218,10 +214,6 @@ class Memory:
         untils = [read_entry(file, content).until if content else "" for content in contents]
         return len(untils) == 2 and untils[0] != untils[1]
 
-    def dream_lock(self) -> DreamLock:
-        """Lets one process at a time consolidate this memory."""
-        return self._folder.dream_lock()
-
     # -- writing -----------------------------------------------------------------------------------
 
     def commit(
@@ -254,7 +246,7 @@ class Memory:
         self, entry: MemoryEntry, by: Author, reason: str, *, stamp: Provenance | None = None
     ) -> Generation:
         """Write one entry. Without a stamp it is the user's own."""
-        content, at = entry.render(), self._clock.now()
+        content, at = entry.render(), self.clock.now()
         stamp = stamp or Provenance("", "user", created=at, verified=at)
         stamp = msgspec.structs.replace(stamp, sha256=digest(content))
         return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason)
@@ -266,7 +258,7 @@ class Memory:
     def confirm(self, name: str) -> Generation:
         """The user vouches for an entry: from now on it counts as theirs."""
         known = self.entry(name)
-        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=self._clock.now())
+        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=self.clock.now())
         edit = EntryEdit(known.entry.render(), stamp)
         return self.commit({known.entry.file: edit}, "user", f"confirmed {name}")
 
@@ -292,14 +284,14 @@ class Memory:
                 raise Refused(
                     f"change {change.number} cannot be undone: {later[0]} was changed again since"
                 )
-            return self._apply(now, change.reversed(now.entries, self._clock.now(), now.number + 1, now.id))
+            return self._apply(now, change.reversed(now.entries, self.clock.now(), now.number + 1, now.id))
 
     def count_use(self, file: str, *, helped: bool) -> None:
         """Note that an entry was put before a model, and whether it helped."""
         with self._folder.lock(wait=WAIT):
             usage = self._counted(USAGE, EntryUse)
             was = usage.get(file, EntryUse())
-            usage[file] = EntryUse(was.used + 1, was.helped + helped, self._clock.now())
+            usage[file] = EntryUse(was.used + 1, was.helped + helped, self.clock.now())
             self._folder.write(USAGE, msgspec.json.encode(usage))
 
     def log_request(self, line: str) -> None:
@@ -365,7 +357,7 @@ class Memory:
 
     def _outside(self, now: Generation, files: Mapping[str, bytes | None]) -> dict[str, EntryEdit | None]:
         """What something else changed in the files."""
-        at, found = self._clock.now(), dict[str, EntryEdit | None]()
+        at, found = self.clock.now(), dict[str, EntryEdit | None]()
         for file, content in files.items():
             before = now.entries.get(file)
             if content is not None and (before is None or before.sha256 != digest(content)):
@@ -399,7 +391,7 @@ class Memory:
             return now
         for edit in filter(None, edits.values()):
             self._keep(edit.content)
-        at = self._clock.now()
+        at = self.clock.now()
         return self._apply(now, MemoryChange(now.number + 1, now.id, at, by, reason, made, session))
 
     def _complete(self, now: Generation) -> None:
@@ -416,8 +408,8 @@ class Memory:
         """Make a change count, then write out its files. The lock is held."""
         change = change.identified()
         made = now.after(change)
-        self._folder.append(CHANGES, encode(change))
-        self._folder.write(CURRENT, encode(made))
+        self._folder.append(CHANGES, msgspec.json.encode(change))
+        self._folder.write(CURRENT, msgspec.json.encode(made))
         for file, (_, after) in change.entries.items():
             self._materialise(file, after)
         self._finish(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from sevenfold.errors import Aborted
 from sevenfold.layers.compact import coverage, summary
 from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.extract import facts as facts_of
-from sevenfold.layers.compact.extract.facts import Kind
 from sevenfold.layers.compact.extract.words import whole_text
 from sevenfold.layers.compact.summary.draft import Draft, Failure, words_of
 from sevenfold.layers.compact.summary.evidence import Evidence
@@ -81,7 +80,7 @@ def _verdict(
     c: Conversation, got: Got, divided: Scope, hidden: Sequence[Item], room: int, recall: Recall | None
 ) -> Verdict:
     """A signed block is sent as it is; what there is to say about it goes behind it."""
-    facts = facts_of(hidden, {name: cast(Kind, kind) for name, kind in c.kinds.items() if kind})
+    facts = facts_of(hidden, c.kinds)
     evidence = Evidence(facts, (*divided.front, *hidden, *divided.behind), partial(_everything_said, c))
     if isinstance(got.found, Failure):
         marked = mark(facts.prose, evidence)

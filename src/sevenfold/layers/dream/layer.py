@@ -116,7 +116,7 @@ class Dreamer:
         assert c.services.memory is not None
         self._c = c
         self._memory = c.services.memory
-        self._lock = self._memory.dream_lock()
+        self._lock = self._memory.folder.dream_lock()
         self._reader = MemoryReader(self._memory.folder, c.services.store)
         self._scanned = float("-inf")
         self._busy = False

@@ -93,7 +93,21 @@ class Offload:
                         stored[block.id] = place
                         block = blocks.with_words(block, text)
             shown.append(block)
-        _record(c, shown, stored, failed, refused)
+        try:
+            c.transcript.user(shown, stored=stored)
+        except TranscriptFull:
+            if not failed:
+                raise
+            # The disk took neither the file nor the record: what fits of the result is still worth having.
+            for number, block in enumerate(shown):
+                if block.id in failed:
+                    shown[number] = blocks.with_words(block, failed[block.id][0])
+            c.transcript.user(shown, stored=stored)
+            return
+        for call, (text, place) in failed.items():
+            _decide(c, call, text, place)
+        if refused:
+            _try(c, Keep(tool_use_ids=refused))
 
 
 class Settled:
@@ -182,28 +196,6 @@ def _put_away(c: Conversation, big: Big, budget: Budget) -> tuple[str, Stored] |
     before, per_token = len(big.found.text), CHARACTERS_PER_TOKEN
     c.events.acted(proposed, before // per_token, min(before, budget.preview) // per_token, path)
     return offload.stored(big, path, budget), _stored(path, content)
-
-
-def _record(
-    c: Conversation,
-    shown: list[Block],
-    stored: dict[str, Stored],
-    failed: dict[str, tuple[str, Stored]],
-    refused: list[str],
-) -> None:
-    try:
-        c.transcript.user(shown, stored=stored)
-    except TranscriptFull:
-        if not failed:
-            raise
-        # The disk took neither the file nor the record: what fits of the result is still worth having.
-        short = [blocks.with_words(one, failed[one.id][0]) if one.id in failed else one for one in shown]
-        c.transcript.user(short, stored=stored)
-        return
-    for call, (text, place) in failed.items():
-        _decide(c, call, text, place)
-    if refused:
-        _try(c, Keep(tool_use_ids=refused))
 
 
 def _decide(c: Conversation, call: str, shown: str, place: Stored) -> bool:

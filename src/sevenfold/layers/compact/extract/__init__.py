@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sevenfold.layers.compact.extract import notation, outline, state, words, work
-from sevenfold.layers.compact.extract.facts import Facts, File, FoundError, Kind, Words
+from sevenfold.layers.compact.extract.facts import Facts, File, FoundError, Words
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
 from sevenfold.layers.compact.extract.words import models_words, users_words
 from sevenfold.layers.compact.extract.work import Call, calls, replies
@@ -25,7 +25,7 @@ _OLDEST_FIRST = ("messages", "replies", "tasks", "outcomes")
 _FACT = TypeVar("_FACT")
 
 
-def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Facts:
+def facts(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> Facts:
     """Everything that can be known of these records; ``kinds`` says what each tool does, if known."""
     live = [item for item in items if not item.hidden_by]
     names = dict(notation.short_names(item.said.uuid for item in live))

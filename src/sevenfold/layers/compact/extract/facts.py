@@ -7,17 +7,12 @@ themselves. A fact that an earlier summary handed on names its record in the sho
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 
-Kind = Literal["read", "shell", "search", "web", "edit", "write"]
-"""What a tool does, as far as it matters for what can be had again."""
-
 WAYS: Final = ("edited", "written", "read", "mentioned")
 """How a file may have been worked with."""
-NONE_LEFT_OUT: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Words(Struct, frozen=True):
@@ -123,11 +118,11 @@ class Facts(Struct, frozen=True):
     """How the model closed each of its turns."""
     current: tuple[str, ...] = ()
     """The newest rounds, a line for each thing that happened."""
-    prose: Mapping[int, str] = MappingProxyType({})
+    prose: Mapping[int, str] = {}
     """What an earlier summary says in each of its nine sections, besides such facts."""
-    left_out: Mapping[str, int] = NONE_LEFT_OUT
+    left_out: Mapping[str, int] = {}
     """How many entries of each list earlier summaries had no room for."""
-    names: Mapping[str, str] = MappingProxyType({})
+    names: Mapping[str, str] = {}
     """The short form of every record's id."""
 
     def name(self, record: str) -> str:

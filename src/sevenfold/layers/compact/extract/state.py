@@ -77,7 +77,7 @@ def _came_of(call: Call) -> str:
     if call.failed:
         return f"{did} → failed: “{telling_lines(call.result)}”"
     end = next((line.strip() for line in reversed(call.result[-2_000:].splitlines()) if line.strip()), "")
-    shows = call.kind == "shell" or call.kind is None
+    shows = call.kind in ("shell", "")
     return f"{did} → ok, ends: “{one_line(end, 120)}”" if shows and end else f"{did} → ok"
 
 

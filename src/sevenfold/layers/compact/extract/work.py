@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.facts import WAYS, Command, File, FoundError, Kind, Quote
+from sevenfold.layers.compact.extract.facts import WAYS, Command, File, FoundError, Quote
 from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.record import authorship, blocks
@@ -36,7 +36,8 @@ class Call(Struct, frozen=True):
     """One tool call and what came of it."""
 
     name: str
-    kind: Kind | None
+    kind: str
+    """What it does: read, shell, search, web, edit or write; empty if that is not known."""
     record: str
     given: Mapping[str, Any]
     result: str | None = None
@@ -69,14 +70,14 @@ class Call(Struct, frozen=True):
         return self.command or ", ".join(self.paths) or next(named, "")
 
 
-def calls(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> list[Call]:
+def calls(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> list[Call]:
     """Every call in these records, in order, with its result if there is one."""
     items = [item for item in items if not item.hidden_by]
     results = {
         block.id: block for item in items for block in item.said.blocks if block.kind == "tool_result"
     }
     return [
-        _call(item.said.uuid, body, results.get(body.id), kinds or {})
+        _call(item.said.uuid, body, results.get(body.id), kinds)
         for item in items
         if item.said.calls
         for block in item.said.blocks
@@ -84,7 +85,7 @@ def calls(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> lis
     ]
 
 
-def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mapping[str, Kind]) -> Call:
+def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mapping[str, str]) -> Call:
     given = read_fields(asked.input)
     kind = kinds.get(asked.name) or kind_by_shape(asked.name, given)
     if answer is None:
@@ -98,7 +99,7 @@ def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mappi
     return Call(asked.name, kind, record, given, words, failed, code, reply)
 
 
-def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:
+def kind_by_shape(name: str, given: Mapping[str, Any]) -> str:
     """What a tool without a declared kind probably does."""
     has_path = any(isinstance(given.get(key), str) for key in keys("path"))
     if name == "apply_patch" or (has_path and any(key in given for key in keys("change"))):
@@ -111,7 +112,7 @@ def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:
         return "web"
     if not has_path and _command(given):
         return "shell"
-    return "read" if has_path else None
+    return "read" if has_path else ""
 
 
 def _command(given: Mapping[str, Any]) -> str:
@@ -149,9 +150,9 @@ def files(made: Iterable[Call]) -> list[File]:
     for call in made:
         if call.failed or call.result is None:
             continue
-        how = {"edit": "edited", "write": "written", "read": "read"}.get(call.kind or "")
+        how = {"edit": "edited", "write": "written", "read": "read"}.get(call.kind, "")
         for path in call.paths if how else ():
-            _touch(found, path, how or "", call.record)
+            _touch(found, path, how, call.record)
         for path in paths_in(_HEREDOC.sub("", call.command)):
             _touch(found, path, "mentioned", call.record)
     return list(reversed(merged(found.values())))
