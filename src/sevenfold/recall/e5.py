@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tarfile
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
@@ -107,24 +107,16 @@ class WordPieces:
         return tuple(found) if start == len(word) else (self._numbers[UNKNOWN],)
 
 
-def _words(text: str) -> Iterator[str]:
+def _words(text: str) -> list[str]:
     """The words of a text in lower case without accents; each sign, and each character of Chinese, is one."""
-    word = ""
+    spaced = []
     for sign in unicodedata.normalize("NFD", text.lower()):
         kind = unicodedata.category(sign)
         if kind == "Mn" or sign == "\ufffd" or (kind[0] == "C" and not sign.isspace()):
             continue
         alone = _is_punctuation(sign, kind) or "\u4e00" <= sign <= "\u9fff" or "\u3400" <= sign <= "\u4dbf"
-        if alone or sign.isspace():
-            if word:
-                yield word
-            word = ""
-            if alone:
-                yield sign
-        else:
-            word += sign
-    if word:
-        yield word
+        spaced.append(f" {sign} " if alone else sign)
+    return "".join(spaced).split()
 
 
 def _is_punctuation(sign: str, kind: str) -> bool:

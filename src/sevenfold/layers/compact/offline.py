@@ -93,7 +93,8 @@ def items_of(messages: Sequence[Json]) -> list[Item]:
     for number, message in enumerate(messages):
         parts = _parts(message)
         role = str(message.get("role"))
-        for place, (nature, same) in enumerate(groupby(parts, _nature if role == "user" else _said)):
+        nature_of = _nature if role == "user" else lambda part: "said"
+        for place, (nature, same) in enumerate(groupby(parts, nature_of)):
             said = Said(
                 f"m{number:07d}" + f".{place}" * (place > 0),
                 None,
@@ -125,10 +126,6 @@ def _nature(part: Block) -> str:
     if opened[1] == Continued.tag:
         return "summary"
     return "program" if opened[1] in tags() else "said"
-
-
-def _said(part: Block) -> str:
-    return "said"
 
 
 def _count(text: str) -> int:

@@ -56,7 +56,8 @@ class Offload:
         view, state = c.transcript.view, c.state(Settled)
         now = (view, view.version, len(view), c.settings, c.account.tip)
         if now != state.settled:
-            _settle(c, unsent_results(c), _budget(c))
+            if unsent := unsent_results(c):
+                _settle(c, unsent, _budget(c))
             state.settled = now
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
@@ -124,7 +125,7 @@ def _budget(c: Conversation) -> Budget:
 
 def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
     """Of results that no request has held yet, those that must still go."""
-    if not unsent or not budget.settings.offload:
+    if not budget.settings.offload:
         return []
     tools = [(c.stock.tool_of(block.id), block) for block in unsent]
     alone = [big for tool, block in tools if (big := offload.too_big(block, tool, budget))]
@@ -142,8 +143,6 @@ def _squeeze(c: Conversation, check: Check) -> bool:
     unsent = unsent_results(c)
     over = check.size.high - c.window.blocking + 1
     allowed = sum(len(block.raw) for block in unsent) - over * SAFE_CHARACTERS_PER_TOKEN
-    if not unsent or not c.settings.offload:
-        return False
     tight = replace(c.settings, round_characters=max(1, int(allowed / c.window.scale)))
     before = c.size().tokens
     _settle(c, unsent, Budget(tight, c.window, c.kinds))
@@ -151,11 +150,9 @@ def _squeeze(c: Conversation, check: Check) -> bool:
 
 
 def _settle(c: Conversation, unsent: Sequence[Block], budget: Budget) -> None:
-    due = _due(c, unsent, budget)
-    if not due:
-        return
-    gone = {big.block.id for big in due if _replace(c, big, budget)}
-    _try(c, Keep(tool_use_ids=[block.id for block in unsent if block.id not in gone]))
+    if due := _due(c, unsent, budget):
+        gone = {big.block.id for big in due if _replace(c, big, budget)}
+        _try(c, Keep(tool_use_ids=[block.id for block in unsent if block.id not in gone]))
 
 
 def _proposal(big: Big, budget: Budget) -> Proposed:
