@@ -26,7 +26,7 @@ from sevenfold.lab.audit import by_recall
 from sevenfold.lab.fidelity import Probe, Score
 from sevenfold.layers.compact import extract
 from sevenfold.layers.compact.extract import notation
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
 from sevenfold.session import factory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.layers.compact.coverage import HEADING, Count, Fact, cover, missing
-from sevenfold.layers.compact.extract.facts import (
+from sevenfold.layers.compact.extract.notation import (
     Facts,
     File,
     FoundError,

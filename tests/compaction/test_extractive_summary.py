@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.layers.compact.extract import facts, notation
-from sevenfold.layers.compact.extract.facts import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, Words
 from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO, heading
 from sevenfold.layers.compact.summary import extractive, sections
 from tests.compaction.histories import continued, count, histories, worked

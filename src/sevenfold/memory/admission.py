@@ -28,8 +28,7 @@ from sevenfold.memory.entry import (
 )
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
-from sevenfold.memory.rules import LEAST_CHARACTERS, LastingFact
-from sevenfold.memory.statements import DATES, absolute_dates, whole
+from sevenfold.memory.statements import DATES, LEAST_CHARACTERS, LastingFact, absolute_dates, whole
 from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, says
 
 MOST_NOTE = 2_000

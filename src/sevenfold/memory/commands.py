@@ -20,7 +20,7 @@ from sevenfold.memory.entry import read_entry
 from sevenfold.memory.exchange import free_entry, their_path
 from sevenfold.memory.generation import Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
-from sevenfold.memory.rules import LastingFact
+from sevenfold.memory.statements import LastingFact
 
 ROOT = "/memories"
 SOURCE = "memory-tool"

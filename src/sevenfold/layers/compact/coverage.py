@@ -11,7 +11,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 
 State = Literal["in_context", "reachable", "lost"]
 

@@ -28,11 +28,9 @@ from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
 from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, Left
-from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.scope import messages as messages_of
+from sevenfold.layers.compact.scope import Scope, messages_of
 from sevenfold.layers.compact.shorten import Shortened
-from sevenfold.layers.compact.summary.draft import Draft, Failure
-from sevenfold.layers.compact.summary.draft import read as read_draft
+from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
 from sevenfold.ports import Call
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact, Summariser

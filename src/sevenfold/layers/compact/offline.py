@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from sevenfold.layers.compact.extract import facts as facts_of
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.outline import heading
 from sevenfold.layers.compact.summary import extractive, prose
 from sevenfold.layers.notes import policy as notes_layer

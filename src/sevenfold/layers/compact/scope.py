@@ -116,7 +116,7 @@ def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, st
     return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= least else None
 
 
-def messages(items: Sequence[Item]) -> list[Message]:
+def messages_of(items: Sequence[Item]) -> list[Message]:
     """The messages these records make up, the same bytes as in a request that begins with them."""
     wire = Wire()
     for number, item in enumerate(items):

@@ -23,13 +23,11 @@ from sevenfold.layers.compact.engines import Got
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary.draft import Draft, Failure
-from sevenfold.layers.compact.summary.draft import read as read_draft
+from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
 from sevenfold.layers.notes import policy as notes
-from sevenfold.layers.notes.policy import NotesText as NotesText
-from sevenfold.layers.notes.policy import Since
+from sevenfold.layers.notes.policy import NotesText, Since
 from sevenfold.record import blocks
-from sevenfold.record.decisions import NotesMark as NotesMark
+from sevenfold.record.decisions import NotesMark
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from sevenfold.layers.offload import policy as offload
 from sevenfold.layers.offload.policy import Big, Budget
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Keep
-from sevenfold.record.decisions import Offloaded as OffloadDecision
+from sevenfold.record.decisions import Keep, Offloaded
 from sevenfold.record.entries import Stored
 from sevenfold.settings import Settings
 
@@ -197,10 +196,10 @@ def _put_away(c: Conversation, big: Big, budget: Budget) -> tuple[str, Stored] |
 
 def _decide(c: Conversation, call: str, shown: str, place: Stored) -> bool:
     where = {"path": place.path, "sha256": place.sha256}
-    return _try(c, OffloadDecision(tool_use_id=call, preview=shown, size=place.size, **where))
+    return _try(c, Offloaded(tool_use_id=call, preview=shown, size=place.size, **where))
 
 
-def _try(c: Conversation, decision: OffloadDecision | Keep) -> bool:
+def _try(c: Conversation, decision: Offloaded | Keep) -> bool:
     """Write a decision down; one that cannot be written is made again before the next request."""
     try:
         c.transcript.decide(decision)

@@ -24,8 +24,8 @@ from sevenfold.memory.admission import Admission, Witness, admit
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.generation import Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
-from sevenfold.memory.rules import LastingFact
 from sevenfold.memory.search import FittingEntry, StatementVectors, fitting, taken_up
+from sevenfold.memory.statements import LastingFact
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words

@@ -9,7 +9,7 @@ from typing import Any
 from sevenfold.layers.compact.offline import items_of
 from sevenfold.layers.remember.policy import SHOWN
 from sevenfold.memory.entry import shortened
-from sevenfold.memory.rules import facts
+from sevenfold.memory.statements import facts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import from_user
 from sevenfold.record.layout import Item

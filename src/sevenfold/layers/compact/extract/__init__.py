@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sevenfold.layers.compact.extract import notation, outline, state, words, work
-from sevenfold.layers.compact.extract.facts import Facts, File, FoundError, Words
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
+from sevenfold.layers.compact.extract.notation import Facts, File, FoundError, Words
 from sevenfold.layers.compact.extract.words import models_words, users_words
 from sevenfold.layers.compact.extract.work import Call, calls, replies
 from sevenfold.record import blocks

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.extract.facts import Identifier
+from sevenfold.layers.compact.extract.notation import Identifier
 from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.layers.compact.extract.work import paths_in
 

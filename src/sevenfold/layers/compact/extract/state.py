@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.facts import Quote, Task
+from sevenfold.layers.compact.extract.notation import Quote, Task
 from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import (
     LONGEST_SENTENCE,

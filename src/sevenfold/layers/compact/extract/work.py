@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.facts import WAYS, Command, File, FoundError, Quote
+from sevenfold.layers.compact.extract.notation import WAYS, Command, File, FoundError, Quote
 from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.record import authorship, blocks

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import notation, outline
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.layers.compact.scope import Span

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import notation
-from sevenfold.layers.compact.extract.facts import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, Words
 from sevenfold.layers.compact.extract.outline import TITLES, heading
 
 Count = Callable[[str], int]

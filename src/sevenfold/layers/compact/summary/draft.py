@@ -43,7 +43,7 @@ class Failure(Struct, frozen=True):
     detail: str
 
 
-def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft | Failure:
+def read_draft(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft | Failure:
     """The draft in an answer, given as blocks or as plain text."""
     if isinstance(answer, str):
         whole = answer

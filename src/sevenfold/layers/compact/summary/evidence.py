@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import chain
 
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
 from sevenfold.layers.compact.summary.claims import Claim, alike, pattern, roots, words
 from sevenfold.layers.compact.summary.quotations import holds, plain
