@@ -248,10 +248,8 @@ def _preview(c: Conversation) -> Preview | None:
 
 def at_rest(c: Conversation) -> bool:
     """Has the model answered, with nothing left to do?"""
-    items = c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:]
-    return (
-        not c.request_out and bool(items) and items[0].said.role == "assistant" and not items[0].said.calls
-    )
+    newest = (item.said for item in c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:])
+    return not c.request_out and any(said.role == "assistant" and not said.calls for said in newest)
 
 
 def pauses(said: Iterable[Said]) -> list[float]:

@@ -124,12 +124,8 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
 
 def _dates(found: Mapping[str, str], seen: Witness) -> str:
     """What the user's words call tomorrow, by Friday and the like, as dates; the words themselves stay as they are."""
-    days = {
-        named: day
-        for words, record in found.items()
-        if record in seen.days
-        for named, day in absolute_dates(words, seen.days[record]).items()
-    }
+    dated = ((words, seen.days[record]) for words, record in found.items() if record in seen.days)
+    days = {named: day for words, said_on in dated for named, day in absolute_dates(words, said_on).items()}
     return f"{DATES}{', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
 
 

@@ -90,9 +90,8 @@ class MemoryCommands:
         sizes = {name: len(one.entry.render()) for name, one in files.items() if name.startswith(start)}
         if not sizes and path:
             raise InputError(f"The path {command.path} does not exist. Please provide a valid path.")
-        return _listing(
-            command.path.rstrip("/"), {name.removeprefix(start): n for name, n in sizes.items()}
-        )
+        below = {name.removeprefix(start): size for name, size in sizes.items()}
+        return _listing(command.path.rstrip("/"), below)
 
     def _files(self) -> dict[str, KnownEntry]:
         """The entries by the paths a model knows them by."""
@@ -242,9 +241,8 @@ def _listing(directory: str, sizes: Mapping[str, int]) -> str:
             found[name] = size
     head = f"Here're the files and directories up to 2 levels deep in {directory}, excluding hidden items:"
     total = f"{_size(sum(sizes.values()))}\t{directory}"
-    return "\n".join(
-        [head, total, *(f"{_size(n)}\t{directory}/{name}" for name, n in sorted(found.items()))]
-    )
+    lines = (f"{_size(n)}\t{directory}/{name}" for name, n in sorted(found.items()))
+    return "\n".join([head, total, *lines])
 
 
 def _numbered(command: MemoryCommand, text: str, doubt: str) -> str:

@@ -70,10 +70,8 @@ def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
     said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
     rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
     body = "\n\n".join(filter(None, (quoted(said), *rest)))
-    entry = MemoryEntry(
-        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
-    )
-    content = entry.render()
+    page = Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
+    content = MemoryEntry(first.entry.file, page).render()
     stamp = msgspec.structs.replace(
         first.stamp,
         sha256=digest(content),
@@ -175,11 +173,8 @@ def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str
 def after_edits(known: Sequence[KnownEntry], edits: Mapping[str, EntryEdit | None]) -> list[KnownEntry]:
     """The entries as they would be."""
     kept = [one for one in known if one.entry.file not in edits]
-    made = [
-        KnownEntry(read_entry(file, edit.content), edit.stamp)
-        for file, edit in edits.items()
-        if edit is not None
-    ]
+    changed = {file: edit for file, edit in edits.items() if edit is not None}
+    made = [KnownEntry(read_entry(file, edit.content), edit.stamp) for file, edit in changed.items()]
     return sorted((*kept, *made), key=lambda one: one.entry.file)
 
 
@@ -198,9 +193,8 @@ def dream(
         if not goes_on():
             raise Refused("the dream was stopped, or another process took over")
         now = memory.commit(made.edits, "dream", "; ".join(made.done), based_on=base, whole=True)
-        if all(
-            now.entries.get(file) == (edit.stamp if edit else None) for file, edit in made.edits.items()
-        ):
+        wanted = {file: edit.stamp if edit else None for file, edit in made.edits.items()}
+        if all(now.entries.get(file) == stamp for file, stamp in wanted.items()):
             return msgspec.structs.replace(made, change=now.number)
     return Consolidation({}, (), ("given up: memory keeps changing",))
 
@@ -213,9 +207,8 @@ def prepare(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
         return made
     lost = losses(known, after_edits(known, made.edits), today)
     if lost:
-        return Consolidation(
-            {}, (), (*made.refused, f"given up: {', '.join(lost)} could not be found any more")
-        )
+        reason = f"given up: {', '.join(lost)} could not be found any more"
+        return Consolidation({}, (), (*made.refused, reason))
     return made
 
 

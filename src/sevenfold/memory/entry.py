@@ -135,9 +135,8 @@ def quoted(words: Iterable[str]) -> str:
 def slug(words: str) -> str:
     """A name made of the words themselves."""
     plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
-    first = textwrap.shorten(
-        " ".join(re.findall(r"[a-z0-9]+", plain)), _SLUG, placeholder="", break_long_words=False
-    )
+    plain = " ".join(re.findall(r"[a-z0-9]+", plain))
+    first = textwrap.shorten(plain, _SLUG, placeholder="", break_long_words=False)
     return first.replace(" ", "-") or "entry"
 
 

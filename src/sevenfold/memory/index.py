@@ -21,14 +21,12 @@ _HEADING = "# Memory\n\n"
 def index(entries: Iterable[tuple[MemoryEntry, Provenance]], today: str) -> str:
     """The index of these entries; within its limits, with a note about what they cut off."""
     held = [(entry, stamp.trusted) for entry, stamp in entries if not entry.over(today)]
-    trusted = sorted(
-        (one for one, is_users in held if is_users), key=lambda one: (not one.pinned, one.file)
-    )
+    trusted = [one for one, is_users in held if is_users]
+    trusted.sort(key=lambda one: (not one.pinned, one.file))
     others, last = len(held) - len(trusted), list[str]()
     if others:
-        last.append(
-            f"{others} unconfirmed entr{'ies' if others > 1 else 'y'}: see `sevenfold memory list`."
-        )
+        noun = "entries" if others > 1 else "entry"
+        last.append(f"{others} unconfirmed {noun}: see `sevenfold memory list`.")
     room = MOST_BYTES - len(_HEADING.encode()) - 200
     shown: list[str] = []
     for entry in trusted:

@@ -381,12 +381,8 @@ class Memory:
         session: str = "",
     ) -> Generation:
         """Make edits, if any changes something. The lock is held."""
-        stamps = {file: edit.stamp if edit else None for file, edit in edits.items()}
-        made = {
-            file: (now.entries.get(file), stamp)
-            for file, stamp in stamps.items()
-            if now.entries.get(file) != stamp
-        }
+        both = {file: (now.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()}
+        made = {file: (before, after) for file, (before, after) in both.items() if before != after}
         if not made:
             return now
         for edit in filter(None, edits.values()):

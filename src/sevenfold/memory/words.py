@@ -63,9 +63,8 @@ def finished(words: str) -> bool:
 
 def says(text: str, words: str) -> bool:
     """Does the text hold these words, or a sentence that holds all that they say?"""
-    return holds(text, words) or any(
-        same_fact(one, words) and covers(one, words) for one in _sentences(text)
-    )
+    alike = (one for one in _sentences(text) if same_fact(one, words))
+    return holds(text, words) or any(covers(one, words) for one in alike)
 
 
 @lru_cache(maxsize=64)
@@ -81,11 +80,8 @@ def holds(text: str, words: str) -> bool:
 @lru_cache(maxsize=4096)
 def telling(text: str) -> frozenset[str]:
     """The words that carry a text; of scripts without spaces, all pairs of characters."""
-    found = {
-        word
-        for word in _WORD.findall(text.casefold())
-        if word not in FILLERS and (len(word) > 1 or word.isdigit())
-    }
+    words = (word for word in _WORD.findall(text.casefold()) if word not in FILLERS)
+    found = {word for word in words if len(word) > 1 or word.isdigit()}
     for run in DENSE_RUN.findall(text):
         found |= {run[place : place + 2] for place in range(len(run) - 1)}
     return frozenset(found)

@@ -89,9 +89,8 @@ class WordPieces:
     def of(self, text: str) -> list[int]:
         """The numbers of a text's parts, between those that mark its beginning and its end."""
         # No part is longer than the text it is of, so a part of it is enough for as many as are wanted.
-        found = [
-            number for word in _words(text[: MOST_PARTS * LONGEST_WORD]) for number in self._word(word)
-        ]
+        words = _words(text[: MOST_PARTS * LONGEST_WORD])
+        found = [number for word in words for number in self._word(word)]
         return [self._numbers[BEGIN], *found[: MOST_PARTS - 2], self._numbers[END]]
 
     def _parts(self, word: str) -> tuple[int, ...]:

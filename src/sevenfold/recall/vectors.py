@@ -183,9 +183,8 @@ class Meaning:
             found = pieces.vectors(self.embedder.fingerprint)
             if found is not None:
                 flat = np.frombuffer(b"".join(numbers for _, numbers in found), np.int8)
-                return Rows.of(
-                    [piece for piece, _ in found], flat.reshape(len(found), self.embedder.dimensions)
-                )
+                numbers = flat.reshape(len(found), self.embedder.dimensions)
+                return Rows.of([piece for piece, _ in found], numbers)
         pieces.begin_vectors(self.embedder.fingerprint)
         return Rows.empty(self.embedder.dimensions)
 

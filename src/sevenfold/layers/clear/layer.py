@@ -258,12 +258,7 @@ class Clearer:
         profile, view = c.profile, c.transcript.view
         idle, price = c.idle_seconds(), profile.price(size.tokens)
         asked = c.frame.edits is not None
-        may_ask = (
-            profile.thinking.bound
-            and settings.provider_edits
-            and not asked
-            and self._edits_refused != self._epoch
-        )
+        may_ask = profile.thinking.bound and settings.provider_edits and self._edits_refused != self._epoch
         since = [item for item in view.items_from(c.stock.answered + 1) if not item.said.meta]
         mid_turn = bool(since and since[-1].said.answers)
         return ClearingMoment(
@@ -285,7 +280,7 @@ class Clearer:
             mid_turn=mid_turn,
             compacts=False,
             provider=asked or _deletes(c),
-            near=may_ask and size.tokens >= settings.edits_trigger(self._c.window.threshold),
+            near=may_ask and not asked and size.tokens >= settings.edits_trigger(c.window.threshold),
             edited=c.edited,
             wire=size.wire,
             images=size.images,

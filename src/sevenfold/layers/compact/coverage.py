@@ -116,9 +116,8 @@ def _wanted(facts: Facts) -> Iterator[Fact]:
     # Of a message that an earlier summary cut, its beginning is all that can be looked for.
     found = [Fact("user_message", words.head, words.record) for words in reversed(facts.messages)]
     found += [Fact("decision", one.text, one.record) for one in reversed(facts.replies)]
-    found += [
-        Fact("decision", one.proposal or one.text, one.proposed or one.record) for one in facts.permissions
-    ]
+    given = ((one.proposal or one.text, one.proposed or one.record) for one in facts.permissions)
+    found += [Fact("decision", text, record) for text, record in given]
     found += [Fact("correction", one.text, one.record) for one in facts.corrections]
     found += [Fact("pending_task", task.text, task.record) for task in facts.tasks]
     for file in facts.files:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -177,13 +176,8 @@ def _cut_block(block: Block, most: int) -> Block:
         case ToolResult() if len(words := blocks.words_of(block)) > most:
             return blocks.with_content(block, _cut(words, most))
         case ToolUse(id=id, name=name, input=given) if len(given) > most:
-            words = bytes(given).decode(errors="replace")
-            fields: dict[str, Any] = {
-                "type": "tool_use",
-                "id": id,
-                "name": name,
-                "input": {"cut": _cut(words, most)},
-            }
+            short = {"cut": _cut(bytes(given).decode(errors="replace"), most)}
+            fields = {"type": "tool_use", "id": id, "name": name, "input": short}
             return Block("tool_use", encode_json(fields), id)
         case _:
             return block

@@ -272,11 +272,8 @@ def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain
     if view.boundary is None:
         return CompactionChain(turn=turn, threshold=threshold, query_source=source)
     begun = next((item.seq for item in view.items if item.said.summary), -1)
-    answers = {
-        item.said.message_id or item.said.uuid
-        for item in view.items
-        if item.said.role == "assistant" and item.seq > begun
-    }
+    since = (item.said for item in view.items if item.said.role == "assistant" and item.seq > begun)
+    answers = {said.message_id or said.uuid for said in since}
     return CompactionChain(True, len(answers), view.boundary, turn, threshold, source)
 
 

@@ -98,11 +98,8 @@ class MemoryReader:
         paths = rest if "e" in options else rest[1:]
         matches = _matcher(pattern, folded="i" in options)
         for name in self._files(*(paths or ("",))):
-            found = [
-                (number, text)
-                for number, text in enumerate(self._lines(name), 1)
-                if matches(text) == ("v" not in options)
-            ]
+            lines = enumerate(self._lines(name), 1)
+            found = [(number, text) for number, text in lines if matches(text) == ("v" not in options)]
             if "c" in options:
                 yield f"{name}:{len(found)}"
             elif "l" in options:

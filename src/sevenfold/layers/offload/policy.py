@@ -91,9 +91,8 @@ def too_big(block: Block, tool: str, budget: Budget) -> Big | None:
     found = whole(block)
     if len(found.text) <= limit:
         return None
-    return Big(
-        block, found, limit, f"a result of {tool or 'a tool'} may have {limit:,} characters", "store"
-    )
+    why = f"a result of {tool or 'a tool'} may have {limit:,} characters"
+    return Big(block, found, limit, why, "store")
 
 
 def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> list[Big]:

@@ -200,9 +200,8 @@ def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
         if (script := _PATH.search(span))
         for flag in _FLAG.findall(span, script.end())
     ]
-    commands = [
-        span.split()[0] for span in spans if _COMMAND.fullmatch(span.split()[0] if span.split() else "")
-    ]
+    first = (word for span in spans for word in span.split()[:1])
+    commands = filter(_COMMAND.fullmatch, first)
     claims = dict.fromkeys((*_PATH.findall(entry), *commands, *flags))
     return [claim for claim in list(claims)[:MOST_CLAIMS] if not there(claim)]
 

@@ -99,11 +99,8 @@ def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
         if call.failed:
             continue
         if (entries := _whole_list(call.given)) is not None:
-            tasks = {
-                text: Task(text, call.record, state in keys("doing"))
-                for text, state in entries
-                if state not in keys("done")
-            }
+            left = {text: state for text, state in entries if state not in keys("done")}
+            tasks = {text: Task(text, call.record, state in keys("doing")) for text, state in left.items()}
         elif _TO_DO_TOOL.search(call.name):
             _change(tasks, call)
     return list(tasks.values())
@@ -155,16 +152,10 @@ def announced(items: Sequence[Item]) -> list[Quote]:
 def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:
     """What an earlier summary calls pending, without the lines that a later record says are done."""
     said = [sentence for item in items for sentence in sentences(models_words(item))]
-    told = [
-        one for one in said if pattern("is_done").search(one) and not pattern("is_not_done").search(one)
-    ]
-    told += [
-        text
-        for call in made
-        if not call.failed
-        for text, state in _whole_list(call.given) or ()
-        if state in keys("done")
-    ]
+    reports = [one for one in said if pattern("is_done").search(one)]
+    told = [one for one in reports if not pattern("is_not_done").search(one)]
+    lists = (_whole_list(call.given) or () for call in made if not call.failed)
+    told += [text for entries in lists for text, state in entries if state in keys("done")]
     done = list(map(_stems, told))
     return "\n".join(line for line in text.split("\n") if not _settled(_stems(line), done))
 

@@ -58,10 +58,8 @@ class Call(Struct, frozen=True):
         found = [value for key in keys("path") if isinstance(value := self.given.get(key), str) and value]
         several = self.given.get("paths")
         found += [path for path in several if isinstance(path, str)] if isinstance(several, list) else []
-        patch = next(
-            (v for v in self.given.values() if isinstance(v, str) and v.startswith("*** Begin")), ""
-        )
-        return tuple(dict.fromkeys([*found, *_PATCHED.findall(patch)]))
+        patches = (v for v in self.given.values() if isinstance(v, str) and v.startswith("*** Begin"))
+        return tuple(dict.fromkeys([*found, *_PATCHED.findall(next(patches, ""))]))
 
     @property
     def about(self) -> str:
@@ -73,9 +71,8 @@ class Call(Struct, frozen=True):
 def calls(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> list[Call]:
     """Every call in these records, in order, with its result if there is one."""
     items = [item for item in items if not item.hidden_by]
-    results = {
-        block.id: block for item in items for block in item.said.blocks if block.kind == "tool_result"
-    }
+    found = (block for item in items for block in item.said.blocks)
+    results = {block.id: block for block in found if block.kind == "tool_result"}
     return [
         _call(item.said.uuid, body, results.get(body.id), kinds)
         for item in items
@@ -234,10 +231,8 @@ def problems(made: Iterable[Call]) -> list[FoundError]:
         if not call.failed:
             done.update(_deeds(call))
             continue
-        problem = FoundError(
-            call.name, telling_lines(call.result), call.record, not done.isdisjoint(_deeds(call))
-        )
-        found.setdefault((problem.tool, problem.lines), problem)
+        lines, settled = telling_lines(call.result), not done.isdisjoint(_deeds(call))
+        found.setdefault((call.name, lines), FoundError(call.name, lines, call.record, settled))
     return sorted(found.values(), key=lambda problem: problem.settled)
 
 

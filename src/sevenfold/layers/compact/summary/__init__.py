@@ -51,11 +51,8 @@ def combine(
     """The sections a model drafted, completed with the facts; the user's messages are the log's, never the model's."""
     own = {number: text for number, text in drafted.items() if number != 6}
     told = {6: facts.prose[6]} if 6 in facts.prose else {}
-    wanted = [
-        *_prose(told, _PROSE, notation.EARLIER),
-        *_prose(own, _PROSE),
-        *_recorded(facts, "\n".join(own.values())),
-    ]
+    prose = [*_prose(told, _PROSE, notation.EARLIER), *_prose(own, _PROSE)]
+    wanted = [*prose, *_recorded(facts, "\n".join(own.values()))]
     return compose(facts, wanted, budget, count, _titles(span))
 
 
@@ -113,11 +110,8 @@ def _judged(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterable[Entries]
 
 def _prose(sections: Mapping[int, str], share: float, label: str = "") -> list[Entries]:
     """Text for the sections; what an earlier summary has is labelled, for it may no longer hold."""
-    return [
-        Entries(number, "", paragraphs(sections[number]), share, label=label)
-        for number in _ORDER
-        if number in sections
-    ]
+    told = ((number, sections[number]) for number in _ORDER if number in sections)
+    return [Entries(number, "", paragraphs(text), share, label=label) for number, text in told]
 
 
 def _entries(
