@@ -9,7 +9,7 @@ name or sign. So a model that behaves badly can waste a dream, not a memory. Eve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta
 
 import msgspec
@@ -20,7 +20,7 @@ from sevenfold.memory.contradiction import ends
 from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
 from sevenfold.memory.front_matter import Page
 from sevenfold.memory.generation import digest, least_trusted
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.memory import Edits, EntryEdit, KnownEntry, Memory
 from sevenfold.memory.search import fitting
 from sevenfold.memory.words import ROOT, names_something, same_fact, shared, telling
 
@@ -56,7 +56,7 @@ class Proposal(Struct, frozen=True):
 class Consolidation(Struct, frozen=True):
     """What a dream would do."""
 
-    edits: Mapping[str, EntryEdit | None]
+    edits: Edits
     done: tuple[str, ...] = ()
     """What it does, in words."""
     refused: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str
     return [one.name for one in found if not _answers(one.words, after, today)]
 
 
-def after_edits(known: Sequence[KnownEntry], edits: Mapping[str, EntryEdit | None]) -> list[KnownEntry]:
+def after_edits(known: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
     """The entries as they would be."""
     kept = [one for one in known if one.entry.file not in edits]
     changed = {file: edit for file, edit in edits.items() if edit is not None}

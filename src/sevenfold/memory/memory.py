@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from difflib import unified_diff
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -78,6 +78,10 @@ class EntryEdit(Struct, frozen=True):
 
     content: bytes
     stamp: Provenance
+
+
+Edits: TypeAlias = Mapping[str, EntryEdit | None]
+"""What becomes of entries, by their files; None removes one."""
 
 
 def difference(file: str, old: bytes | None, new: bytes | None) -> str:
@@ -218,7 +222,7 @@ class Memory:
 
     def commit(
         self,
-        edits: Mapping[str, EntryEdit | None],
+        edits: Edits,
         by: Author,
         reason: str,
         *,
@@ -373,12 +377,7 @@ class Memory:
         return self._change(now, self._outside(now, self._files()), "outside", "changed outside Sevenfold")
 
     def _change(
-        self,
-        now: Generation,
-        edits: Mapping[str, EntryEdit | None],
-        by: Author,
-        reason: str,
-        session: str = "",
+        self, now: Generation, edits: Edits, by: Author, reason: str, session: str = ""
     ) -> Generation:
         """Make edits, if any changes something. The lock is held."""
         both = {file: (now.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()}

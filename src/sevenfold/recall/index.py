@@ -52,16 +52,10 @@ Progress = Callable[[int], None]
 
 _T = TypeVar("_T")
 _NO_PLACE = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_PERM,
-    }
+    getattr(sqlite3, f"SQLITE_{name}")
+    for name in ["BUSY", "LOCKED", "FULL", "IOERR", "READONLY", "CANTOPEN", "PERM"]
 )
+"""Errors of SQLite after which a new file would fare no better."""
 
 
 class IndexStatus(Struct, frozen=True):

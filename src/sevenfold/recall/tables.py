@@ -34,6 +34,9 @@ NAMELESS = ""
 Fetch = Callable[[str], bytes]
 """Gives the full text of a result that was moved out of the context, as `sevenfold.ports.Results` does."""
 
+Reached = tuple[int, bytes]
+"""The last line of the log that was read whole, and its digest."""
+
 _ROW = "SELECT piece.id, record.id, uuid, kind, tool, size, timestamp, offset, lane, place"
 _ROWS = f"{_ROW} FROM piece JOIN record ON record.id = piece.record"
 _VECTORS = """
@@ -125,16 +128,13 @@ class Tables:
         """How many records are in it."""
         return int(self._one("SELECT count(*) FROM record")[0])
 
-    def reached(self) -> tuple[int, bytes] | None:
-        """The last line of the log that was read whole, and its digest."""
-        found: tuple[int, bytes] | None = self._one("SELECT offset, digest FROM reached")
+    def reached(self) -> Reached | None:
+        """How far the log was read."""
+        found: Reached | None = self._one("SELECT offset, digest FROM reached")
         return found
 
     def add(
-        self,
-        found: Iterable[tuple[int, Entry]],
-        fetch: Fetch | None,
-        reached: tuple[int, bytes] | None = None,
+        self, found: Iterable[tuple[int, Entry]], fetch: Fetch | None, reached: Reached | None = None
     ) -> int:
         """Take in entries in one transaction, and how far in the log they reach; says how many are new."""
         with self._db:

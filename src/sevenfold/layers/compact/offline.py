@@ -63,19 +63,14 @@ def notes_of(items: Sequence[Item]) -> str:
 
 def _sections(facts: Facts) -> dict[str, str]:
     first = facts.messages[0].head if facts.messages else ""
+    wrong = [*(one.lines for one in facts.problems), *(one.text for one in facts.permissions)]
     made = {
         "Session Title": " ".join(first.split()[:10]),
         "Current State": _lines(facts.current),
         "Task Specification": _lines(words.head for words in facts.messages),
         "Files and Functions": _lines(f"{file.path}{' (changed)' * file.changed}" for file in facts.files),
         "Workflow": _lines(f"`{command.line}`: {command.state}" for command in facts.commands),
-        "Errors & Corrections": _lines(
-            [
-                *(problem.lines for problem in facts.problems),
-                *(one.text for one in facts.permissions),
-                *(one.text for one in facts.corrections),
-            ]
-        ),
+        "Errors & Corrections": _lines([*wrong, *(one.text for one in facts.corrections)]),
         "Worklog": _lines(one.text for one in facts.outcomes),
     }
     assert made.keys() <= notes_layer.SECTIONS.keys()

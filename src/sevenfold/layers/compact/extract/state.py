@@ -141,12 +141,9 @@ def _text(entry: Mapping[str, Any]) -> str:
 def announced(items: Sequence[Item]) -> list[Quote]:
     """Sentences of the newest answer that say what is still to come: what was announced before has begun since."""
     answer = rounds(items)[-1].answer if items else ()
-    return [
-        Quote(one_line(sentence, LONGEST_SENTENCE), item.said.uuid)
-        for item in answer
-        for sentence in sentences(models_words(item))
-        if pattern("announces").search(sentence)
-    ]
+    said = ((item.said.uuid, sentence) for item in answer for sentence in sentences(models_words(item)))
+    told = ((record, sentence) for record, sentence in said if pattern("announces").search(sentence))
+    return [Quote(one_line(sentence, LONGEST_SENTENCE), record) for record, sentence in told]
 
 
 def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:

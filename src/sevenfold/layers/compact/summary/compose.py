@@ -33,6 +33,17 @@ _HEAD = 2 / 3
 """The part of a cut message that is its beginning."""
 
 
+_MOST = {
+    "corrections": 30,
+    "permissions": 30,
+    "identifiers": 60,
+    "errors": 25,
+    "outcomes": 40,
+    "commands": 20,
+}
+"""Entries beyond these are rather looked up than read every time."""
+
+
 class Entries(Struct, frozen=True):
     """Entries that want a place in a section, most wanted first."""
 
@@ -41,12 +52,15 @@ class Entries(Struct, frozen=True):
     """The list they make up; empty for prose."""
     entries: tuple[str, ...]
     share: float
-    most: int = 1_000_000
-    """Entries beyond so many are rather looked up than read every time."""
     label: str = ""
     """Shown before them, if any of them finds room."""
     oldest_first: bool = False
     """Shown in the order of the conversation, though the newest are the most wanted."""
+
+    @property
+    def most(self) -> int:
+        """How many of them are shown at most."""
+        return _MOST.get(self.kind, len(self.entries))
 
 
 def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[str]]:

@@ -92,14 +92,10 @@ def _speaks_of(sentence: str, claim: Claim) -> bool:
     crucial = map(alike, claim.about & roots("crucial"))
     enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(crucial)
     # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
-    return (
-        bool(about)
-        and (enough or (given <= acts and len(about) < 3))
-        and any(
-            one in (acts or about) and not _against(said[max(0, place - _NEAR) : place])
-            for place, one in enumerate(meant)
-        )
-    )
+    if not about or not (enough or (given <= acts and len(about) < 3)):
+        return False
+    places = (place for place, one in enumerate(meant) if one in (acts or about))
+    return any(not _against(said[max(0, place - _NEAR) : place]) for place in places)
 
 
 def _against(near: list[str]) -> bool:
