@@ -94,10 +94,9 @@ def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterat
             yield from _texts(said, block, words)
         case ToolUse(id=call, name=name, input=given):
             value = _value(given)
-            edits = isinstance(value, dict) and (
-                (_PATHS & value.keys() and _CHANGES & value.keys())
-                or str(value.get("input", "")).startswith("*** Begin Patch")
-            )
+            fields = value if isinstance(value, dict) else {}
+            patches = str(fields.get("input", "")).startswith("*** Begin Patch")
+            edits = patches or (_PATHS & fields.keys() and _CHANGES & fields.keys())
             yield Passage(EDIT if edits else CALL, tidy(f"{name}\n{readable(value)}"), name, call)
         case ToolResult(tool_use_id=call, is_error=failed):
             yield Passage(ERROR if failed else RESULT, tidy(blocks.words_of(block)), "", call)
@@ -131,9 +130,8 @@ def readable(value: Any) -> str:
         label, inner = waiting.pop()
         match inner:
             case dict():
-                waiting.extend(
-                    (str(key), held) for key, held in reversed(inner.items()) if key not in _NO_WORDS
-                )
+                fields = [(str(key), held) for key, held in inner.items() if key not in _NO_WORDS]
+                waiting += reversed(fields)
             case list():
                 waiting.extend((label, held) for held in reversed(inner))
             case str():

@@ -301,9 +301,8 @@ class Compactor:
         """Run hooks, and report what they have to say and which of them failed."""
         name, place, path = event.__name__, self._c.transcript.place, self._c.services.path
         self._progressed("hooks_start", name)
-        outcome = yield from Fire(
-            event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
-        )
+        given = event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
+        outcome = yield from Fire(given)
         for text in outcome.messages:
             self._progressed("hook_message", name, text)
         for failure in outcome.failures:

@@ -164,9 +164,8 @@ class Dreamer:
 
     def _dream(self) -> Flow[Consolidation | None]:
         known = yield from in_thread(self._memory.entries)
-        if len(known) < LEAST_ENTRIES or not (
-            yield from in_thread(partial(self._lock.take, self._c.clock.now()))
-        ):
+        take = partial(self._lock.take, self._c.clock.now())
+        if len(known) < LEAST_ENTRIES or not (yield from in_thread(take)):
             return None
         self.task = DreamTask(self._c.clock.now())
         self._show(self.task)

@@ -84,11 +84,8 @@ class MemoryReader:
         names = self._files(*(words[:tests] or ("",)))
         for test, value in zip(words[tests::2], [*words[tests + 1 :: 2], ""], strict=False):
             if test in ("-name", "-iname", "-path"):
-                names = [
-                    name
-                    for name in names
-                    if fnmatchcase(name if test == "-path" else name.rpartition("/")[2], value)
-                ]
+                looked_at = {name: name if test == "-path" else name.rpartition("/")[2] for name in names}
+                names = [name for name, part in looked_at.items() if fnmatchcase(part, value)]
             elif (test, value) != ("-type", "f"):
                 raise Refused(f"find knows -name, -path and -type f here, not {test[:20]}.")
         yield from names

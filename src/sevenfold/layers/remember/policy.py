@@ -194,12 +194,8 @@ def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
     """The paths, commands, and flags of scripts that an entry names and that are no longer there."""
     spans = _SPAN.findall(entry)
     # Only a script can be asked for its flags without being run.
-    flags = [
-        f"{flag} in {script[0]}"
-        for span in spans
-        if (script := _PATH.search(span))
-        for flag in _FLAG.findall(span, script.end())
-    ]
+    scripts = filter(None, map(_PATH.search, spans))
+    flags = [f"{flag} in {one[0]}" for one in scripts for flag in _FLAG.findall(one.string, one.end())]
     first = (word for span in spans for word in span.split()[:1])
     commands = filter(_COMMAND.fullmatch, first)
     claims = dict.fromkeys((*_PATH.findall(entry), *commands, *flags))

@@ -86,10 +86,8 @@ def _joined(old: Mapping[int, str], new: Mapping[int, str]) -> Mapping[int, str]
     """What several summaries say, section by section; a text without sections is kept as the first."""
     said = dict(new) if len(new) > 1 or 0 not in new else {1: new[0]}
     said.pop(0, None)
-    return {
-        number: "\n\n".join(filter(None, (old.get(number, ""), said.get(number, ""))))
-        for number in sorted({*old, *said})
-    }
+    both = ((number, old.get(number), said.get(number)) for number in sorted({*old, *said}))
+    return {number: "\n\n".join(filter(None, texts)) for number, *texts in both}
 
 
 def _still_true(prose: Mapping[int, str], items: Sequence[Item], made: Sequence[Call]) -> Mapping[int, str]:
