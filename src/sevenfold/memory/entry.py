@@ -11,6 +11,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Container, Iterable
+from itertools import groupby
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -80,13 +81,9 @@ class MemoryEntry(Struct, frozen=True):
     @property
     def quotations(self) -> tuple[str, ...]:
         """The user's words in it, one text for each block of quoted lines."""
-        found: list[list[str]] = [[]]
-        for line in self.body.splitlines():
-            if line.startswith(">"):
-                found[-1].append(line[1:].strip())
-            elif found[-1]:
-                found.append([])
-        return tuple(" ".join(block).strip() for block in found if any(block))
+        blocks = groupby(self.body.splitlines(), key=lambda line: line.startswith(">"))
+        said = (" ".join(line[1:].strip() for line in lines) for is_quoted, lines in blocks if is_quoted)
+        return tuple(filter(None, map(str.strip, said)))
 
     @property
     def words(self) -> str:

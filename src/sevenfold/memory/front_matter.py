@@ -75,12 +75,11 @@ def split(text: str) -> Page:
     lines = text.split("\n", LONGEST_HEAD + 2)
     if not _FENCE.fullmatch(lines[0].removeprefix("\ufeff").rstrip("\r")):
         return Page((), text)
-    for number, line in enumerate(lines[1:-1], 1):
+    for number, line in enumerate(lines[1:], 1):
         if _FENCE.fullmatch(line.rstrip("\r")):
             head = tuple(f"{one}\n" for one in lines[1:number])
-            return Page(head, "\n".join(lines[number + 1 :]), (f"{lines[0]}\n", f"{line}\n"))
-    if _FENCE.fullmatch(lines[-1].rstrip("\r")) and len(lines) > 1:
-        return Page(tuple(f"{one}\n" for one in lines[1:-1]), "", (f"{lines[0]}\n", lines[-1]))
+            closed = line if number == len(lines) - 1 else f"{line}\n"
+            return Page(head, "\n".join(lines[number + 1 :]), (f"{lines[0]}\n", closed))
     return Page((), text)
 
 

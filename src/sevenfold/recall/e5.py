@@ -15,6 +15,7 @@ from hashlib import sha256
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from string import punctuation
 from typing import Any
 
 import numpy as np
@@ -113,10 +114,11 @@ def _words(text: str) -> list[str]:
         kind = unicodedata.category(sign)
         if kind == "Mn" or sign == "\ufffd" or (kind[0] == "C" and not sign.isspace()):
             continue
-        alone = _is_punctuation(sign, kind) or "\u4e00" <= sign <= "\u9fff" or "\u3400" <= sign <= "\u4dbf"
+        alone = (
+            kind[0] == "P"
+            or sign in punctuation
+            or "\u4e00" <= sign <= "\u9fff"
+            or "\u3400" <= sign <= "\u4dbf"
+        )
         spaced.append(f" {sign} " if alone else sign)
     return "".join(spaced).split()
-
-
-def _is_punctuation(sign: str, kind: str) -> bool:
-    return kind[0] == "P" or (sign.isascii() and sign.isprintable() and not sign.isalnum() and sign != " ")

@@ -82,10 +82,8 @@ def pieces(text: str) -> Iterator[str]:
         yield from pieces(text[: LONGEST // 2])
         yield from pieces(text[-LONGEST // 2 :])
         return
-    start = 0
-    while start == 0 or start + OVERLAP < len(text):
+    for start in range(0, max(1, len(text) - OVERLAP), PIECE - OVERLAP):
         yield text[start : start + PIECE]
-        start += PIECE - OVERLAP
 
 
 def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterator[Passage]:

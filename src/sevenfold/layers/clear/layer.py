@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -339,11 +340,9 @@ class Clearer:
         """Tokens of reasoning of turns before the last that is still sent and could be left out."""
         if not self._c.profile.thinking.kept:
             return 0
-        last, found = self._last_turn(), NOTHING
-        for item in self._c.transcript.view.items:
-            if item.said.uuid == last:
-                break
-            found += reasoning(item.weight)
+        last = self._last_turn()
+        earlier = takewhile(lambda item: item.said.uuid != last, self._c.transcript.view.items)
+        found = sum((reasoning(item.weight) for item in earlier), NOTHING)
         return round(self._c.gauge.estimator.tokens(found))
 
     def _results(self) -> list[OldResult]:

@@ -7,6 +7,7 @@ other and never overlap; one that takes too long counts as dead, and what comes 
 from __future__ import annotations
 
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ from sevenfold.layers.notes import policy as notes
 from sevenfold.layers.notes.policy import NotesText, Since
 from sevenfold.record import blocks
 from sevenfold.record.decisions import NotesMark
+from sevenfold.record.layout import Item
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -272,14 +274,13 @@ class NotesKeeper:
         """What happened since the last update; looked for from the end, where it is."""
         view = self._c.transcript.view
         known = {self.covered(), self._tried[0]} - {None}
-        since, met = [], False
-        for item in reversed(view.items):
+
+        def fresh(item: Item) -> bool:
             # What a compaction brought along was there before: the conversation grows from there on.
-            met = item.said.uuid in known or bool(view.brought_by(item.said.uuid))
-            if met:
-                break
-            since.append(item)
-        first = not met and view.boundary is None
+            return item.said.uuid not in known and not view.brought_by(item.said.uuid)
+
+        since = list(takewhile(fresh, reversed(view.items)))
+        first = len(since) == len(view.items) and view.boundary is None
         newest = next((item for item in since if item.said.role == "assistant"), None)
         return Since(
             grown=self._c.size().tokens if first else sum(map(self._c.item_tokens, since)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import intake
@@ -32,7 +33,6 @@ from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Remembered
 from sevenfold.record.entries import Said
-from sevenfold.record.layout import Item
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -264,11 +264,7 @@ class MemoryKeeper:
         """What happened in view since memory was last looked after."""
         view = self._c.transcript.view
         known = self._covered | {made.covered for made in view.decisions() if isinstance(made, Remembered)}
-        since: list[Item] = []
-        for item in reversed(view.items):
-            if item.said.uuid in known:
-                break
-            since.append(item)
+        since = list(takewhile(lambda item: item.said.uuid not in known, reversed(view.items)))
         calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
         return Stretch(
             said=_words(item.said for item in reversed(since)),
