@@ -192,18 +192,15 @@ class RecallIndex:
 
     def _unread(self) -> Iterator[tuple[int, bytes]]:
         """The lines after the last one that was read, if that is still there; else all of them."""
-        known = self._tables.reached()
-        if known is None:
-            return self._log.read(self._since)
-        lines = self._log.read(known[0])
-        position, line = next(lines, (-1, b""))
-        # An index that was made with secrets in it, or without, is known by what it says of the last line.
-        modes = (self._masks, not self._masks) if self._as_found else (self._masks,)
-        for masks in modes:
-            if (position, _digest(line, masks)) == known:
-                self._masks = masks
-                return lines
-        self._start_over()
+        if (known := self._tables.reached()) is not None:
+            lines = self._log.read(known[0])
+            position, line = next(lines, (-1, b""))
+            # An index that was made with secrets in it, or without, is known by what it says of the last line.
+            for masks in (self._masks, not self._masks) if self._as_found else (self._masks,):
+                if (position, _digest(line, masks)) == known:
+                    self._masks = masks
+                    return lines
+            self._start_over()
         return self._log.read(self._since)
 
     def _take(self, batch: Sequence[tuple[int, bytes]]) -> int:

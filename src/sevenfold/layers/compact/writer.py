@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sevenfold.conversation import restore
 from sevenfold.conversation.edits import CLEARED
@@ -279,7 +279,7 @@ def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain
 
 def report(c: Conversation, done: Compacted, failures: int) -> None:
     """What was done, once as any layer says it and once in figures."""
-    usage, total, placed = done.usage or Usage(), done.score.total, done.chain
+    usage, placed = done.usage or Usage(), done.chain
     c.events.tell(
         Acted(
             layer="compact",
@@ -298,9 +298,7 @@ def report(c: Conversation, done: Compacted, failures: int) -> None:
             **{name: getattr(done, name) for name in _REPORTED},
             left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
             **usage.counts,
-            in_context=total.in_context,
-            reachable=total.reachable,
-            lost=total.lost,
+            **asdict(done.score.total),
             invented=len(done.invented),
             cached_share=done.cached_share,
             missed=done.cut,
