@@ -14,12 +14,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sevenfold.errors import InputError, Refused
-from sevenfold.memory import index
 from sevenfold.memory.admission import Witness, admit, users_statement
 from sevenfold.memory.entry import read_entry
 from sevenfold.memory.exchange import free_entry, their_path
 from sevenfold.memory.generation import Provenance, digest, least_trusted
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory
 from sevenfold.memory.statements import LastingFact
 
 ROOT = "/memories"
@@ -81,7 +80,7 @@ class MemoryCommands:
     def _view(self, command: MemoryCommand) -> str:
         path = _below_root(command.path)
         files = self._files()
-        if path == index.FILE:
+        if path == INDEX:
             return _numbered(command, self._memory.index(), "")
         if path in files:
             known = files[path]
@@ -109,7 +108,7 @@ class MemoryCommands:
     def _create(self, command: MemoryCommand) -> str:
         path = _below_root(command.path)
         files = self._files()
-        if not path or path == index.FILE:
+        if not path or path == INDEX:
             raise Refused(f"{command.path} is written by the program; create a file of another name")
         if path in files:
             raise InputError(f"File {command.path} already exists")
@@ -164,7 +163,7 @@ class MemoryCommands:
 
     def _rename(self, command: MemoryCommand) -> str:
         old, new = _below_root(command.old_path), _below_root(command.new_path)
-        if not old or not new or new == index.FILE:
+        if not old or not new or new == INDEX:
             raise Refused(f"Cannot rename {command.old_path} to {command.new_path}")
         if any(name == new or name.startswith(f"{new}/") for name in self._files()):
             raise InputError(f"The destination {command.new_path} already exists")

@@ -16,10 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.memory import index
 from sevenfold.memory.entry import MOST_BYTES, PINNED, free_name, is_entry, slug
 from sevenfold.memory.generation import Provenance, digest
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory, write_index
 
 TOOLS: Mapping[str, str] = {
     "claude": "Claude Code: ~/.claude/projects/<project>/memory/",
@@ -84,7 +83,7 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
     found = list(entries)
     files = {their_path(one, tool): one.entry.render() for one in found}
     if tool != JSON:
-        files.setdefault(index.FILE, index.index(((one.entry, one.stamp) for one in found), "").encode())
+        files.setdefault(INDEX, write_index(found, "").encode())
     return files
 
 

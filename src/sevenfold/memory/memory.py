@@ -13,7 +13,7 @@ origin that is not trusted, as soon as memory is next looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import unified_diff
 from typing import TypeAlias, TypeVar
@@ -22,12 +22,16 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused, TranscriptError, TranscriptTooNew
-from sevenfold.memory import index
-from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
+from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry, shortened
 from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest
 from sevenfold.ports import Clock, Folder
 from sevenfold.record.redact import mask_text
 
+INDEX = "MEMORY.md"
+INDEX_LINES = 200
+INDEX_BYTES = 25_000
+INDEX_LINE = 150
+"""Characters."""
 CURRENT = ".versions/current.json"
 CHANGES = ".versions/changes.jsonl"
 APPLIED = ".versions/applied"
@@ -84,6 +88,35 @@ Edits: TypeAlias = Mapping[str, EntryEdit | None]
 """What becomes of entries, by their files; None removes one."""
 
 
+def write_index(entries: Iterable[KnownEntry], today: str) -> str:
+    """``MEMORY.md``: a line for each entry a model may rely on, within limits, with a note about what they cut off.
+
+    The index is part of the system prompt, which a model obeys. So it is made from entries that hold the user's words,
+    and names only those; what came from tools, pages and other places is counted, not quoted.
+    """
+    heading, shown, last = "# Memory\n\n", list[str](), list[str]()
+    held = [one for one in entries if not one.entry.over(today)]
+    trusted = [one.entry for one in held if one.stamp.trusted]
+    trusted.sort(key=lambda entry: (not entry.pinned, entry.file))
+    if others := len(held) - len(trusted):
+        noun = "entries" if others > 1 else "entry"
+        last.append(f"{others} unconfirmed {noun}: see `sevenfold memory list`.")
+    room = INDEX_BYTES - len(heading.encode()) - 200
+    for entry in trusted:
+        start = f"- [{entry.name}]({entry.file}) — "
+        gist = entry.quotations[0] if entry.quotations else entry.description
+        line = start + shortened(gist, max(INDEX_LINE - len(start), 40))
+        room -= len(line.encode()) + 1
+        if room < 0 or len(shown) == INDEX_LINES - 6:
+            break
+        shown.append(line)
+    if len(shown) < len(trusted):
+        last.insert(0, f"{len(trusted) - len(shown)} more entries are not listed: the index is full.")
+    if not shown and not last:
+        return ""
+    return heading + "\n".join([*shown, *([""] if last and shown else []), *last]) + "\n"
+
+
 def difference(file: str, old: bytes | None, new: bytes | None) -> str:
     """What becomes of a file, as a unified diff; None: it is not there."""
     before, after = (
@@ -136,7 +169,7 @@ class Memory:
 
     def index(self) -> str:
         """The index, as the prompt has it."""
-        return index.index(((one.entry, one.stamp) for one in self.entries()), self.today())
+        return write_index(self.entries(), self.today())
 
     def generation(self) -> Generation:
         """What counts now; changes made to the files by others are taken in first."""
@@ -157,7 +190,7 @@ class Memory:
         """Files that cannot be entries, and contents that are lost: what they are and what to do."""
         found = []
         for file in self._folder.names():
-            if file.startswith((".", LOGS)) or file == index.FILE:
+            if file.startswith((".", LOGS)) or file == INDEX:
                 continue
             if not is_entry(file):
                 found.append(
@@ -417,12 +450,11 @@ class Memory:
             self._folder.write(file, content)
 
     def _finish(self, now: Generation) -> None:
-        listed = (
-            (read_entry(file, self._object(stamp.sha256)), stamp) for file, stamp in now.entries.items()
-        )
-        text = index.index(listed, self.today()).encode()
-        if text != (self._folder.read(index.FILE) or b""):
-            self._folder.write(index.FILE, text)
+        contents = ((file, self._object(stamp.sha256), stamp) for file, stamp in now.entries.items())
+        known = (KnownEntry(read_entry(file, content), stamp) for file, content, stamp in contents)
+        text = write_index(known, self.today()).encode()
+        if text != (self._folder.read(INDEX) or b""):
+            self._folder.write(INDEX, text)
         self._folder.write(APPLIED, now.id.encode())
 
     def _recorded(self) -> Iterator[MemoryChange]:
