@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -36,9 +36,6 @@ AUTO = CompactionRequest(trigger="auto")
 ROUNDS_KEPT = 2
 """The newest rounds that stay when a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
-
-R = TypeVar("R")
-
 
 Stamp: TypeAlias = tuple[str | None, str | None, str]
 """The tip, the boundary and the epoch a summary was made from; if one has changed, the summary is of no use."""
@@ -106,7 +103,7 @@ class Compactor:
         share = settings.background_share if settings.background_compaction else 1.0
         return int(share * self._c.window.threshold)
 
-    def attempt(self, flow: Flow[Compacted | R | None]) -> Flow[Compacted | R | None]:
+    def attempt(self, flow: Flow[Compacted | str | None]) -> Flow[Compacted | str | None]:
         """Compact because it is due; a failure is reported and leaves everything as it was."""
         try:
             done = yield from flow

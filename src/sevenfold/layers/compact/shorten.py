@@ -40,8 +40,9 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
         comes_back = item.said.attachment in restored - {""}
         if comes_back or item.said.synthetic or (item.hidden_by and not item.shown):
             continue
+        ours = item.said.meta and not item.said.summary and item.said.role != "assistant"
         shown = tuple(
-            _marked(_lean(block)) if _ours(item) else _lean(block)
+            _marked(_lean(block)) if ours else _lean(block)
             for block in item.shown
             if block.kind not in THINKING and not block.blank and not blocks.opaque(block)
         )
@@ -49,10 +50,6 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
             same = shown == item.shown
             kept.append(item if same else replace(item, shown=shown, weight=weight.total(shown)))
     return kept
-
-
-def _ours(item: Item) -> bool:
-    return item.said.meta and not item.said.summary and item.said.role != "assistant"
 
 
 def _marked(block: Block) -> Block:

@@ -58,19 +58,16 @@ def preview(
     hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
     after = size_after(c, divided, summary + c.count(said(c, request, divided, "")))
     read = fixed + front if warm else 0
-    call_usd: float | None = 0.0
+    by_model, price = engine not in ("extractive", "notes"), c.profile.price(size.tokens)
+    call_usd: float | None = None if by_model else 0.0
     next_usd: float | None = None
-    price = c.profile.price(size.tokens)
     if price is not None:
         write = price.write(SECONDS[c.lifetimes.tail])
         next_usd = (read * price.read + (after - read) * write) / 1e6
-    if engine not in ("extractive", "notes"):
-        call_usd = None
-        if price is not None:
-            asked = fixed + front * (divided.span in ("from", "range")) + hidden
-            each = price.input if engine == "plain" else price.read if warm else write
-            answer = min(OUTPUT_CAP, int(summary * ANSWER_SHARE))
-            call_usd = (asked * each + answer * price.output) / 1e6
+        asked = fixed + front * (divided.span in ("from", "range")) + hidden
+        each = price.input if engine == "plain" else price.read if warm else write
+        answer = min(OUTPUT_CAP, int(summary * ANSWER_SHARE))
+        call_usd = (asked * each + answer * price.output) / 1e6 if by_model else 0.0
     return Preview(
         span=divided.span,
         engine=engine,

@@ -159,7 +159,7 @@ def _proposal(big: Big, budget: Budget) -> Proposed:
     return Proposed(
         layer="offload",
         mechanism=big.mechanism,
-        what=big.what,
+        what=f"offload a result of {len(big.found.text):,} characters",
         why=big.why,
         items=1,
         tokens=max(0, len(big.found.text) - budget.preview) // CHARACTERS_PER_TOKEN,

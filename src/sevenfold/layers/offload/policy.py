@@ -77,11 +77,6 @@ class Big(Struct, frozen=True):
     mechanism: str
     """store: too big by itself; share: too big together with others"""
 
-    @property
-    def what(self) -> str:
-        """What is done with it."""
-        return f"offload a result of {len(self.found.text):,} characters"
-
 
 def too_big(block: Block, tool: str, budget: Budget) -> Big | None:
     """The result, if it is over its tool's own threshold."""

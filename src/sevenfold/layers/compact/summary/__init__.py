@@ -42,8 +42,8 @@ def combine(
     """The sections a model drafted, completed with the facts; the user's messages are the log's, never the model's."""
     own = {number: text for number, text in drafted.items() if number != 6}
     told = {6: facts.prose[6]} if 6 in facts.prose else {}
-    prose = [*_prose(told, _PROSE, notation.EARLIER), *_prose(own, _PROSE)]
-    wanted = [*prose, *_recorded(facts, "\n".join(own.values()))]
+    written = [*_prose(told, _PROSE, notation.EARLIER), *_prose(own, _PROSE)]
+    wanted = [*written, *_recorded(facts, "\n".join(own.values()))]
     return compose(facts, wanted, budget, count, _titles(span))
 
 
