@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError
 from sevenfold.ports import FoundRecord, Log, Results
-from sevenfold.recall.meaning import MOST, SPOKEN, ByMeaning, Way, installed
+from sevenfold.recall.meaning import MOST, ByMeaning, Way, installed
 from sevenfold.recall.search import Hit, Scorer, Search, SearchOptions, kinds
 from sevenfold.recall.tables import IN_MEMORY, NAMELESS, Fetch, Tables, error_code, remove
 from sevenfold.record import entries
@@ -114,7 +114,7 @@ class RecallIndex:
 
     def status(self) -> IndexStatus:
         """How much is in it."""
-        return self._safely(lambda: IndexStatus(self._tables.records(), *self._tables.count_spoken(SPOKEN)))
+        return self._safely(lambda: IndexStatus(self._tables.records(), *self._tables.count_spoken()))
 
     def prepare(self, scorer: Scorer) -> bool:
         """Let a scorer do a little of what its next search needs; True if there is more of it."""

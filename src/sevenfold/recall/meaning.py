@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.recall.passages import ASSISTANT, SUMMARY, USER
 from sevenfold.recall.ranking import Query
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ Way = Literal["words", "meaning", "both"]
 """How to look: for the words of a query, for what it means, or for both. Its exact text comes first in any case."""
 WAYS: tuple[Way, ...] = get_args(Way)
 
-SPOKEN = (USER, ASSISTANT, SUMMARY)
-"""The kinds of passages that are compared by meaning."""
 LONG = 6
 """Telling words from which on a query is long."""
 ORDINARY = 100

@@ -25,6 +25,8 @@ CALL, EDIT, RESULT, ERROR = "tool_use", "edit", "tool_result", "error"
 KINDS = (USER, ASSISTANT, CALL, EDIT, RESULT, ERROR, SUMMARY, ATTACHMENT)
 """The user's words, the model's, calls, those among them that change a file, results, failures (of tools and
 of the provider), summaries of what came before, and attachments."""
+SPOKEN = (USER, ASSISTANT, SUMMARY)
+"""The kinds of passages that are compared by meaning."""
 
 NEEDLE = 200
 """Characters, each run of white space counted as one, that never fall between two pieces."""

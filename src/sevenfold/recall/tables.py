@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
 from sevenfold.recall import ranking
-from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passages, pieces, tidy
+from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, SPOKEN, Passage, passages, pieces, tidy
 from sevenfold.recall.ranking import RecordPlace, labels
 from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Decision, Entry, Said
@@ -39,6 +39,7 @@ Reached = tuple[int, bytes]
 
 _ROW = "SELECT piece.id, record.id, uuid, kind, tool, size, timestamp, offset, lane, place"
 _ROWS = f"{_ROW} FROM piece JOIN record ON record.id = piece.record"
+_SPOKEN = f"kind IN {SPOKEN}"
 _VECTORS = """
 DROP TABLE IF EXISTS vectors_by; DROP TABLE IF EXISTS vector;
 CREATE TABLE IF NOT EXISTS vectors_by (one INTEGER PRIMARY KEY, weights TEXT NOT NULL);
@@ -281,18 +282,17 @@ class Tables:
             (lane, first, last),
         )
 
-    def after(self, piece: int, kinds: Sequence[str], most: int) -> list[tuple[int, str]]:
-        """Numbers and texts of pieces of these kinds that came after one."""
-        marks = ", ".join("?" * len(kinds))
-        statement = f"SELECT id, text FROM piece WHERE id > ? AND kind IN ({marks}) ORDER BY id LIMIT ?"
-        return self._db.execute(statement, (piece, *kinds, most)).fetchall()
+    def spoken_after(self, piece: int, most: int) -> list[tuple[int, str]]:
+        """Numbers and texts of pieces of what was said that came after one."""
+        statement = f"SELECT id, text FROM piece WHERE id > ? AND {_SPOKEN} ORDER BY id LIMIT ?"
+        return self._db.execute(statement, (piece, most)).fetchall()
 
-    def count_spoken(self, kinds: Sequence[str]) -> tuple[int, int]:
-        """How many pieces of these kinds there are, and how many vectors of pieces."""
-        marks, made = ", ".join("?" * len(kinds)), 0
+    def count_spoken(self) -> tuple[int, int]:
+        """How many pieces of what was said there are, and how many vectors of pieces."""
+        made = 0
         with suppress(sqlite3.OperationalError):
             made = int(self._one("SELECT count(*) FROM vector")[0])
-        return int(self._one(f"SELECT count(*) FROM piece WHERE kind IN ({marks})", *kinds)[0]), made
+        return int(self._one(f"SELECT count(*) FROM piece WHERE {_SPOKEN}")[0]), made
 
     def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
         """The vectors of pieces that were made with these weights; None if there are none, or they cannot be read."""
