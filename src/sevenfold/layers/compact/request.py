@@ -93,12 +93,12 @@ class Coverage(Struct, Generic[FactT], frozen=True):
     @property
     def total(self) -> Count:
         """Over all kinds."""
-        return Count(**Counter(state for _, state in self.states))
+        return Count(**Counter[str](state for _, state in self.states))
 
     @property
     def by_kind(self) -> dict[str, Count]:
         """For each kind of which there are facts."""
-        found: dict[str, Counter[State]] = {}
+        found: dict[str, Counter[str]] = {}
         for fact, state in self.states:
             found.setdefault(fact.kind, Counter())[state] += 1
         return {kind: Count(**states) for kind, states in found.items()}
