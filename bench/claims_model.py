@@ -24,9 +24,8 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from bench.inventing import CLAIMS, SETS, evidence, sentences  # noqa: E402 - started as a script, the project's folder is not on the path
-from sevenfold.layers.compact.summary import quotations  # noqa: E402
+from sevenfold.layers.compact.summary import marks  # noqa: E402
 from sevenfold.layers.compact.summary.claims import Model, claim, features, statements  # noqa: E402
-from sevenfold.layers.compact.summary.marks import bare  # noqa: E402
 
 WEIGHTS = ROOT / "src/sevenfold/layers/compact/summary/claims.weights"
 MADE = 16_000
@@ -112,7 +111,7 @@ def examples(name: str) -> Iterator[Example]:
     known = evidence(record)
     for file, invented in ((planted, True), (honest, False), (planted.with_name("plain.txt"), False)):
         for _, sentence in sentences(file) if file.exists() else ():
-            said = bare(sentence)
+            said = marks.bare(sentence)
             found = claim(said, model=ALWAYS)
             if invented or not found or not known.supports(found):
                 yield from ((text, invented) for text in statements(said))
@@ -150,8 +149,8 @@ def prose() -> Iterator[Example]:
             r"^(?:```|~~~).*?^(?:```|~~~)", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
         )
         for paragraph in re.split(r"\n\s*\n|\n\s*[-*|]", text):
-            for sentence in quotations.sentences(" ".join(paragraph.split())):
-                yield from ((said, False) for said in statements(bare(sentence)))
+            for sentence in marks.sentences(" ".join(paragraph.split())):
+                yield from ((said, False) for said in statements(marks.bare(sentence)))
 
 
 def inflected(verb: str, ending: str) -> str:
@@ -202,7 +201,7 @@ def marked(name: str, model: Model) -> Iterator[tuple[bool, bool, str]]:
     known = evidence(record)
     for file, invented in ((planted, True), (honest, False)):
         for _, sentence in sentences(file):
-            found = claim(bare(sentence), model=model)
+            found = claim(marks.bare(sentence), model=model)
             yield invented, bool(found and not known.supports(found)), sentence
 
 

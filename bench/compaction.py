@@ -25,7 +25,7 @@ from msgspec import Struct, field
 
 from sevenfold.errors import Refused
 from sevenfold.lab.simulator.brains import ModelPrompt, ScriptedBrain
-from sevenfold.layers.compact import coverage
+from sevenfold.layers.compact.check import HEADING
 from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.layers.compact.request import Compacted, EngineName
 from sevenfold.record import entries
@@ -89,7 +89,7 @@ class Tally(Struct):
         self.in_context += total.in_context
         self.reachable += total.reachable
         self.lost += total.lost
-        self.repaired += coverage.HEADING in trial.summary
+        self.repaired += HEADING in trial.summary
         self.invented += trial.invented
         self.refused += bool(trial.refused)
         self.moved += trial.moved

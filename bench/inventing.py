@@ -23,8 +23,8 @@ from msgspec import Struct
 
 from sevenfold.lab import fidelity
 from sevenfold.lab.audit import compactions, unsupported
-from sevenfold.layers.compact.extract.facts import Facts, Words
-from sevenfold.layers.compact.summary.draft import Draft, read
+from sevenfold.layers.compact.extract.notation import Facts, Words
+from sevenfold.layers.compact.summary.draft import Draft, read_draft
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import MARK, mark
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -139,7 +139,7 @@ def real(corpus: Path) -> Found:
     for path in claude_files(corpus):
         log = JsonlLog(path)
         for compaction in compactions(log):
-            for draft in map(read, fidelity.texts(compaction.summary)):
+            for draft in map(read_draft, fidelity.texts(compaction.summary)):
                 if isinstance(draft, Draft):
                     prose = [text for number, text in draft.sections.items() if number != 6]
                     found.wrong += unsupported(prose, compaction.before, log)

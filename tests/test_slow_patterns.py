@@ -45,7 +45,7 @@ from sevenfold.record.entries import Said
 users_words(Item.of(Said("u", None, "user", (blocks.text(text),)), 0))
 """,
     "marked": """
-from sevenfold.layers.compact.extract.facts import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, Words
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
 mark({5: text}, Evidence(Facts(messages=(Words("u", "push it"), Words("v", text))), []))

@@ -26,7 +26,7 @@ from sevenfold.lab.audit import by_recall
 from sevenfold.lab.fidelity import Probe, Score
 from sevenfold.layers.compact import extract
 from sevenfold.layers.compact.extract import notation
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.request import EngineName
 from sevenfold.ports import Client, Log
 from sevenfold.session import factory
@@ -163,7 +163,7 @@ def _link(
 def _spellings(facts: Facts) -> set[str]:
     """The spelling of all entries of all lists, without counts and places."""
     texts: list[Iterable[str]] = [
-        (f"{words.head}{words.tail}" for words in facts.messages if words.whole),
+        (f"{words.head}{words.tail}" for words in facts.messages if not words.lost),
         (one.text for one in (*facts.corrections, *facts.outcomes, *facts.replies)),
         (one.path for one in facts.files),
         (one.line for one in facts.commands),

@@ -8,7 +8,7 @@ import pytest
 
 from sevenfold.layers.compact.extract import facts, notation
 from sevenfold.layers.compact.summary import extractive
-from sevenfold.layers.compact.summary.draft import Draft, read
+from sevenfold.layers.compact.summary.draft import Draft, read_draft
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.record import blocks, entries
@@ -58,7 +58,7 @@ def test_of_real_summaries_next_to_nothing_is_marked_and_made_up_permissions_are
     for items, said in views(corpus):
         if said is None:
             continue
-        draft, evidence = read(blocks.words_of(said.blocks[0])), Evidence(facts(items), items)
+        draft, evidence = read_draft(blocks.words_of(said.blocks[0])), Evidence(facts(items), items)
         assert isinstance(draft, Draft)
         found = mark(draft.sections, evidence)
         told += sum(bool(line.strip()) for text in draft.sections.values() for line in text.splitlines())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sevenfold.layers.compact.coverage import HEADING, Count, Fact, cover, missing
-from sevenfold.layers.compact.extract.facts import (
+from sevenfold.layers.compact.check import HEADING, cover, missing
+from sevenfold.layers.compact.extract.notation import (
     Facts,
     File,
     FoundError,
@@ -15,6 +15,7 @@ from sevenfold.layers.compact.extract.facts import (
     Task,
     Words,
 )
+from sevenfold.layers.compact.request import Count, Fact
 
 FACTS = Facts(
     messages=(Words("r1", "Please keep the old parser."), Words("r2", "And name the new one Fern.")),

@@ -7,7 +7,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import facts, notation
-from sevenfold.layers.compact.extract.facts import Permission
+from sevenfold.layers.compact.extract.notation import Permission
 from sevenfold.layers.compact.summary import extractive
 from tests.compaction.histories import count, histories, picture
 from tests.support import Story, call, result, text

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sevenfold.layers.compact.extract import facts, notation
 from sevenfold.layers.compact.extract.outline import TITLES, heading
 from sevenfold.layers.compact.summary import combine
-from sevenfold.layers.compact.summary.draft import Draft, Failure, read
+from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.record import blocks
@@ -33,7 +33,7 @@ def test_the_analysis_goes_and_the_tags_become_a_heading():
         "<analysis>thinking\naloud</analysis>\n<summary>\n## 1. Primary request and intent\nPort it.\n\n\n\n"
         "## 5. Problem solving\nSolved.\n</summary>"
     )
-    found = read(answer)
+    found = read_draft(answer)
     assert isinstance(found, Draft)
     assert (
         found.text
@@ -44,7 +44,7 @@ def test_the_analysis_goes_and_the_tags_become_a_heading():
 
 @pytest.mark.spec("S4.4")
 def test_without_tags_the_whole_text_but_the_analysis_is_the_summary():
-    found = read("<analysis>hm</analysis>We ported the parser.")
+    found = read_draft("<analysis>hm</analysis>We ported the parser.")
     assert isinstance(found, Draft)
     assert found.text == "Summary:\nWe ported the parser."
     assert found.sections == {1: "We ported the parser."}
@@ -65,7 +65,7 @@ def test_without_tags_the_whole_text_but_the_analysis_is_the_summary():
     ],
 )
 def test_what_is_no_summary_is_a_failure_with_its_reason(answer, stop_reason, reason):
-    found = read(answer, stop_reason)
+    found = read_draft(answer, stop_reason)
     assert isinstance(found, Failure)
     assert found.reason == reason
     assert found.detail
@@ -74,13 +74,13 @@ def test_what_is_no_summary_is_a_failure_with_its_reason(answer, stop_reason, re
 @pytest.mark.spec("S4.4")
 def test_a_tool_call_is_a_failure_even_beside_text():
     use = blocks.read(b'{"type":"tool_use","id":"a","name":"Read","input":{}}')
-    assert read([blocks.text("<summary>done</summary>"), use]) == Failure(
+    assert read_draft([blocks.text("<summary>done</summary>"), use]) == Failure(
         "no_summary", "the model called a tool instead of writing a summary"
     )
 
 
 def test_a_summary_that_was_complete_before_the_cap_is_none_the_worse():
-    assert isinstance(read("<summary>Ported.</summary> And now", "max_tokens"), Draft)
+    assert isinstance(read_draft("<summary>Ported.</summary> And now", "max_tokens"), Draft)
 
 
 @pytest.mark.parametrize(
@@ -92,24 +92,27 @@ def test_a_summary_that_was_complete_before_the_cap_is_none_the_worse():
     ],
 )
 def test_a_short_summary_that_names_an_error_is_no_error_text(answer):
-    assert isinstance(read(answer), Draft)
+    assert isinstance(read_draft(answer), Draft)
 
 
 def test_a_summary_that_speaks_of_errors_is_no_error():
     assert isinstance(
-        read("<summary>The call failed with api_error. " + "We mended it. " * 100 + "</summary>"), Draft
+        read_draft("<summary>The call failed with api_error. " + "We mended it. " * 100 + "</summary>"),
+        Draft,
     )
 
 
 def test_the_providers_own_block_is_read_too():
-    found = read([blocks.read(b'{"type":"compaction","content":"Ported.","signature":"x"}')], "compaction")
+    found = read_draft(
+        [blocks.read(b'{"type":"compaction","content":"Ported.","signature":"x"}')], "compaction"
+    )
     assert isinstance(found, Draft)
     assert found.sections == {1: "Ported."}
 
 
 @given(WORDS | st.lists(WORDS).map("<summary>".join))
 def test_no_answer_makes_reading_fail(answer):
-    found = read(answer)
+    found = read_draft(answer)
     assert isinstance(found, Failure) or found.text.startswith("Summary:\n")
 
 
@@ -203,7 +206,7 @@ def test_messages_only_an_earlier_summary_tells_of_are_not_lost():
     ],
 )
 def test_a_refusal_is_no_summary(answer: str) -> None:
-    found = read(answer, "end_turn")
+    found = read_draft(answer, "end_turn")
     assert isinstance(found, Failure)
     assert found.reason == "no_summary"
 
@@ -211,5 +214,5 @@ def test_a_refusal_is_no_summary(answer: str) -> None:
 @pytest.mark.spec("S4.4")
 def test_a_summary_may_begin_with_words_of_a_refusal() -> None:
     answer = "I cannot find the cause yet:\n\n## 1. Primary request and intent\nFind it.\n\n## 7. Pending tasks\nIt."
-    assert isinstance(read(answer, "end_turn"), Draft)
-    assert isinstance(read("<summary>\nI cannot find the cause yet.\n</summary>", "end_turn"), Draft)
+    assert isinstance(read_draft(answer, "end_turn"), Draft)
+    assert isinstance(read_draft("<summary>\nI cannot find the cause yet.\n</summary>", "end_turn"), Draft)

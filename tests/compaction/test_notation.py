@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sevenfold.layers.compact.extract import notation
-from sevenfold.layers.compact.extract.facts import (
+from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
+from sevenfold.layers.compact.extract.notation import (
     Command,
     Facts,
     File,
@@ -16,7 +17,6 @@ from sevenfold.layers.compact.extract.facts import (
     Task,
     Words,
 )
-from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
 
 FACTS = Facts(
     messages=(

@@ -142,7 +142,7 @@ def test_killed_in_any_phase_the_next_process_takes_over(work, phase, state, who
     ended = subprocess.run([sys.executable, "-c", PHASES, str(work), phase, state], check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL
     assert ("again" in {one.entry.name for one in held.entries()}) != whole
-    lock = held.dream_lock()
+    lock = held.folder.dream_lock()
     assert (lock.last() is None) == (state == "running")
     assert lock.take(time.time() + 2 * DAY)
     lock.fail()
@@ -169,7 +169,7 @@ def test_of_processes_that_dream_at_once_one_does_and_nothing_is_lost(work):
     assert 0 in ended
     assert [change.by for change in held.changes()].count("dream") == 1
     assert {one.entry.name for one in held.entries()} == {"tabs", "deploys", "ada"}
-    lock = held.dream_lock()
+    lock = held.folder.dream_lock()
     assert lock.last() is not None
     assert lock.take(time.time() + 2 * DAY)
 
@@ -210,7 +210,7 @@ def _without_rights(folder) -> int:
         try:
             held = memory(FileFolder(folder))
             names = {known.entry.name for known in held.entries()}
-            taken = held.dream_lock().take(time.time())
+            taken = held.folder.dream_lock().take(time.time())
         except Exception as error:  # noqa: BLE001
             os._exit(3 if "permissions" in str(error) and names == {"tabs", "again", "old", "new"} else 4)
         os._exit(5 if taken else 6)

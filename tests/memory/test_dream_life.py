@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sevenfold.errors import InputError, Refused
-from sevenfold.memory import index
 from sevenfold.memory.consolidation import Proposal, dream, words_held
 from sevenfold.memory.entry import is_entry, quoted, write_entry
 from sevenfold.memory.generation import Origin, Provenance, digest
+from sevenfold.memory.memory import INDEX, INDEX_BYTES, INDEX_LINES
 from sevenfold.stores.folder import MemoryFolder
 
 from .test_dream import DAY, START, memory, say
@@ -164,9 +164,9 @@ class Life(RuleBasedStateMachine):
         assert {name for name in self.folder.names() if is_entry(name)} == set(now.entries)
         for file, stamp in now.entries.items():
             assert digest(self.folder.read(file) or b"") == stamp.sha256
-        listed = (self.folder.read(index.FILE) or b"").decode()
-        assert len(listed.splitlines()) <= index.MOST_LINES
-        assert len(listed.encode()) <= index.MOST_BYTES
+        listed = (self.folder.read(INDEX) or b"").decode()
+        assert len(listed.splitlines()) <= INDEX_LINES
+        assert len(listed.encode()) <= INDEX_BYTES
 
     @invariant()
     def only_what_was_ended_is_closed(self) -> None:

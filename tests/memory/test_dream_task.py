@@ -173,7 +173,7 @@ def test_a_dream_that_is_stopped_while_the_model_thinks_leaves_nothing(work):
         night.session.settle()
         assert night.session.dream.state == "killed"
         assert night.held.generation() == before
-        assert night.held.dream_lock().last() is None
+        assert night.held.folder.dream_lock().last() is None
         assert not [one for one in night.events if isinstance(one, SteppedAside) and one.layer == "dream"]
 
 
@@ -203,7 +203,7 @@ def test_a_dream_that_is_stopped_while_it_writes_is_undone(work):
         assert night.session.dream.state == "killed"
         assert {name: night.held.folder.read(name) for name in night.held.generation().entries} == before
         assert [one.by for one in night.held.changes()][:2] == ["undo", "dream"]
-        assert night.held.dream_lock().last() is None
+        assert night.held.folder.dream_lock().last() is None
 
 
 @pytest.mark.spec("S7.7", "S7.9")
@@ -217,7 +217,7 @@ def test_a_dream_whose_model_fails_is_shown_as_failed_and_the_time_goes_back(wor
         assert night.shown[-1][2] == "failed"
         assert "busy" in night.session.dream.reason
         assert night.held.generation() == before
-        assert night.held.dream_lock().last() is None
+        assert night.held.folder.dream_lock().last() is None
 
 
 @pytest.mark.spec("S7.9")
@@ -238,7 +238,7 @@ def test_a_dream_that_cannot_begin_says_why(work):
 @pytest.mark.spec("S7.7")
 def test_a_dream_that_another_process_took_over_writes_nothing(work):
     def overtaken(request):
-        night.held.dream_lock().take(time.time() + 4_000)
+        night.held.folder.dream_lock().take(time.time() + 4_000)
         return SAME
 
     with Night(work, [overtaken]) as night:
@@ -252,7 +252,7 @@ def test_a_dream_that_another_process_took_over_writes_nothing(work):
 @pytest.mark.parametrize(("last", "dreams"), [(300 * DAY, True), (-DAY / 2, False)])
 def test_a_clock_that_was_put_back_does_not_stop_dreams_for_good(work, last, dreams):
     with Night(work, ["<nothing/>"]) as night:
-        lock = night.held.dream_lock()
+        lock = night.held.folder.dream_lock()
         lock.take(START)
         lock.finish(time.time() + last)
         night.run()
@@ -261,7 +261,7 @@ def test_a_clock_that_was_put_back_does_not_stop_dreams_for_good(work, last, dre
 
 @pytest.mark.spec("S7.9")
 def test_the_last_thirty_turns_are_kept():
-    from sevenfold.layers.dream.task import DreamTask, DreamTurn
+    from sevenfold.layers.dream.layer import DreamTask, DreamTurn
 
     task = DreamTask(START)
     for number in range(40):

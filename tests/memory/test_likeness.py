@@ -14,8 +14,8 @@ from sevenfold.clock import ManualClock
 from sevenfold.events import Acted
 from sevenfold.memory.admission import MOST_WORDINGS, Witness, admit
 from sevenfold.memory.memory import Memory
-from sevenfold.memory.rules import LastingFact
 from sevenfold.memory.search import StatementVectors
+from sevenfold.memory.statements import LastingFact
 from sevenfold.memory.words import same_fact
 from sevenfold.recall.vectors import StaticVectors
 from sevenfold.stores.folder import MemoryFolder

@@ -12,9 +12,8 @@ from sevenfold.memory.admission import Witness, admit
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.generation import Provenance, digest
 from sevenfold.memory.memory import EntryEdit, Memory
-from sevenfold.memory.rules import LastingFact
 from sevenfold.memory.search import fitting
-from sevenfold.memory.statements import LONGEST, statements, whole
+from sevenfold.memory.statements import LONGEST, LastingFact, statements, whole
 from sevenfold.recall.ranking import folded
 from sevenfold.record.redact import find
 from sevenfold.stores.folder import MemoryFolder

@@ -78,7 +78,7 @@ def test_a_conversation_brought_in_is_indexed_at_once() -> None:
         ]
         session.messages(said)
         session.settle(30)
-        assert store.recall.index.size == len(said)
+        assert store.recall.index.status().records == len(said)
 
 
 @pytest.mark.spec("S10.2")
@@ -138,7 +138,7 @@ def test_records_written_while_it_reads_are_all_found(where: str, tmp_path: Path
         follower.follow(written)
     follower.settle(60)
     index.catch_up()
-    assert index.size == 1_500
+    assert index.status().records == 1_500
     assert [hit.position for hit in index.search("number777z")] == [778]
     follower.close()
     index.close()
@@ -157,7 +157,7 @@ def test_a_few_lines_at_a_time_come_to_the_same_as_all_at_once() -> None:
     while few.catch_up_a_little():
         pass
     all_.catch_up()
-    assert few.size == all_.size
+    assert few.status().records == all_.status().records
     assert few.search("number7z clock_face") == all_.search("number7z clock_face")
     few.close()
     all_.close()
@@ -278,7 +278,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 while index.catch_up_a_little():
     pass
 assert index.search("number1z") and index.search("number999z"), "not found"
-print(index.size)
+print(index.status().records)
 """
 
 

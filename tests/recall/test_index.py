@@ -6,7 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def add(index: RecallIndex, found: Iterable[tuple[int, Entry]]) -> int:
+    return index._tables.add(list(found), index._fetch)
+
+
 def holds(index: RecallIndex, query: str = "clock_face") -> bool:
     return any(hit.exact for hit in index.search(query))
 
@@ -58,15 +62,15 @@ def test_entries_are_searchable_as_soon_as_they_are_added(kept: tuple[Story, Ope
     story, open_index = kept
     index = open_index()
     assert not holds(index)
-    assert index.add(read(story)) == len(story.lines) == index.size
+    assert add(index, read(story)) == len(story.lines) == index.status().records
     assert holds(index)
 
 
 def test_what_is_added_twice_is_there_once(kept: tuple[Story, Open]) -> None:
     story, open_index = kept
     index = open_index()
-    index.add(read(story))
-    assert (index.add(read(story)), index.catch_up(), index.size) == (0, 0, len(story.lines))
+    add(index, read(story))
+    assert (add(index, read(story)), index.catch_up(), index.status().records) == (0, 0, len(story.lines))
     assert len(index.search("clock_face")) == 1
 
 
@@ -159,7 +163,7 @@ def test_a_process_killed_while_indexing_leaves_an_index_that_can_be_finished(fi
     )
     assert subprocess.run([sys.executable, "-c", script, str(file)], check=False).returncode == 9
     index = RecallIndex(JsonlLog(file), side_file(file))
-    assert index.size == 2 * LINES_AT_ONCE
+    assert index.status().records == 2 * LINES_AT_ONCE
     assert index.catch_up() == LINES_AT_ONCE
     assert all(holds(index, f"record number {number}") for number in (0, 700, 1400))
     index.close()
@@ -243,7 +247,7 @@ def test_a_file_that_another_process_keeps_locked_is_left_to_it(
     other = sqlite3.connect(side_file(file))
     other.execute("BEGIN EXCLUSIVE")
     index.catch_up()
-    assert index.size == 10
+    assert index.status().records == 10
     assert holds(index)
     other.rollback()
     assert other.execute("SELECT count(*) FROM record").fetchone() == (0,)
@@ -315,8 +319,8 @@ def test_the_full_text_of_a_result_that_was_moved_out_is_found(decided: str) -> 
     ]
     stored = {"p/t1.txt": b"The beginning of it " + b"and on " * 2_000 + b"error LNK2019 at the end"}
     index = RecallIndex(MemoryLog(), fetch=stored.__getitem__)
-    index.add([*asked, *(moved + answered if decided == "before" else answered + moved)])
-    index.add(moved)
+    add(index, [*asked, *(moved + answered if decided == "before" else answered + moved)])
+    add(index, moved)
     (hit,) = index.search("LNK2019")
     assert (hit.uuid, hit.kind, hit.tool) == ("preview", "tool_result", "Bash")
 
@@ -329,5 +333,5 @@ def test_a_result_that_is_gone_leaves_its_preview() -> None:
     story.user([result("t1", "The beginning")], uuid="preview")
     index = RecallIndex(MemoryLog(), fetch=missing)
     moved = Decision(Offloaded(id="d", tool_use_id="t1", preview="", path="p", size=1, sha256=""))
-    index.add([*read(story), (0, moved)])
+    add(index, [*read(story), (0, moved)])
     assert holds(index, "The beginning")

@@ -366,7 +366,7 @@ def scopes() -> Iterator[str]:
         if not isinstance(found, scope.Scope):
             return short(found)
         names = [[item.said.uuid for item in part] for part in (found.hidden, found.front, found.behind)]
-        return f"{found.span} {found.side} {names} {len(scope.messages(found.hidden))}"
+        return f"{found.span} {found.side} {names} {len(scope.messages_of(found.hidden))}"
 
     for seed in range(12):
         view = (conversation(seed, 4) if seed % 2 else eventful(Random(seed))).view()

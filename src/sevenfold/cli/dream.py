@@ -8,7 +8,7 @@ import sys
 from sevenfold.cli.text import add_folder, clean, plural
 from sevenfold.clock import SystemClock
 from sevenfold.errors import Refused
-from sevenfold.layers.dream.task import DreamTask
+from sevenfold.layers.dream.layer import DreamTask
 from sevenfold.memory.consolidation import Consolidation, dream, prepare
 from sevenfold.memory.memory import Memory, difference
 from sevenfold.session.factory import open_memory
@@ -52,7 +52,7 @@ def describe(task: DreamTask | None) -> str:
 
 
 def _dreamt(memory: Memory) -> Consolidation:
-    lock, clock = memory.dream_lock(), SystemClock()
+    lock, clock = memory.folder.dream_lock(), SystemClock()
     if not lock.take(clock.now()):
         raise Refused("another process is consolidating this memory; wait for it")
     try:

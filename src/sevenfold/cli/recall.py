@@ -76,7 +76,7 @@ def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
     log = open_log(path)
     stored = FileResults(SessionFiles(path.parent, path.stem).results)
     with closing(open_index(path, log, stored)) as index:
-        if index.size == 0:
+        if not index.status().records:
             raise not_a_conversation(path)
         yield log, index
 

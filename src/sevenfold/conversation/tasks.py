@@ -74,8 +74,8 @@ class TaskSource(Protocol):
     def tasks(self) -> Iterable[Task]:
         """Those there are, in the order in which they were started."""
 
-    def kill(self, task: str) -> None:
-        """Stop one of them."""
+    def kill(self, task: str) -> object:
+        """Stop one of them; what it returns is of no account."""
 
 
 class TaskRegistry:

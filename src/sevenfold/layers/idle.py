@@ -222,12 +222,8 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
         c.refresh()
         size, lifetime = c.size(), SECONDS[c.lifetimes.tail]
         price = c.profile.price(size.tokens)
-        if (
-            not c.idle_seconds() > lifetime
-            or size.tokens < _large(c)
-            or price is None
-            or c.answered_at == ""
-        ):
+        expired = c.answered_at != "" and c.idle_seconds() > lifetime
+        if not expired or size.tokens < _large(c) or price is None:
             return ()
         write = price.write(lifetime) / 1e6
         c.seen = size
@@ -252,10 +248,8 @@ def _preview(c: Conversation) -> Preview | None:
 
 def at_rest(c: Conversation) -> bool:
     """Has the model answered, with nothing left to do?"""
-    items = c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:]
-    return (
-        not c.request_out and bool(items) and items[0].said.role == "assistant" and not items[0].said.calls
-    )
+    newest = (item.said for item in c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:])
+    return not c.request_out and any(said.role == "assistant" and not said.calls for said in newest)
 
 
 def pauses(said: Iterable[Said]) -> list[float]:

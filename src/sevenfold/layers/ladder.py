@@ -6,22 +6,10 @@ from collections.abc import Sequence, Set
 
 from msgspec import Struct
 
+from sevenfold.conversation import layer as abilities
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.flow import Flow
-from sevenfold.conversation.layer import (
-    Admits,
-    AnswersRefusal,
-    Follows,
-    Layer,
-    Offer,
-    Proposes,
-    Relieves,
-    Restores,
-    Settles,
-    Spares,
-    TakesResults,
-    TooFull,
-)
+from sevenfold.conversation.layer import Layer, Offer, TooFull
 from sevenfold.errors import ModelError
 from sevenfold.events import Proposed
 from sevenfold.layers.clear.layer import Clear
@@ -41,7 +29,7 @@ class Step(Struct, frozen=True):
     """A layer that should act, and what it offered."""
 
     rung: int
-    layer: Relieves
+    layer: abilities.Relieves
     offer: Offer
 
 
@@ -50,15 +38,15 @@ class Ladder:
 
     def __init__(self, layers: Sequence[Layer] = STANDARD) -> None:
         self.layers = tuple(layers)
-        self.settles = [layer for layer in layers if isinstance(layer, Settles)]
-        self._relieves = [layer for layer in layers if isinstance(layer, Relieves)]
-        self._proposes = [layer for layer in layers if isinstance(layer, Proposes)]
-        self._takes = [layer for layer in layers if isinstance(layer, TakesResults)]
-        self._admits = next((layer for layer in layers if isinstance(layer, Admits)), None)
-        self.follows = [layer for layer in layers if isinstance(layer, Follows)]
-        self._answers = [layer for layer in layers if isinstance(layer, AnswersRefusal)]
-        self._spares = [layer for layer in layers if isinstance(layer, Spares)]
-        self.restores = [layer for layer in layers if isinstance(layer, Restores)]
+        self.settles = [layer for layer in layers if isinstance(layer, abilities.Settles)]
+        self._relieves = [layer for layer in layers if isinstance(layer, abilities.Relieves)]
+        self._proposes = [layer for layer in layers if isinstance(layer, abilities.Proposes)]
+        self._takes = [layer for layer in layers if isinstance(layer, abilities.TakesResults)]
+        self._admits = next((layer for layer in layers if isinstance(layer, abilities.Admits)), None)
+        self.follows = [layer for layer in layers if isinstance(layer, abilities.Follows)]
+        self._answers = [layer for layer in layers if isinstance(layer, abilities.AnswersRefusal)]
+        self._spares = [layer for layer in layers if isinstance(layer, abilities.Spares)]
+        self.restores = [layer for layer in layers if isinstance(layer, abilities.Restores)]
         self.top = len(self._relieves)
 
     def choose(self, c: Conversation, below: int, without: Set[int] = frozenset()) -> Step | None:
@@ -67,16 +55,12 @@ class Ladder:
         An urgent offer goes first. If no offer is enough, the cheapest does what it can.
         """
         c.seen = c.size()
-        chosen: Step | None = None
-        for rung, layer in enumerate(self._relieves[:below]):
-            if rung in without or not layer.on(c.settings) or (offer := layer.offer(c)) is None:
-                continue
-            better = chosen is None or (offer.urgent, offer.enough) > (
-                chosen.offer.urgent,
-                chosen.offer.enough,
-            )
-            chosen = Step(rung, layer, offer) if better else chosen
-        return chosen
+        steps = [
+            Step(rung, layer, offer)
+            for rung, layer in enumerate(self._relieves[:below])
+            if rung not in without and layer.on(c.settings) and (offer := layer.offer(c)) is not None
+        ]
+        return max(steps, key=lambda step: (step.offer.urgent, step.offer.enough), default=None)
 
     def dearer(self, c: Conversation) -> bool:
         """Could a layer that follows cheaper ones act in this pass?"""

@@ -9,7 +9,7 @@ same after all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import date
 
 from msgspec import Struct
@@ -28,8 +28,7 @@ from sevenfold.memory.entry import (
 )
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
-from sevenfold.memory.rules import LEAST_CHARACTERS, LastingFact
-from sevenfold.memory.statements import DATES, absolute_dates, whole
+from sevenfold.memory.statements import DATES, LEAST_CHARACTERS, LastingFact, absolute_dates, whole
 from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, says
 
 MOST_NOTE = 2_000
@@ -78,37 +77,40 @@ def admit(
         edits: dict[str, EntryEdit] = {}
         results = []
         for fact in facts:
-            new = _judge(memory, fact, seen, now)
-            if isinstance(new, str):
-                results.append(Admission(fact, refused=new))
-            else:
-                known = _repeated(fact, new, there, edits, alike)
-                results.append(known or _kept(fact, new, seen, there, edits))
+            try:
+                new = _judge(memory, fact, seen, now)
+                file, edit = _repeated(new, there, alike) or _kept(fact, new, seen, there)
+            except Refused as refusal:
+                results.append(Admission(fact, refused=str(refusal)))
+                continue
+            results.append(Admission(fact, file, new=file not in there))
+            if edit is not None:
+                there[file], edits[file] = KnownEntry(read_entry(file, edit.content), edit.stamp), edit
         if not edits:
             return results
         reason = "; ".join(shortened(there[file].entry.description, 60) for file in edits)
-        made = memory.commit(edits, "remember", reason, session=seen.session, based_on=base)
-        if all(made.entries.get(file) == edit.stamp for file, edit in edits.items()):
+        after = memory.commit(edits, "remember", reason, session=seen.session, based_on=base)
+        if all(after.entries.get(file) == edit.stamp for file, edit in edits.items()):
             return results
     raise Refused("other processes keep changing memory; try again later")
 
 
-def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> KnownEntry | str:
-    """The entry a fact would make, and its stamp; or why it is refused."""
+def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> KnownEntry:
+    """The entry a fact would make, and its stamp; raises `Refused`."""
     found = dict(filter(None, (users_statement(words, seen) for words in fact.quotations)))
     if found and seen.new and seen.new.isdisjoint(found.values()):
-        return "it was said earlier, and looked at then"
+        raise Refused("it was said earlier, and looked at then")
     note = fact.note.strip()[:MOST_NOTE]
     words = tuple(found) or fact.quotations or (note,)
     text = "\n".join(words)
     if not text.strip():
-        return "it says nothing"
+        raise Refused("it says nothing")
     if problem := memory.refuses("\n".join((text, *fact.quotations, note)).encode(errors="replace")):
-        return problem
+        raise Refused(problem)
     if not fact.until and all(map(passing, words)):
-        return "it holds for the moment only"
+        raise Refused("it holds for the moment only")
     if all(map(finished, words)):
-        return "it reports finished debugging"
+        raise Refused("it reports finished debugging")
     note = "\n\n".join(filter(None, (note, _dates(found, seen))))
     body = f"{quoted(found)}\n\n{note}" if found else "\n\n".join((*fact.quotations, note))
     entry = write_entry(slug(text), fact.kind, text, body)
@@ -122,12 +124,8 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
 
 def _dates(found: Mapping[str, str], seen: Witness) -> str:
     """What the user's words call tomorrow, by Friday and the like, as dates; the words themselves stay as they are."""
-    days = {
-        named: day
-        for words, record in found.items()
-        if record in seen.days
-        for named, day in absolute_dates(words, seen.days[record]).items()
-    }
+    dated = ((words, seen.days[record]) for words, record in found.items() if record in seen.days)
+    days = {named: day for words, said_on in dated for named, day in absolute_dates(words, said_on).items()}
     return f"{DATES}{', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
 
 
@@ -140,13 +138,9 @@ def users_statement(words: str, seen: Witness) -> tuple[str, str] | None:
 
 
 def _repeated(
-    fact: LastingFact,
-    new: KnownEntry,
-    there: dict[str, KnownEntry],
-    edits: dict[str, EntryEdit],
-    alike: Alike | None,
-) -> Admission | None:
-    """Add the fact, or its evidence, to the entry that says the same; None if none does."""
+    new: KnownEntry, there: Mapping[str, KnownEntry], alike: Alike | None
+) -> tuple[str, EntryEdit | None] | None:
+    """The entry that says the same, with the fact or its evidence added, if it lacks them; None if none does."""
     for file, known in there.items():
         was = known.stamp
         as_trusted = least_trusted(was.origin, new.stamp.origin) == new.stamp.origin
@@ -157,35 +151,26 @@ def _repeated(
         both = merge(known, (known, new))
         if not new.stamp.trusted or holds(known.entry.words, new.entry.words):
             if both.stamp.evidence == was.evidence or known.entry.pinned:
-                return Admission(fact, file)
+                return file, None
             stamp = replace(was, evidence=both.stamp.evidence, verified=both.stamp.verified)
-            both = EntryEdit(known.entry.render(), stamp)
-        elif known.entry.pinned or len(known.entry.quotations) >= MOST_WORDINGS:
-            continue
-        there[file], edits[file] = KnownEntry(read_entry(file, both.content), both.stamp), both
-        return Admission(fact, file)
+            return file, EntryEdit(known.entry.render(), stamp)
+        if not known.entry.pinned and len(known.entry.quotations) < MOST_WORDINGS:
+            return file, both
     return None
 
 
 def _kept(
-    fact: LastingFact,
-    new: KnownEntry,
-    seen: Witness,
-    there: dict[str, KnownEntry],
-    edits: dict[str, EntryEdit],
-) -> Admission:
-    """Make an entry of the fact, unless it is known without memory."""
+    fact: LastingFact, new: KnownEntry, seen: Witness, taken: Container[str]
+) -> tuple[str, EntryEdit | None]:
+    """An entry made of the fact; raises `Refused` if it is known without memory."""
     words = new.entry.quotations or fact.quotations or (new.entry.body,)
     if all(any(says(text, one) for text in seen.given) for one in words):
-        return Admission(fact, refused="the model is given this in every session")
+        raise Refused("the model is given this in every session")
     if not new.stamp.trusted and all(any(says(text, one) for text in seen.shown) for one in words):
-        return Admission(fact, refused="a file, a command or memory shows it")
-    file = free_name(new.entry.file, there)
-    entry = MemoryEntry(file, new.entry.page.with_value("name", file.removesuffix(".md")))
-    content = entry.render()
-    stamp = replace(new.stamp, sha256=digest(content))
-    there[file], edits[file] = KnownEntry(entry, stamp), EntryEdit(content, stamp)
-    return Admission(fact, file, new=True)
+        raise Refused("a file, a command or memory shows it")
+    file = free_name(new.entry.file, taken)
+    content = MemoryEntry(file, new.entry.page.with_value("name", file.removesuffix(".md"))).render()
+    return file, EntryEdit(content, replace(new.stamp, sha256=digest(content)))
 
 
 def _carried(entry: MemoryEntry) -> str:

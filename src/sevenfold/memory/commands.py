@@ -14,13 +14,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sevenfold.errors import InputError, Refused
-from sevenfold.memory import index
 from sevenfold.memory.admission import Witness, admit, users_statement
 from sevenfold.memory.entry import read_entry
 from sevenfold.memory.exchange import free_entry, their_path
 from sevenfold.memory.generation import Provenance, digest, least_trusted
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
-from sevenfold.memory.rules import LastingFact
+from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory
+from sevenfold.memory.statements import LastingFact
 
 ROOT = "/memories"
 SOURCE = "memory-tool"
@@ -81,7 +80,7 @@ class MemoryCommands:
     def _view(self, command: MemoryCommand) -> str:
         path = _below_root(command.path)
         files = self._files()
-        if path == index.FILE:
+        if path == INDEX:
             return _numbered(command, self._memory.index(), "")
         if path in files:
             known = files[path]
@@ -90,9 +89,8 @@ class MemoryCommands:
         sizes = {name: len(one.entry.render()) for name, one in files.items() if name.startswith(start)}
         if not sizes and path:
             raise InputError(f"The path {command.path} does not exist. Please provide a valid path.")
-        return _listing(
-            command.path.rstrip("/"), {name.removeprefix(start): n for name, n in sizes.items()}
-        )
+        below = {name.removeprefix(start): size for name, size in sizes.items()}
+        return _listing(command.path.rstrip("/"), below)
 
     def _files(self) -> dict[str, KnownEntry]:
         """The entries by the paths a model knows them by."""
@@ -110,7 +108,7 @@ class MemoryCommands:
     def _create(self, command: MemoryCommand) -> str:
         path = _below_root(command.path)
         files = self._files()
-        if not path or path == index.FILE:
+        if not path or path == INDEX:
             raise Refused(f"{command.path} is written by the program; create a file of another name")
         if path in files:
             raise InputError(f"File {command.path} already exists")
@@ -119,7 +117,7 @@ class MemoryCommands:
         content = command.file_text.encode(errors="replace")
         body, seen = read_entry(path, content).body, self._witness()
         if users_statement(body, seen):
-            (done,) = admit(self._memory, [LastingFact((body,))], seen, self._memory.now())
+            (done,) = admit(self._memory, [LastingFact((body,))], seen, self._memory.clock.now())
             if done.refused:
                 raise Refused(f"{command.path} is not stored: {done.refused}")
             return f"File created successfully at: {ROOT}/{done.file}"
@@ -165,7 +163,7 @@ class MemoryCommands:
 
     def _rename(self, command: MemoryCommand) -> str:
         old, new = _below_root(command.old_path), _below_root(command.new_path)
-        if not old or not new or new == index.FILE:
+        if not old or not new or new == INDEX:
             raise Refused(f"Cannot rename {command.old_path} to {command.new_path}")
         if any(name == new or name.startswith(f"{new}/") for name in self._files()):
             raise InputError(f"The destination {command.new_path} already exists")
@@ -199,7 +197,7 @@ class MemoryCommands:
                     f"sevenfold memory edit {known.entry.name}, or forget {known.entry.name}"
                 )
             file = known.entry.file if known else free_entry(path, taken)
-            created = known.stamp.created if known else self._memory.now()
+            created = known.stamp.created if known else self._memory.clock.now()
             source = "" if file == path else f"{SOURCE}:{path}"
             stamp = Provenance(digest(content or b""), least, source=source, created=created)
             edits[file] = None if content is None else EntryEdit(content, stamp)
@@ -242,9 +240,8 @@ def _listing(directory: str, sizes: Mapping[str, int]) -> str:
             found[name] = size
     head = f"Here're the files and directories up to 2 levels deep in {directory}, excluding hidden items:"
     total = f"{_size(sum(sizes.values()))}\t{directory}"
-    return "\n".join(
-        [head, total, *(f"{_size(n)}\t{directory}/{name}" for name, n in sorted(found.items()))]
-    )
+    lines = (f"{_size(n)}\t{directory}/{name}" for name, n in sorted(found.items()))
+    return "\n".join([head, total, *lines])
 
 
 def _numbered(command: MemoryCommand, text: str, doubt: str) -> str:

@@ -9,7 +9,7 @@ name or sign. So a model that behaves badly can waste a dream, not a memory. Eve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta
 
 import msgspec
@@ -20,7 +20,7 @@ from sevenfold.memory.contradiction import ends
 from sevenfold.memory.entry import MOST_BYTES, MemoryEntry, quoted, read_entry
 from sevenfold.memory.front_matter import Page
 from sevenfold.memory.generation import digest, least_trusted
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.memory import Edits, EntryEdit, KnownEntry, Memory
 from sevenfold.memory.search import fitting
 from sevenfold.memory.words import ROOT, names_something, same_fact, shared, telling
 
@@ -56,7 +56,7 @@ class Proposal(Struct, frozen=True):
 class Consolidation(Struct, frozen=True):
     """What a dream would do."""
 
-    edits: Mapping[str, EntryEdit | None]
+    edits: Edits
     done: tuple[str, ...] = ()
     """What it does, in words."""
     refused: tuple[str, ...] = ()
@@ -70,10 +70,8 @@ def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
     said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
     rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
     body = "\n\n".join(filter(None, (quoted(said), *rest)))
-    entry = MemoryEntry(
-        first.entry.file, Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
-    )
-    content = entry.render()
+    page = Page(first.entry.page.head, f"\n{body}\n", first.entry.page.fences)
+    content = MemoryEntry(first.entry.file, page).render()
     stamp = msgspec.structs.replace(
         first.stamp,
         sha256=digest(content),
@@ -136,12 +134,13 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
     budget = max(LEAST_BUDGET, int(len(known) * SHARE))
     edits: dict[str, EntryEdit | None] = {}
     done, refused = list[str](), list[str]()
+
+    def spent(more: int) -> str:
+        return "the budget of this dream is spent" if len(edits) + more > budget else ""
+
     for group in proposal.same:
         parts = [held[file] for file in group if file in held and file not in edits]
-        problem = _unlike(parts, today) or (
-            len(edits) + len(parts) > budget and "the budget of this dream is spent"
-        )
-        if problem:
+        if problem := _unlike(parts, today) or spent(len(parts)):
             refused.append(f"{_listed(group)}: {problem}")
             continue
         oldest = min(parts, key=lambda one: one.when)
@@ -153,14 +152,9 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
         edits[oldest.entry.file] = merged
         done.append(f"merged {_listed(group)}")
     for older, newer in proposal.replaced:
-        if older not in held or newer not in held or older in edits or newer in edits:
+        if not {older, newer} <= held.keys() - edits.keys() or held[older].entry.over(today):
             continue
-        if held[older].entry.over(today):
-            continue
-        problem = _still_holds(held[older], held[newer]) or (
-            len(edits) + 1 > budget and "the budget of this dream is spent"
-        )
-        if problem:
+        if problem := _still_holds(held[older], held[newer]) or spent(1):
             refused.append(f"{_listed((older,))}: {problem}")
             continue
         edits[older] = _closed(held[older], held[newer])
@@ -171,24 +165,16 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
 def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str) -> list[str]:
     """The entries whose own words no longer lead to them; those that no longer hold do not count."""
     closed = {one.entry.file for one in after if one.entry.over(today)}
-    lost = []
-    for one in before:
-        words = one.entry.words
-        if one.entry.file in closed or not _answers(words, before, today):
-            continue
-        if not _answers(words, after, today):
-            lost.append(one.entry.name)
-    return lost
+    held = (one.entry for one in before if one.entry.file not in closed)
+    found = (one for one in held if _answers(one.words, before, today))
+    return [one.name for one in found if not _answers(one.words, after, today)]
 
 
-def after_edits(known: Sequence[KnownEntry], edits: Mapping[str, EntryEdit | None]) -> list[KnownEntry]:
+def after_edits(known: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
     """The entries as they would be."""
     kept = [one for one in known if one.entry.file not in edits]
-    made = [
-        KnownEntry(read_entry(file, edit.content), edit.stamp)
-        for file, edit in edits.items()
-        if edit is not None
-    ]
+    changed = {file: edit for file, edit in edits.items() if edit is not None}
+    made = [KnownEntry(read_entry(file, edit.content), edit.stamp) for file, edit in changed.items()]
     return sorted((*kept, *made), key=lambda one: one.entry.file)
 
 
@@ -207,9 +193,8 @@ def dream(
         if not goes_on():
             raise Refused("the dream was stopped, or another process took over")
         now = memory.commit(made.edits, "dream", "; ".join(made.done), based_on=base, whole=True)
-        if all(
-            now.entries.get(file) == (edit.stamp if edit else None) for file, edit in made.edits.items()
-        ):
+        wanted = {file: edit.stamp if edit else None for file, edit in made.edits.items()}
+        if all(now.entries.get(file) == stamp for file, stamp in wanted.items()):
             return msgspec.structs.replace(made, change=now.number)
     return Consolidation({}, (), ("given up: memory keeps changing",))
 
@@ -222,9 +207,8 @@ def prepare(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
         return made
     lost = losses(known, after_edits(known, made.edits), today)
     if lost:
-        return Consolidation(
-            {}, (), (*made.refused, f"given up: {', '.join(lost)} could not be found any more")
-        )
+        reason = f"given up: {', '.join(lost)} could not be found any more"
+        return Consolidation({}, (), (*made.refused, reason))
     return made
 
 

@@ -8,8 +8,10 @@ anyone may edit, but in the generation that holds it.
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Container, Iterable
+from itertools import groupby
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -79,13 +81,9 @@ class MemoryEntry(Struct, frozen=True):
     @property
     def quotations(self) -> tuple[str, ...]:
         """The user's words in it, one text for each block of quoted lines."""
-        found: list[list[str]] = [[]]
-        for line in self.body.splitlines():
-            if line.startswith(">"):
-                found[-1].append(line[1:].strip())
-            elif found[-1]:
-                found.append([])
-        return tuple(" ".join(block).strip() for block in found if any(block))
+        blocks = groupby(self.body.splitlines(), key=lambda line: line.startswith(">"))
+        said = (" ".join(line[1:].strip() for line in lines) for is_quoted, lines in blocks if is_quoted)
+        return tuple(filter(None, map(str.strip, said)))
 
     @property
     def words(self) -> str:
@@ -134,13 +132,9 @@ def quoted(words: Iterable[str]) -> str:
 def slug(words: str) -> str:
     """A name made of the words themselves."""
     plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
-    parts = re.findall(r"[a-z0-9]+", plain)
-    made = ""
-    for part in parts:
-        if len(made) + len(part) >= _SLUG:
-            break
-        made = f"{made}-{part}" if made else part
-    return made or "entry"
+    plain = " ".join(re.findall(r"[a-z0-9]+", plain))
+    first = textwrap.shorten(plain, _SLUG, placeholder="", break_long_words=False)
+    return first.replace(" ", "-") or "entry"
 
 
 def free_name(file: str, taken: Container[str]) -> str:

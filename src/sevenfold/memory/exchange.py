@@ -10,27 +10,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.memory import index
 from sevenfold.memory.entry import MOST_BYTES, PINNED, free_name, is_entry, slug
 from sevenfold.memory.generation import Provenance, digest
-from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
+from sevenfold.memory.memory import INDEX, EntryEdit, KnownEntry, Memory, write_index
 
-TOOLS: Mapping[str, str] = MappingProxyType(
-    {
-        "claude": "Claude Code: ~/.claude/projects/<project>/memory/",
-        "qwen": "Qwen Code: ~/.qwen/projects/<project>/memory/",
-        "basic-memory": "basic-memory: a folder of notes",
-        "stores": "Anthropic Memory Stores: a JSON list of path, content, content_sha256",
-        "codex": "Codex: ~/.codex/memories/ (import only)",
-    }
-)
+TOOLS: Mapping[str, str] = {
+    "claude": "Claude Code: ~/.claude/projects/<project>/memory/",
+    "qwen": "Qwen Code: ~/.qwen/projects/<project>/memory/",
+    "basic-memory": "basic-memory: a folder of notes",
+    "stores": "Anthropic Memory Stores: a JSON list of path, content, content_sha256",
+    "codex": "Codex: ~/.codex/memories/ (import only)",
+}
 """The tools, and where they keep their memory."""
 
 JSON = "stores"
@@ -87,7 +83,7 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
     found = list(entries)
     files = {their_path(one, tool): one.entry.render() for one in found}
     if tool != JSON:
-        files.setdefault(index.FILE, index.index(((one.entry, one.stamp) for one in found), "").encode())
+        files.setdefault(INDEX, write_index(found, "").encode())
     return files
 
 
@@ -100,9 +96,8 @@ def their_path(one: KnownEntry, tool: str) -> str:
 def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
     """The files in a JSON list of Memory Stores, and what else it says of each; raises `InputError`."""
     try:
-        found = msgspec.convert(
-            json.loads(content), list[dict[str, Any]]
-        )  # msgspec's own reader refuses half a pair
+        # The reader of msgspec itself refuses half a pair.
+        found = msgspec.convert(json.loads(content), list[dict[str, Any]])
     except (ValueError, RecursionError) as error:
         raise InputError(f"this is not a JSON list of memories: {error}") from error
     files, extras = dict[str, bytes](), dict[str, str]()

@@ -38,24 +38,18 @@ class Page(Struct, frozen=True):
     def with_value(self, key: str, value: str) -> Page:
         """The page with this key set; a new key comes last."""
         line = f"{key}: {_written(value)}\n"
-        kept, replaced, inside = [], False, False
+        kept, inside = list[str](), False
         for old in self.head:
             match = _KEY.fullmatch(old.rstrip("\r\n"))
-            inside = (inside and match is None and old[:1] in " \t") or (
-                match is not None and match[1] == key
-            )
-            if not inside:
-                kept.append(old)
-            elif not replaced:
-                kept.append(line)
-                replaced = True
-        return Page((*kept, *(() if replaced else (line,))), self.body, self.fences)
+            inside = match[1] == key if match else inside and old[:1] in " \t"
+            if not inside or line not in kept:
+                kept.append(line if inside else old)
+        return Page((*kept, *(() if line in kept else (line,))), self.body, self.fences)
 
     def render(self) -> str:
         """The file."""
-        return (
-            f"{self.fences[0]}{''.join(self.head)}{self.fences[1]}{self.body}" if self.head else self.body
-        )
+        opened, closed = self.fences if self.head else ("", "")
+        return f"{opened}{''.join(self.head)}{closed}{self.body}"
 
 
 @lru_cache(maxsize=4096)
@@ -81,12 +75,11 @@ def split(text: str) -> Page:
     lines = text.split("\n", LONGEST_HEAD + 2)
     if not _FENCE.fullmatch(lines[0].removeprefix("\ufeff").rstrip("\r")):
         return Page((), text)
-    for number, line in enumerate(lines[1:-1], 1):
+    for number, line in enumerate(lines[1:], 1):
         if _FENCE.fullmatch(line.rstrip("\r")):
             head = tuple(f"{one}\n" for one in lines[1:number])
-            return Page(head, "\n".join(lines[number + 1 :]), (f"{lines[0]}\n", f"{line}\n"))
-    if _FENCE.fullmatch(lines[-1].rstrip("\r")) and len(lines) > 1:
-        return Page(tuple(f"{one}\n" for one in lines[1:-1]), "", (f"{lines[0]}\n", lines[-1]))
+            closed = line if number == len(lines) - 1 else f"{line}\n"
+            return Page(head, "\n".join(lines[number + 1 :]), (f"{lines[0]}\n", closed))
     return Page((), text)
 
 

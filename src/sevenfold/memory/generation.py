@@ -85,7 +85,7 @@ class MemoryChange(Struct, frozen=True, omit_defaults=True):
     def identified(self) -> MemoryChange:
         """With an id that follows from everything it says."""
         bare = msgspec.structs.replace(self, id="")
-        return msgspec.structs.replace(self, id=hashlib.sha256(encode(bare)).hexdigest()[:16])
+        return msgspec.structs.replace(self, id=hashlib.sha256(msgspec.json.encode(bare)).hexdigest()[:16])
 
     def reversed(self, now: Mapping[str, Provenance], at: float, number: int, parent: str) -> MemoryChange:
         """The change that brings back what was before this one."""
@@ -96,8 +96,3 @@ class MemoryChange(Struct, frozen=True, omit_defaults=True):
 def digest(content: bytes) -> str:
     """The hash a content is kept under."""
     return hashlib.sha256(content).hexdigest()
-
-
-def encode(value: MemoryChange | Generation) -> bytes:
-    """As one line of JSON."""
-    return msgspec.json.encode(value)

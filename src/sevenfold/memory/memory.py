@@ -13,21 +13,25 @@ origin that is not trusted, as soon as memory is next looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import unified_diff
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from sevenfold.errors import InputError, Refused, TranscriptError, TranscriptTooNew
-from sevenfold.memory import index
-from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry
-from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest, encode
-from sevenfold.ports import Clock, DreamLock, Folder
+from sevenfold.memory.entry import MOST_BYTES, PINNED, MemoryEntry, is_entry, read_entry, shortened
+from sevenfold.memory.generation import Author, Generation, MemoryChange, Provenance, digest
+from sevenfold.ports import Clock, Folder
 from sevenfold.record.redact import mask_text
 
+INDEX = "MEMORY.md"
+INDEX_LINES = 200
+INDEX_BYTES = 25_000
+INDEX_LINE = 150
+"""Characters."""
 CURRENT = ".versions/current.json"
 CHANGES = ".versions/changes.jsonl"
 APPLIED = ".versions/applied"
@@ -80,6 +84,39 @@ class EntryEdit(Struct, frozen=True):
     stamp: Provenance
 
 
+Edits: TypeAlias = Mapping[str, EntryEdit | None]
+"""What becomes of entries, by their files; None removes one."""
+
+
+def write_index(entries: Iterable[KnownEntry], today: str) -> str:
+    """``MEMORY.md``: a line for each entry a model may rely on, within limits, with a note about what they cut off.
+
+    The index is part of the system prompt, which a model obeys. So it is made from entries that hold the user's words,
+    and names only those; what came from tools, pages and other places is counted, not quoted.
+    """
+    heading, shown, last = "# Memory\n\n", list[str](), list[str]()
+    held = [one for one in entries if not one.entry.over(today)]
+    trusted = [one.entry for one in held if one.stamp.trusted]
+    trusted.sort(key=lambda entry: (not entry.pinned, entry.file))
+    if others := len(held) - len(trusted):
+        noun = "entries" if others > 1 else "entry"
+        last.append(f"{others} unconfirmed {noun}: see `sevenfold memory list`.")
+    room = INDEX_BYTES - len(heading.encode()) - 200
+    for entry in trusted:
+        start = f"- [{entry.name}]({entry.file}) — "
+        gist = entry.quotations[0] if entry.quotations else entry.description
+        line = start + shortened(gist, max(INDEX_LINE - len(start), 40))
+        room -= len(line.encode()) + 1
+        if room < 0 or len(shown) == INDEX_LINES - 6:
+            break
+        shown.append(line)
+    if len(shown) < len(trusted):
+        last.insert(0, f"{len(trusted) - len(shown)} more entries are not listed: the index is full.")
+    if not shown and not last:
+        return ""
+    return heading + "\n".join([*shown, *([""] if last and shown else []), *last]) + "\n"
+
+
 def difference(file: str, old: bytes | None, new: bytes | None) -> str:
     """What becomes of a file, as a unified diff; None: it is not there."""
     before, after = (
@@ -98,14 +135,11 @@ class Memory:
     ) -> None:
         """``today`` gives the date as YYYY-MM-DD; ``refuse`` says what must not be stored."""
         self._folder = self.folder = folder
-        self._clock = clock
+        self.clock = clock
         self.today = today
-        self._refuse = refuse or (lambda content: "")
+        self.refuses = refuse or (lambda content: "")
+        """What keeps a content out of memory; empty if nothing does."""
         self.path = folder.path
-
-    def now(self) -> float:
-        """The time, in seconds since 1970."""
-        return self._clock.now()
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -135,7 +169,7 @@ class Memory:
 
     def index(self) -> str:
         """The index, as the prompt has it."""
-        return index.index(((one.entry, one.stamp) for one in self.entries()), self.today())
+        return write_index(self.entries(), self.today())
 
     def generation(self) -> Generation:
         """What counts now; changes made to the files by others are taken in first."""
@@ -156,7 +190,7 @@ class Memory:
         """Files that cannot be entries, and contents that are lost: what they are and what to do."""
         found = []
         for file in self._folder.names():
-            if file.startswith((".", LOGS)) or file == index.FILE:
+            if file.startswith((".", LOGS)) or file == INDEX:
                 continue
             if not is_entry(file):
                 found.append(
@@ -217,15 +251,11 @@ class Memory:
         untils = [read_entry(file, content).until if content else "" for content in contents]
         return len(untils) == 2 and untils[0] != untils[1]
 
-    def dream_lock(self) -> DreamLock:
-        """Lets one process at a time consolidate this memory."""
-        return self._folder.dream_lock()
-
     # -- writing -----------------------------------------------------------------------------------
 
     def commit(
         self,
-        edits: Mapping[str, EntryEdit | None],
+        edits: Edits,
         by: Author,
         reason: str,
         *,
@@ -253,7 +283,7 @@ class Memory:
         self, entry: MemoryEntry, by: Author, reason: str, *, stamp: Provenance | None = None
     ) -> Generation:
         """Write one entry. Without a stamp it is the user's own."""
-        content, at = entry.render(), self._clock.now()
+        content, at = entry.render(), self.clock.now()
         stamp = stamp or Provenance("", "user", created=at, verified=at)
         stamp = msgspec.structs.replace(stamp, sha256=digest(content))
         return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason)
@@ -265,7 +295,7 @@ class Memory:
     def confirm(self, name: str) -> Generation:
         """The user vouches for an entry: from now on it counts as theirs."""
         known = self.entry(name)
-        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=self._clock.now())
+        stamp = msgspec.structs.replace(known.stamp, origin="user", verified=self.clock.now())
         edit = EntryEdit(known.entry.render(), stamp)
         return self.commit({known.entry.file: edit}, "user", f"confirmed {name}")
 
@@ -291,18 +321,14 @@ class Memory:
                 raise Refused(
                     f"change {change.number} cannot be undone: {later[0]} was changed again since"
                 )
-            return self._apply(now, change.reversed(now.entries, self._clock.now(), now.number + 1, now.id))
-
-    def refuses(self, content: bytes) -> str:
-        """What keeps a content out of memory; empty if nothing does."""
-        return self._refuse(content)
+            return self._apply(now, change.reversed(now.entries, self.clock.now(), now.number + 1, now.id))
 
     def count_use(self, file: str, *, helped: bool) -> None:
         """Note that an entry was put before a model, and whether it helped."""
         with self._folder.lock(wait=WAIT):
             usage = self._counted(USAGE, EntryUse)
             was = usage.get(file, EntryUse())
-            usage[file] = EntryUse(was.used + 1, was.helped + helped, self._clock.now())
+            usage[file] = EntryUse(was.used + 1, was.helped + helped, self.clock.now())
             self._folder.write(USAGE, msgspec.json.encode(usage))
 
     def log_request(self, line: str) -> None:
@@ -343,7 +369,7 @@ class Memory:
             raise Refused(f"{file} is pinned: only the user changes it")
         if edit is not None and len(edit.content) > MOST_BYTES:
             raise InputError(f"{file}: an entry has at most {MOST_BYTES:,} bytes; keep one fact in it")
-        if edit is not None and (problem := self._refuse(edit.content)):
+        if edit is not None and (problem := self.refuses(edit.content)):
             raise Refused(f"{file} is not stored: {problem}")
 
     def _current(self) -> Generation:
@@ -368,7 +394,7 @@ class Memory:
 
     def _outside(self, now: Generation, files: Mapping[str, bytes | None]) -> dict[str, EntryEdit | None]:
         """What something else changed in the files."""
-        at, found = self._clock.now(), dict[str, EntryEdit | None]()
+        at, found = self.clock.now(), dict[str, EntryEdit | None]()
         for file, content in files.items():
             before = now.entries.get(file)
             if content is not None and (before is None or before.sha256 != digest(content)):
@@ -384,25 +410,16 @@ class Memory:
         return self._change(now, self._outside(now, self._files()), "outside", "changed outside Sevenfold")
 
     def _change(
-        self,
-        now: Generation,
-        edits: Mapping[str, EntryEdit | None],
-        by: Author,
-        reason: str,
-        session: str = "",
+        self, now: Generation, edits: Edits, by: Author, reason: str, session: str = ""
     ) -> Generation:
         """Make edits, if any changes something. The lock is held."""
-        stamps = {file: edit.stamp if edit else None for file, edit in edits.items()}
-        made = {
-            file: (now.entries.get(file), stamp)
-            for file, stamp in stamps.items()
-            if now.entries.get(file) != stamp
-        }
+        both = {file: (now.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()}
+        made = {file: (before, after) for file, (before, after) in both.items() if before != after}
         if not made:
             return now
         for edit in filter(None, edits.values()):
             self._keep(edit.content)
-        at = self._clock.now()
+        at = self.clock.now()
         return self._apply(now, MemoryChange(now.number + 1, now.id, at, by, reason, made, session))
 
     def _complete(self, now: Generation) -> None:
@@ -419,8 +436,8 @@ class Memory:
         """Make a change count, then write out its files. The lock is held."""
         change = change.identified()
         made = now.after(change)
-        self._folder.append(CHANGES, encode(change))
-        self._folder.write(CURRENT, encode(made))
+        self._folder.append(CHANGES, msgspec.json.encode(change))
+        self._folder.write(CURRENT, msgspec.json.encode(made))
         for file, (_, after) in change.entries.items():
             self._materialise(file, after)
         self._finish(made)
@@ -433,12 +450,11 @@ class Memory:
             self._folder.write(file, content)
 
     def _finish(self, now: Generation) -> None:
-        listed = (
-            (read_entry(file, self._object(stamp.sha256)), stamp) for file, stamp in now.entries.items()
-        )
-        text = index.index(listed, self.today()).encode()
-        if text != (self._folder.read(index.FILE) or b""):
-            self._folder.write(index.FILE, text)
+        contents = ((file, self._object(stamp.sha256), stamp) for file, stamp in now.entries.items())
+        known = (KnownEntry(read_entry(file, content), stamp) for file, content, stamp in contents)
+        text = write_index(known, self.today()).encode()
+        if text != (self._folder.read(INDEX) or b""):
+            self._folder.write(INDEX, text)
         self._folder.write(APPLIED, now.id.encode())
 
     def _recorded(self) -> Iterator[MemoryChange]:

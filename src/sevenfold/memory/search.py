@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -49,7 +48,7 @@ class StatementVectors:
     def prepare(self, texts: Sequence[str]) -> bool:
         """Turn a few texts into vectors that have none yet; True if there are more."""
         missing = [text for text in dict.fromkeys(texts) if text not in self._rows]
-        some = list(islice(missing, self._embedder.at_once))
+        some = missing[: self._embedder.at_once]
         if some:
             self._rows.update(zip(some, self._embedder.vectors(some), strict=True))
         return len(some) < len(missing)
@@ -87,11 +86,12 @@ def fitting(
     rare = {
         place: sum(rarity(holding[word], len(known)) for word in both) for place, both in shares.items()
     }
-    near: dict[int, float] = {}
+    opinions = [(1.0, rare)]
     if likeness is not None:
         scores = likeness.scores(query, [known[place].entry.words for place in valid])
         near = {place: score for place, score in zip(valid, scores, strict=True) if score}
-    total = fused([(1.0, rare), (likeness.weight if likeness else 0.0, near)])
+        opinions.append((likeness.weight, near))
+    total = fused(opinions)
     best = sorted(total, key=lambda place: (-total[place], known[place].entry.file))[:most]
     return [
         FittingEntry(known[place], total[place], tuple(sorted(shares.get(place, ())))) for place in best
@@ -100,9 +100,8 @@ def fitting(
 
 def taken_up(entry: MemoryEntry, asked: str, answer: str) -> bool:
     """Does an answer say what an entry says, and the question did not?"""
-    return _enough(
-        shared(telling(entry.body) - shared(telling(entry.body), telling(asked)), telling(answer))
-    )
+    said = telling(entry.body)
+    return _enough(shared(said - shared(said, telling(asked)), telling(answer)))
 
 
 def _enough(words: Iterable[str]) -> bool:

@@ -63,9 +63,8 @@ def finished(words: str) -> bool:
 
 def says(text: str, words: str) -> bool:
     """Does the text hold these words, or a sentence that holds all that they say?"""
-    return holds(text, words) or any(
-        same_fact(one, words) and covers(one, words) for one in _sentences(text)
-    )
+    alike = (one for one in _sentences(text) if same_fact(one, words))
+    return holds(text, words) or any(covers(one, words) for one in alike)
 
 
 @lru_cache(maxsize=64)
@@ -81,11 +80,8 @@ def holds(text: str, words: str) -> bool:
 @lru_cache(maxsize=4096)
 def telling(text: str) -> frozenset[str]:
     """The words that carry a text; of scripts without spaces, all pairs of characters."""
-    found = {
-        word
-        for word in _WORD.findall(text.casefold())
-        if word not in FILLERS and (len(word) > 1 or word.isdigit())
-    }
+    words = (word for word in _WORD.findall(text.casefold()) if word not in FILLERS)
+    found = {word for word in words if len(word) > 1 or word.isdigit()}
     for run in DENSE_RUN.findall(text):
         found |= {run[place : place + 2] for place in range(len(run) - 1)}
     return frozenset(found)
@@ -94,9 +90,8 @@ def telling(text: str) -> frozenset[str]:
 def shared(some: Iterable[str], others: frozenset[str]) -> frozenset[str]:
     """Those of the first words that the others hold as well, whatever their endings."""
     beginnings = _by_beginning(others)
-    return frozenset(
-        word for word in some if any(same_word(word, other) for other in beginnings.get(word[:ROOT], ()))
-    )
+    held = (word for word in some for other in beginnings.get(word[:ROOT], ()) if same_word(word, other))
+    return frozenset(held)
 
 
 @lru_cache(maxsize=4096)
@@ -113,10 +108,8 @@ def same_word(one: str, other: str) -> bool:
         return True
     if names_something(one) or names_something(other) or min(len(one), len(other)) < ROOT:
         return False
-    return (
-        one[: max(ROOT, len(one) - ENDING)] == other[: max(ROOT, len(one) - ENDING)]
-        and abs(len(one) - len(other)) <= ENDING
-    )
+    root = max(ROOT, len(one) - ENDING)
+    return one[:root] == other[:root] and abs(len(one) - len(other)) <= ENDING
 
 
 @lru_cache(maxsize=4096)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import tarfile
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from string import punctuation
 from typing import Any
 
 import numpy as np
@@ -89,9 +90,8 @@ class WordPieces:
     def of(self, text: str) -> list[int]:
         """The numbers of a text's parts, between those that mark its beginning and its end."""
         # No part is longer than the text it is of, so a part of it is enough for as many as are wanted.
-        found = [
-            number for word in _words(text[: MOST_PARTS * LONGEST_WORD]) for number in self._word(word)
-        ]
+        words = _words(text[: MOST_PARTS * LONGEST_WORD])
+        found = [number for word in words for number in self._word(word)]
         return [self._numbers[BEGIN], *found[: MOST_PARTS - 2], self._numbers[END]]
 
     def _parts(self, word: str) -> tuple[int, ...]:
@@ -107,25 +107,18 @@ class WordPieces:
         return tuple(found) if start == len(word) else (self._numbers[UNKNOWN],)
 
 
-def _words(text: str) -> Iterator[str]:
+def _words(text: str) -> list[str]:
     """The words of a text in lower case without accents; each sign, and each character of Chinese, is one."""
-    word = ""
+    spaced = []
     for sign in unicodedata.normalize("NFD", text.lower()):
         kind = unicodedata.category(sign)
         if kind == "Mn" or sign == "\ufffd" or (kind[0] == "C" and not sign.isspace()):
             continue
-        alone = _is_punctuation(sign, kind) or "\u4e00" <= sign <= "\u9fff" or "\u3400" <= sign <= "\u4dbf"
-        if alone or sign.isspace():
-            if word:
-                yield word
-            word = ""
-            if alone:
-                yield sign
-        else:
-            word += sign
-    if word:
-        yield word
-
-
-def _is_punctuation(sign: str, kind: str) -> bool:
-    return kind[0] == "P" or (sign.isascii() and sign.isprintable() and not sign.isalnum() and sign != " ")
+        alone = (
+            kind[0] == "P"
+            or sign in punctuation
+            or "\u4e00" <= sign <= "\u9fff"
+            or "\u3400" <= sign <= "\u4dbf"
+        )
+        spaced.append(f" {sign} " if alone else sign)
+    return "".join(spaced).split()

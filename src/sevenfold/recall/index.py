@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from sevenfold.errors import InputError
 from sevenfold.ports import FoundRecord, Log, Results
-from sevenfold.recall.meaning import MOST, SPOKEN, ByMeaning, Way, installed
+from sevenfold.recall.meaning import MOST, ByMeaning, Way, installed
 from sevenfold.recall.search import Hit, Scorer, Search, SearchOptions, kinds
 from sevenfold.recall.tables import IN_MEMORY, NAMELESS, Fetch, Tables, error_code, remove
 from sevenfold.record import entries
@@ -52,16 +52,10 @@ Progress = Callable[[int], None]
 
 _T = TypeVar("_T")
 _NO_PLACE = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_PERM,
-    }
+    getattr(sqlite3, f"SQLITE_{name}")
+    for name in ["BUSY", "LOCKED", "FULL", "IOERR", "READONLY", "CANTOPEN", "PERM"]
 )
+"""Errors of SQLite after which a new file would fare no better."""
 
 
 class IndexStatus(Struct, frozen=True):
@@ -110,16 +104,6 @@ class RecallIndex:
                 index._tables = Tables.copied(path)
         return index
 
-    @property
-    def size(self) -> int:
-        """How many records are in it."""
-        return self._safely(lambda: self._tables.records())
-
-    def add(self, found: Iterable[tuple[int, Entry]]) -> int:
-        """Take in entries with their positions; says how many are new, those already here are passed over."""
-        taken = list(found)
-        return self._safely(lambda: self._tables.add(taken, self._fetch))
-
     def catch_up(self, progress: Progress | None = None) -> int:
         """Read what was added to the log since last time; says how many records are new."""
         return self._safely(lambda: self._read_on(progress))
@@ -130,7 +114,7 @@ class RecallIndex:
 
     def status(self) -> IndexStatus:
         """How much is in it."""
-        return self._safely(lambda: IndexStatus(self._tables.records(), *self._tables.count_spoken(SPOKEN)))
+        return self._safely(lambda: IndexStatus(self._tables.records(), *self._tables.count_spoken()))
 
     def prepare(self, scorer: Scorer) -> bool:
         """Let a scorer do a little of what its next search needs; True if there is more of it."""
@@ -208,37 +192,30 @@ class RecallIndex:
 
     def _unread(self) -> Iterator[tuple[int, bytes]]:
         """The lines after the last one that was read, if that is still there; else all of them."""
-        known = self._tables.reached()
-        if known is None:
-            return self._log.read(self._since)
-        lines = self._log.read(known[0])
-        position, line = next(lines, (-1, b""))
-        # An index that was made with secrets in it, or without, is known by what it says of the last line.
-        modes = (self._masks, not self._masks) if self._as_found else (self._masks,)
-        for masks in modes:
-            if (position, _digest(line, masks)) == known:
-                self._masks = masks
-                return lines
-        self._start_over()
+        if (known := self._tables.reached()) is not None:
+            lines = self._log.read(known[0])
+            position, line = next(lines, (-1, b""))
+            # An index that was made with secrets in it, or without, is known by what it says of the last line.
+            for masks in (self._masks, not self._masks) if self._as_found else (self._masks,):
+                if (position, _digest(line, masks)) == known:
+                    self._masks = masks
+                    return lines
+            self._start_over()
         return self._log.read(self._since)
 
     def _take(self, batch: Sequence[tuple[int, bytes]]) -> int:
-        found = [one for position, line in batch for one in self._said(position, self._read(line))]
+        found: list[tuple[int, Entry]] = []
+        for position, line in batch:
+            entry = entries.read(mask_json(line, whole=True).raw if self._masks else line)
+            found += (*self._queue.due(position, entry), (position, entry))
         last = next(filter(_whole, reversed(batch)), None)
         reached = None if last is None else (last[0], _digest(last[1], self._masks))
         return self._tables.add(found, self._fetched if self._fetch else None, reached)
-
-    def _read(self, line: bytes) -> Entry:
-        return entries.read(mask_json(line, whole=True).raw if self._masks else line)
 
     def _fetched(self, path: str) -> bytes:
         assert self._fetch is not None
         content = self._fetch(path)
         return mask_bytes(content) if self._masks else content
-
-    def _said(self, position: int, entry: Entry) -> Iterator[tuple[int, Entry]]:
-        yield from self._queue.due(position, entry)
-        yield position, entry
 
 
 def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

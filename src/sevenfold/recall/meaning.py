@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 from msgspec import Struct
 
 from sevenfold.errors import InputError
-from sevenfold.recall.passages import ASSISTANT, SUMMARY, USER
 from sevenfold.recall.ranking import Query
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ Way = Literal["words", "meaning", "both"]
 """How to look: for the words of a query, for what it means, or for both. Its exact text comes first in any case."""
 WAYS: tuple[Way, ...] = get_args(Way)
 
-SPOKEN = (USER, ASSISTANT, SUMMARY)
-"""The kinds of passages that are compared by meaning."""
 LONG = 6
 """Telling words from which on a query is long."""
 ORDINARY = 100
@@ -137,12 +134,8 @@ class ByMeaning:
     def __init__(self, find: Callable[[], Scorer | None] = installed) -> None:
         self._find = find
         self._looked = False
-        self._scorer: Scorer | None = None
-
-    @property
-    def loaded(self) -> Scorer | None:
+        self.loaded: Scorer | None = None
         """The scorer, once a search has asked for it."""
-        return self._scorer
 
     def embedder(self, *, switched_on: bool) -> Embedder | None:
         """What turns texts into vectors; None if the setting or the extra is missing."""
@@ -154,10 +147,10 @@ class ByMeaning:
         if by == "words" or (by is None and not switched_on):
             return ()
         if not self._looked:
-            self._scorer, self._looked = self._find(), True
-        if self._scorer is None and by is not None:
+            self.loaded, self._looked = self._find(), True
+        if self.loaded is None and by is not None:
             raise InputError(
                 "looking by meaning needs vectors, which are not installed; "
                 "run: pip install 'sevenfold[meaning]', or look by words"
             )
-        return (self._scorer,) if self._scorer else ()
+        return (self.loaded,) if self.loaded else ()

@@ -25,6 +25,8 @@ CALL, EDIT, RESULT, ERROR = "tool_use", "edit", "tool_result", "error"
 KINDS = (USER, ASSISTANT, CALL, EDIT, RESULT, ERROR, SUMMARY, ATTACHMENT)
 """The user's words, the model's, calls, those among them that change a file, results, failures (of tools and
 of the provider), summaries of what came before, and attachments."""
+SPOKEN = (USER, ASSISTANT, SUMMARY)
+"""The kinds of passages that are compared by meaning."""
 
 NEEDLE = 200
 """Characters, each run of white space counted as one, that never fall between two pieces."""
@@ -82,10 +84,8 @@ def pieces(text: str) -> Iterator[str]:
         yield from pieces(text[: LONGEST // 2])
         yield from pieces(text[-LONGEST // 2 :])
         return
-    start = 0
-    while start == 0 or start + OVERLAP < len(text):
+    for start in range(0, max(1, len(text) - OVERLAP), PIECE - OVERLAP):
         yield text[start : start + PIECE]
-        start += PIECE - OVERLAP
 
 
 def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterator[Passage]:
@@ -94,10 +94,9 @@ def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterat
             yield from _texts(said, block, words)
         case ToolUse(id=call, name=name, input=given):
             value = _value(given)
-            edits = isinstance(value, dict) and (
-                (_PATHS & value.keys() and _CHANGES & value.keys())
-                or str(value.get("input", "")).startswith("*** Begin Patch")
-            )
+            fields = value if isinstance(value, dict) else {}
+            patches = str(fields.get("input", "")).startswith("*** Begin Patch")
+            edits = patches or (_PATHS & fields.keys() and _CHANGES & fields.keys())
             yield Passage(EDIT if edits else CALL, tidy(f"{name}\n{readable(value)}"), name, call)
         case ToolResult(tool_use_id=call, is_error=failed):
             yield Passage(ERROR if failed else RESULT, tidy(blocks.words_of(block)), "", call)
@@ -131,9 +130,8 @@ def readable(value: Any) -> str:
         label, inner = waiting.pop()
         match inner:
             case dict():
-                waiting.extend(
-                    (str(key), held) for key, held in reversed(inner.items()) if key not in _NO_WORDS
-                )
+                fields = [(str(key), held) for key, held in inner.items() if key not in _NO_WORDS]
+                waiting += reversed(fields)
             case list():
                 waiting.extend((label, held) for held in reversed(inner))
             case str():

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -240,9 +241,8 @@ def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]
 
 def share(held: Strengths, weights: Sequence[float]) -> float:
     """The part of a query that is held, from 0 to 1."""
-    return sum(min(strength, weights[feature]) for feature, strength in held.items()) / (
-        sum(weights) or 1.0
-    )
+    there = sum(min(strength, weights[feature]) for feature, strength in held.items())
+    return there / (sum(weights) or 1.0)
 
 
 def fused(opinions: Iterable[tuple[float, Mapping[Scored, float]]]) -> dict[Scored, float]:
@@ -290,12 +290,7 @@ def together(text: str, features: Sequence[str], held: int) -> int:
 
 
 def _places(text: str, word: str) -> list[int]:
-    found: list[int] = []
-    place = text.find(word)
-    while place >= 0 and len(found) < _MOST_PLACES:
-        found.append(place)
-        place = text.find(word, place + len(word))
-    return found
+    return [found.start() for found in islice(re.finditer(re.escape(word), text), _MOST_PLACES)]
 
 
 def _best(events: Sequence[tuple[int, int]]) -> int:

@@ -264,9 +264,8 @@ class Search:
             is_day = len(found) >= 2 * len(self._query.features)
             known = 0 < len(pieces) <= common
             found.append(pieces)
-            weights.append(
-                0.0 if not known else ranking.rarity(len(pieces), total) if is_day else ranking.SPOKE
-            )
+            counts = ranking.rarity(len(pieces), total) if is_day else ranking.SPOKE
+            weights.append(counts if known else 0.0)
         return [pieces if weight else () for pieces, weight in zip(found, weights, strict=True)], weights
 
     # -- what comes back -------------------------------------------------------------------

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from sevenfold.errors import TranscriptError
 from sevenfold.recall import ranking
-from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, Passage, passages, pieces, tidy
+from sevenfold.recall.passages import CALL, EDIT, ERROR, RESULT, SPOKEN, Passage, passages, pieces, tidy
 from sevenfold.recall.ranking import RecordPlace, labels
 from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Decision, Entry, Said
@@ -34,8 +34,12 @@ NAMELESS = ""
 Fetch = Callable[[str], bytes]
 """Gives the full text of a result that was moved out of the context, as `sevenfold.ports.Results` does."""
 
+Reached = tuple[int, bytes]
+"""The last line of the log that was read whole, and its digest."""
+
 _ROW = "SELECT piece.id, record.id, uuid, kind, tool, size, timestamp, offset, lane, place"
 _ROWS = f"{_ROW} FROM piece JOIN record ON record.id = piece.record"
+_SPOKEN = f"kind IN {SPOKEN}"
 _VECTORS = """
 DROP TABLE IF EXISTS vectors_by; DROP TABLE IF EXISTS vector;
 CREATE TABLE IF NOT EXISTS vectors_by (one INTEGER PRIMARY KEY, weights TEXT NOT NULL);
@@ -125,16 +129,13 @@ class Tables:
         """How many records are in it."""
         return int(self._one("SELECT count(*) FROM record")[0])
 
-    def reached(self) -> tuple[int, bytes] | None:
-        """The last line of the log that was read whole, and its digest."""
-        found: tuple[int, bytes] | None = self._one("SELECT offset, digest FROM reached")
+    def reached(self) -> Reached | None:
+        """How far the log was read."""
+        found: Reached | None = self._one("SELECT offset, digest FROM reached")
         return found
 
     def add(
-        self,
-        found: Iterable[tuple[int, Entry]],
-        fetch: Fetch | None,
-        reached: tuple[int, bytes] | None = None,
+        self, found: Iterable[tuple[int, Entry]], fetch: Fetch | None, reached: Reached | None = None
     ) -> int:
         """Take in entries in one transaction, and how far in the log they reach; says how many are new."""
         with self._db:
@@ -150,10 +151,7 @@ class Tables:
                 row = (uuid, int(aside), timestamp, position)
                 return self._add_record(row, passages(entry, self._tool), fetch)
             case Decision(made=Offloaded(tool_use_id=call, path=path)):
-                self._db.execute(
-                    "INSERT INTO call (id, path) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET path = excluded.path",
-                    (call, path),
-                )
+                self._learn(call, path=path)
                 self._complete(call, fetch)
                 return False
             case Decision(made=made) if made.id:
@@ -178,7 +176,10 @@ class Tables:
             tool = passage.tool or self._tool(passage.call)
             self._add_pieces(record, passage.kind, tool, passage.text, row[2])
             if passage.call:
-                self._add_call(record, passage)
+                if passage.kind in (CALL, EDIT):
+                    self._learn(passage.call, tool=passage.tool)
+                elif passage.kind in (RESULT, ERROR):
+                    self._learn(passage.call, result=record, size=len(passage.text))
                 self._complete(passage.call, fetch)
         return True
 
@@ -193,18 +194,14 @@ class Tables:
                 (row, ranking.spaced(piece), ranking.humps(piece), labels(piece, timestamp)),
             )
 
-    def _add_call(self, record: int, passage: Passage) -> None:
-        if passage.kind in (CALL, EDIT):
-            self._db.execute(
-                "INSERT INTO call (id, tool) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET tool = excluded.tool",
-                (passage.call, passage.tool),
-            )
-        elif passage.kind in (RESULT, ERROR):
-            self._db.execute(
-                "INSERT INTO call (id, result, size) VALUES (?, ?, ?) ON CONFLICT (id)"
-                " DO UPDATE SET result = excluded.result, size = excluded.size",
-                (passage.call, record, len(passage.text)),
-            )
+    def _learn(self, call: str, **known: object) -> None:
+        """Remember this of a call."""
+        columns, marks = ", ".join(("id", *known)), ", ".join("?" * (1 + len(known)))
+        changes = ", ".join(f"{name} = excluded.{name}" for name in known)
+        statement = (
+            f"INSERT INTO call ({columns}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET {changes}"
+        )
+        self._db.execute(statement, (call, *known.values()))
 
     def _complete(self, call: str, fetch: Fetch | None) -> None:
         """Add the full text of a result of which the log holds only the beginning."""
@@ -217,7 +214,7 @@ class Tables:
         except TranscriptError:
             return
         if len(text) > size:
-            self._db.execute("UPDATE call SET size = ? WHERE id = ?", (len(text), call))
+            self._learn(call, size=len(text))
             self._add_pieces(record, RESULT, tool, text)
 
     def _tool(self, call: str) -> str:
@@ -285,18 +282,17 @@ class Tables:
             (lane, first, last),
         )
 
-    def after(self, piece: int, kinds: Sequence[str], most: int) -> list[tuple[int, str]]:
-        """Numbers and texts of pieces of these kinds that came after one."""
-        marks = ", ".join("?" * len(kinds))
-        statement = f"SELECT id, text FROM piece WHERE id > ? AND kind IN ({marks}) ORDER BY id LIMIT ?"
-        return self._db.execute(statement, (piece, *kinds, most)).fetchall()
+    def spoken_after(self, piece: int, most: int) -> list[tuple[int, str]]:
+        """Numbers and texts of pieces of what was said that came after one."""
+        statement = f"SELECT id, text FROM piece WHERE id > ? AND {_SPOKEN} ORDER BY id LIMIT ?"
+        return self._db.execute(statement, (piece, most)).fetchall()
 
-    def count_spoken(self, kinds: Sequence[str]) -> tuple[int, int]:
-        """How many pieces of these kinds there are, and how many vectors of pieces."""
-        marks, made = ", ".join("?" * len(kinds)), 0
+    def count_spoken(self) -> tuple[int, int]:
+        """How many pieces of what was said there are, and how many vectors of pieces."""
+        made = 0
         with suppress(sqlite3.OperationalError):
             made = int(self._one("SELECT count(*) FROM vector")[0])
-        return int(self._one(f"SELECT count(*) FROM piece WHERE kind IN ({marks})", *kinds)[0]), made
+        return int(self._one(f"SELECT count(*) FROM piece WHERE {_SPOKEN}")[0]), made
 
     def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
         """The vectors of pieces that were made with these weights; None if there are none, or they cannot be read."""
@@ -330,8 +326,8 @@ def error_code(error: sqlite3.Error) -> int:
 
 
 def _row(found: Sequence[Any]) -> Row:
-    piece, record, uuid, kind, tool, size, timestamp, offset, lane, number = found
-    return Row(piece, record, uuid, kind, tool, size, timestamp, offset, RecordPlace(lane, number))
+    piece, record, uuid, kind, tool, size, timestamp, offset, *place = found
+    return Row(piece, record, uuid, kind, tool, size, timestamp, offset, RecordPlace(*place))
 
 
 def _connected(name: str) -> sqlite3.Connection:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sevenfold.recall import meaning
-from sevenfold.recall.meaning import ORDINARY, SPOKEN, Likeness, VectorTrust
+from sevenfold.recall.meaning import ORDINARY, Likeness, VectorTrust
 from sevenfold.recall.tables import Tables
 
 AT_ONCE = 1_000
@@ -148,7 +148,7 @@ class Meaning:
         if self._pieces is not pieces:
             self._rows, self._pieces = self._kept(pieces), pieces
         room = min(self.embedder.at_once, self._most - len(self._rows.pieces))
-        found = pieces.after(self._rows.last, SPOKEN, room) if room > 0 else []
+        found = pieces.spoken_after(self._rows.last, room) if room > 0 else []
         if found:
             numbers = _coarse(self.embedder.vectors([text for _, text in found]))
             made = Rows.of([piece for piece, _ in found], numbers)
@@ -183,9 +183,8 @@ class Meaning:
             found = pieces.vectors(self.embedder.fingerprint)
             if found is not None:
                 flat = np.frombuffer(b"".join(numbers for _, numbers in found), np.int8)
-                return Rows.of(
-                    [piece for piece, _ in found], flat.reshape(len(found), self.embedder.dimensions)
-                )
+                numbers = flat.reshape(len(found), self.embedder.dimensions)
+                return Rows.of([piece for piece, _ in found], numbers)
         pieces.begin_vectors(self.embedder.fingerprint)
         return Rows.empty(self.embedder.dimensions)
 

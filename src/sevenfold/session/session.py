@@ -18,8 +18,7 @@ from sevenfold.conversation.request import Completion, ToolCall, completed
 from sevenfold.errors import Aborted, InputError
 from sevenfold.layers.compact.compactor import Compactor
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
-from sevenfold.layers.dream.layer import Dreamer
-from sevenfold.layers.dream.task import DreamTask
+from sevenfold.layers.dream.layer import Dreamer, DreamTask
 from sevenfold.layers.idle import Choice, IdleDecision, idle, next_costs
 from sevenfold.layers.notes.layer import compact
 from sevenfold.memory.memory import Memory

@@ -21,6 +21,6 @@ from sevenfold.lab.fidelity.facts import KINDS, Probe
 from sevenfold.lab.fidelity.judge import Score, judge
 from sevenfold.lab.fidelity.probes import Sample, probes, sample
 from sevenfold.lab.fidelity.reader import texts
-from sevenfold.layers.compact.coverage import Count
+from sevenfold.layers.compact.request import Count
 
 __all__ = ["KINDS", "Count", "Probe", "Sample", "Score", "judge", "probes", "sample", "texts"]

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from sevenfold.lab.fidelity.facts import SHORT, Probe
 from sevenfold.lab.fidelity.sentences import folded, telling
-from sevenfold.layers.compact.coverage import Coverage, State
+from sevenfold.layers.compact.request import Coverage, State
 
 Score = Coverage[Probe]
 Reachable = Callable[[Probe], bool]

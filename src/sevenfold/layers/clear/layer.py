@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,6 @@ from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.record.decisions import MicrocompactMetadata, Pinned, Why
 from sevenfold.record.entries import Clearing
 from sevenfold.record.gauge import Size
-from sevenfold.record.layout import Item
 from sevenfold.record.weight import NOTHING, measure, reasoning
 from sevenfold.request.watch import SECONDS
 from sevenfold.settings import Settings
@@ -130,7 +130,8 @@ class Clearer:
             return Plan("everything fits")
         moment = replace(moment, compacts=c.ladder.dearer(c))
         rests = self._progress.rests(c.window, size.tokens)
-        if moment.cold or moment.overdue or (clear.cannot_be_sent(moment) and not moment.compacts):
+        cannot_be_sent = moment.heavy or moment.most >= moment.window.blocking
+        if moment.cold or moment.overdue or (cannot_be_sent and not moment.compacts):
             rests = ""
         c.events.rests("clear", rests)
         if rests:
@@ -185,8 +186,10 @@ class Clearer:
     def _last_turn(self) -> str | None:
         """Where the newest finished turn begins: the user's words before the last answer."""
         items = self._c.transcript.view.items
-        asked = (item for item in reversed(items[: self._c.stock.answered + 1]) if _users_words(item))
-        return next((item.said.uuid for item in asked), None)
+        for said in (item.said for item in reversed(items[: self._c.stock.answered + 1])):
+            if said.summary or (is_users(said) and not said.answers):
+                return said.uuid
+        return None
 
     # -- deleting from the cached prefix by reference ---------------------------------------------
     # Where a provider can, nothing is written again. What was deleted is sent again at its place with every request,
@@ -256,12 +259,7 @@ class Clearer:
         profile, view = c.profile, c.transcript.view
         idle, price = c.idle_seconds(), profile.price(size.tokens)
         asked = c.frame.edits is not None
-        may_ask = (
-            profile.thinking.bound
-            and settings.provider_edits
-            and not asked
-            and self._edits_refused != self._epoch
-        )
+        may_ask = profile.thinking.bound and settings.provider_edits and self._edits_refused != self._epoch
         since = [item for item in view.items_from(c.stock.answered + 1) if not item.said.meta]
         mid_turn = bool(since and since[-1].said.answers)
         return ClearingMoment(
@@ -283,7 +281,7 @@ class Clearer:
             mid_turn=mid_turn,
             compacts=False,
             provider=asked or _deletes(c),
-            near=may_ask and size.tokens >= settings.edits_trigger(self._c.window.threshold),
+            near=may_ask and not asked and size.tokens >= settings.edits_trigger(c.window.threshold),
             edited=c.edited,
             wire=size.wire,
             images=size.images,
@@ -342,11 +340,9 @@ class Clearer:
         """Tokens of reasoning of turns before the last that is still sent and could be left out."""
         if not self._c.profile.thinking.kept:
             return 0
-        last, found = self._last_turn(), NOTHING
-        for item in self._c.transcript.view.items:
-            if item.said.uuid == last:
-                break
-            found += reasoning(item.weight)
+        last = self._last_turn()
+        earlier = takewhile(lambda item: item.said.uuid != last, self._c.transcript.view.items)
+        found = sum((reasoning(item.weight) for item in earlier), NOTHING)
         return round(self._c.gauge.estimator.tokens(found))
 
     def _results(self) -> list[OldResult]:
@@ -406,7 +402,3 @@ def _proposal(plan: Plan) -> Proposed:
         usd=plan.usd,
         targets=plan.targets,
     )
-
-
-def _users_words(item: Item) -> bool:
-    return item.said.summary or (is_users(item.said) and not item.said.answers)

@@ -213,11 +213,6 @@ def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
     return bool(moment.heavy or large or paused or moment.near or moment.full or moment.overdue)
 
 
-def cannot_be_sent(moment: ClearingMoment) -> bool:
-    """Would every server refuse the request as it is?"""
-    return moment.heavy or moment.most >= moment.window.blocking
-
-
 class Need(Struct, frozen=True):
     """So much of something must go."""
 
@@ -266,11 +261,8 @@ def _full(moment: ClearingMoment) -> Plan | Option | None:
     # Each clearing has everything written again, so one that frees little, with the next one due a few turns later, is
     # dearer than the compaction it puts off.
     worth = (enough and much) if moment.compacts else (enough or much or saves)
-    dearer = (
-        worth
-        and moment.compacts
-        and (_compaction_is_cheaper(moment, freed) or not moment.bears(_cleared(moment, freed)))
-    )
+    waits = _compaction_is_cheaper(moment, freed) or not moment.bears(_cleared(moment, freed))
+    dearer = worth and moment.compacts and waits
     if targets and worth and not dearer:
         return _clear(moment, "full", targets, rule)
     why = "" if enough else " and leave the conversation at the threshold"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,16 +12,17 @@ from msgspec.structs import replace
 from sevenfold.conversation.flow import in_thread
 from sevenfold.conversation.resume import read
 from sevenfold.errors import Aborted
-from sevenfold.layers.compact import coverage, summary
-from sevenfold.layers.compact.coverage import Coverage, Fact
+from sevenfold.layers.compact import summary
 from sevenfold.layers.compact.extract import facts as facts_of
-from sevenfold.layers.compact.extract.facts import Kind
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.words import whole_text
-from sevenfold.layers.compact.summary.draft import Failure, words_of
+from sevenfold.layers.compact.request import Coverage, Fact, State
+from sevenfold.layers.compact.summary.draft import Draft, Failure, words_of
 from sevenfold.layers.compact.summary.evidence import Evidence
 from sevenfold.layers.compact.summary.marks import mark
 from sevenfold.prompts.context import Unsupported
 from sevenfold.record import blocks
+from sevenfold.record.decisions import Fold
 from sevenfold.record.entries import Said
 from sevenfold.record.layout import Item
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.flow import Flow
     from sevenfold.layers.compact.engines import Got
-    from sevenfold.layers.compact.extract.facts import Facts
     from sevenfold.layers.compact.scope import Scope
+    from sevenfold.ports import Recall
 
 MISSING_TOKENS = 1_000
 """For facts that found no place in the summary."""
@@ -50,67 +51,66 @@ class Verdict(Struct, frozen=True):
     """What goes behind a signed block, which cannot be added to."""
 
 
-def catch_up(c: Conversation) -> Flow[bool]:
-    """Index what is about to leave the context; False if recall cannot find it, so the summary must hold everything."""
+def check(c: Conversation, got: Got, divided: Scope, room: int) -> Flow[Verdict]:
+    """The summary with its marks and everything in it that code knows, in so many tokens."""
+    if got.engine == "notes" and isinstance(got.found, Draft):
+        # Notes have limits of their own, and are not cut any further.
+        room += c.count(got.found.text)
+    recall = yield from _caught_up(c)
+    # Records that were folded count as they were said: what is known of them need not be handed on.
+    folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
+    hidden = [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in divided.hidden]
+    return (yield from in_thread(partial(_verdict, c, got, divided, hidden, room, recall)))
+
+
+def _caught_up(c: Conversation) -> Flow[Recall | None]:
+    """Index what is about to leave the context; None if recall cannot find it, so the summary must hold everything."""
     if c.services.recall is None:
-        return False
+        return None
     try:
         yield from in_thread(c.services.recall.catch_up)
     except Aborted:
         raise
     except Exception as error:  # noqa: BLE001 (an index can be made again at any time; the compaction goes on)
         c.events.aside("recall", f"recall is not up to date: {error}", error=error)
-        return False
-    return True
+        return None
+    return c.services.recall
 
 
-def check(
-    c: Conversation, got: Got, divided: Scope, budget: int, folds: Collection[str], *, reaches: bool
+def _verdict(
+    c: Conversation, got: Got, divided: Scope, hidden: Sequence[Item], room: int, recall: Recall | None
 ) -> Verdict:
-    """The summary with its marks and everything in it that code knows; ``reaches``: recall is up to date.
-
-    A signed block is sent as it is; what there is to say about it goes behind it.
-    """
-    # Records that were folded count as they were said: what is known of them need not be handed on.
-    hidden = [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in divided.hidden]
-    facts = facts_of(hidden, {name: cast(Kind, kind) for name, kind in c.kinds.items() if kind})
-    evidence = Evidence(facts, (*divided.front, *hidden, *divided.kept), partial(_everything_said, c))
+    """A signed block is sent as it is; what there is to say about it goes behind it."""
+    facts = facts_of(hidden, c.kinds)
+    evidence = Evidence(facts, (*divided.front, *hidden, *divided.behind), partial(_everything_said, c))
     if isinstance(got.found, Failure):
         marked = mark(facts.prose, evidence)
         known = replace(facts, prose=marked.sections)
-        made = summary.extractive(known, budget, c.count, span=divided.span)
+        made = summary.extractive(known, room, c.count, span=divided.span)
     else:
         marked = mark({n: text for n, text in got.found.sections.items() if n != 6}, evidence)
-        made = summary.combine(marked.sections, facts, budget, c.count, span=divided.span)
-    if got.signed is None:
-        text, score = _completed(c, made.text, facts, divided, reaches)
-        return Verdict(text, score, made.left_out, marked.sentences)
-    words = words_of(blocks.read(got.signed))
-    claims = summary.unsupported(words, evidence)
-    shown = summary.sections(facts, budget, c.count, span=divided.span).text
-    if claims:
-        shown = f"{Unsupported.of(claims).render()}\n\n{shown}"
-    behind, score = _completed(c, shown, facts, divided, reaches, words)
-    return Verdict(made.text, score, made.left_out, claims, behind)
-
-
-def _completed(
-    c: Conversation, text: str, facts: Facts, divided: Scope, reaches: bool, *before: str
-) -> tuple[str, Coverage[Fact]]:
-    """The text with the facts that would be lost, and the score after that."""
-    recall = c.services.recall if reaches else None
+        made = summary.combine(marked.sections, facts, room, c.count, span=divided.span)
+    text, claims = made.text, marked.sentences
+    seen = [whole_text(item) for item in divided.kept]
+    if got.signed is not None:
+        words = words_of(blocks.read(got.signed))
+        seen.append(words)
+        claims = summary.unsupported(words, evidence)
+        text = summary.sections(facts, room, c.count, span=divided.span).text
+        if claims:
+            text = f"{Unsupported.of(claims).render()}\n\n{text}"
 
     def found(fact: Fact) -> bool:
         hits = recall.found(fact.text, (), HITS) if recall is not None else ()
         return any(hit.exact or hit.uuid.startswith(fact.record) for hit in hits)
 
-    rest = (*before, *(whole_text(item) for item in (*divided.front, *divided.kept)))
-    score = coverage.cover(facts, [text, *rest], found)
+    score = cover(facts, [text, *seen], found)
     if score.lost:
-        room = c.window.budget(MISSING_TOKENS)
-        text = f"{text}\n\n{coverage.missing(score.lost, room, c.count)}"
-        score = coverage.cover(facts, [text, *rest], found)
-    return text, score
+        text = f"{text}\n\n{missing(score.lost, c.window.budget(MISSING_TOKENS), c.count)}"
+        score = cover(facts, [text, *seen], found)
+    if got.signed is None:
+        return Verdict(text, score, made.left_out, claims)
+    return Verdict(made.text, score, made.left_out, claims, behind=text)
 
 
 def _everything_said(c: Conversation) -> Iterator[Item]:
@@ -118,3 +118,89 @@ def _everything_said(c: Conversation) -> Iterator[Item]:
     for place, entry in read(c.transcript.log):
         if isinstance(entry, Said) and not entry.sidechain:
             yield Item.of(entry, place)
+
+
+# -- coverage ----------------------------------------------------------------------------------
+# Is everything that code can extract in the context after a compaction, or within reach of recall? What is neither is
+# appended to the summary, so that no compaction loses it (S4.12, S10.3).
+
+_KINDS = {
+    "user_message": (120, "message of the user"),
+    "decision": (30, "settled"),
+    "correction": (30, "correction by the user"),
+    "pending_task": (30, "open task"),
+    "edited_file": (40, "changed file"),
+    "error": (20, "failure"),
+    "identifier": (40, "exact name"),
+}
+"""What is looked for, that which matters most first: how many of each at most, so that the check stays cheap, and
+what it is called."""
+HEADING = (
+    "Facts from the conversation before this point that the summary does not hold, each with its record:"
+)
+_EDGE = 80
+"""Characters of either end of a cut message that must be shown."""
+_SHORTENED = 160
+"""Characters of a fact for which there is no room in full."""
+
+
+def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool]) -> Coverage[Fact]:
+    """Look for the facts in what the model will see; ``reaches`` tells whether recall finds one that is not there."""
+    seen = "\n".join(map(_plain, context))
+    return Coverage(tuple((fact, _state(fact, seen, reaches)) for fact in _wanted(facts)))
+
+
+def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str:
+    """The lost facts as a block to append, what matters most first; one that does not fit is shortened or counted."""
+    lines, left_out = [HEADING], 0
+    room -= count(HEADING)
+    for fact in lost:
+        text = " ".join(fact.text.split())
+        half = _SHORTENED // 2
+        short = text if len(text) <= _SHORTENED else f"{text[:half]} […] {text[-half:]}"
+        ways = (f"- {_KINDS[fact.kind][1]} [{fact.record}]: {words}" for words in (text, short))
+        line = next((one for one in ways if count(one) <= room), "")
+        if line:
+            lines.append(line)
+            room -= count(line)
+        left_out += not line
+    if left_out:
+        lines.append(f"- and {left_out} more, for which there is no room")
+    return "\n".join(lines)
+
+
+def _wanted(facts: Facts) -> Iterator[Fact]:
+    """The facts to look for, by kind."""
+    # Of a message that an earlier summary cut, its beginning is all that can be looked for.
+    found = [Fact("user_message", words.head, words.record) for words in reversed(facts.messages)]
+    found += [Fact("decision", one.text, one.record) for one in reversed(facts.replies)]
+    given = ((one.proposal or one.text, one.proposed or one.record) for one in facts.permissions)
+    found += [Fact("decision", text, record) for text, record in given]
+    found += [Fact("correction", one.text, one.record) for one in facts.corrections]
+    found += [Fact("pending_task", task.text, task.record) for task in facts.tasks]
+    for file in facts.files:
+        if file.changed:
+            tail = "/".join(file.path.replace("\\", "/").split("/")[-2:])
+            found.append(Fact("edited_file", file.path, file.last, (tail,)))
+    found += [Fact("error", one.lines, one.record, tuple(one.lines.split(" ⏎ "))) for one in facts.problems]
+    found += [Fact("identifier", name.text, name.record) for name in facts.identifiers]
+    left = {kind: most for kind, (most, _) in _KINDS.items()}
+    for fact in found:
+        if fact.text.strip() and left[fact.kind]:
+            left[fact.kind] -= 1
+            yield fact
+
+
+def _state(fact: Fact, seen: str, reaches: Callable[[Fact], bool]) -> State:
+    text = _plain(fact.text)
+    if any(_plain(one) in seen for one in (fact.text, *fact.accepts) if one.strip()):
+        return "in_context"
+    if not reaches(fact):
+        return "lost"
+    # A message that was cut counts as seen: both its ends are there, and recall has the rest.
+    ends = fact.kind == "user_message" and text[:_EDGE] in seen and text[-_EDGE:] in seen
+    return "in_context" if ends else "reachable"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
 from sevenfold.conversation import edits, events
-from sevenfold.conversation.flow import Fire, Flow, in_thread
+from sevenfold.conversation.flow import Fire, Flow
 from sevenfold.conversation.hooks import HookInput, HookOutcome, PostCompact, PreCompact, SessionStart
 from sevenfold.conversation.room import overloaded
 from sevenfold.conversation.status import Health
@@ -25,7 +24,6 @@ from sevenfold.layers.compact import check, scope, writer
 from sevenfold.layers.compact.engines import SOURCE, EngineChooser, Got, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary.draft import Draft
 from sevenfold.layers.compact.writer import AFTER_SHARE, Result
 from sevenfold.record.authorship import is_users
 from sevenfold.record.decisions import Commit, Fold
@@ -38,9 +36,6 @@ AUTO = CompactionRequest(trigger="auto")
 ROUNDS_KEPT = 2
 """The newest rounds that stay when a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
-
-R = TypeVar("R")
-
 
 Stamp: TypeAlias = tuple[str | None, str | None, str]
 """The tip, the boundary and the epoch a summary was made from; if one has changed, the summary is of no use."""
@@ -108,7 +103,7 @@ class Compactor:
         share = settings.background_share if settings.background_compaction else 1.0
         return int(share * self._c.window.threshold)
 
-    def attempt(self, flow: Flow[Compacted | R | None]) -> Flow[Compacted | R | None]:
+    def attempt(self, flow: Flow[Compacted | str | None]) -> Flow[Compacted | str | None]:
         """Compact because it is due; a failure is reported and leaves everything as it was."""
         try:
             done = yield from flow
@@ -188,9 +183,9 @@ class Compactor:
             self._progressed("compact_start")
             with self._c.lock:
                 task = SummaryTask(self._c, divided, request, "\n\n".join(hooks.instructions))
-            got = yield from self.chooser.draft(task, request)
-            done = yield from self._end(request, divided, stamp, got)
-            return done if isinstance(done, Compacted) else None
+            got = yield from self.chooser.draft(task)
+            verdict = yield from check.check(self._c, got, divided, writer.room(self._c, divided))
+            return (yield from self._written(Result(request, divided, got, verdict), stamp))
 
     def served(
         self,
@@ -205,13 +200,19 @@ class Compactor:
 
         Returns why not, where ``most`` tokens or more would be left. ``agreed``: listeners were asked before.
         """
+        c = self._c
         self.must_be_on()
         with self._working():
             if not agreed:
                 if not self.may(request, divided):
                     return None
                 self._progressed("compact_start")
-            return (yield from self._end(request, divided, self.stamp(), got, most))
+            stamp = self.stamp()
+            verdict = yield from check.check(c, got, divided, writer.room(c, divided))
+            left = writer.at_most(c, divided, writer.said(c, request, divided, verdict.text))
+            if most is not None and left >= most:
+                return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
+            return (yield from self._written(Result(request, divided, got, verdict), stamp))
 
     def ask_hooks(self, request: CompactionRequest) -> Flow[HookOutcome | None]:
         """Ask the PreCompact hooks; None if one of them refuses."""
@@ -253,41 +254,26 @@ class Compactor:
         if not self._c.settings.compaction:
             raise Refused("compaction is switched off (setting compaction)")
 
-    def _end(
-        self,
-        request: CompactionRequest,
-        divided: Scope,
-        stamp: Stamp,
-        got: Got,
-        most: int | None = None,
-    ) -> Flow[Compacted | str]:
-        """Check the summary, and write everything down at once."""
-        c, room = self._c, writer.room(self._c, divided)
-        if got.engine == "notes" and isinstance(got.found, Draft):
-            # Notes have limits of their own, and are not cut any further.
-            room += c.count(got.found.text)
-        reaches = yield from check.catch_up(c)
-        folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
-        verdict = yield from in_thread(partial(check.check, c, got, divided, room, folds, reaches=reaches))
-        if most is not None:
-            left = writer.at_most(c, divided, writer.said(c, request, divided, verdict.text))
-            if left >= most:
-                return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
-        context: tuple[str, ...] = ()
-        if divided.span != "range":
-            context = (yield from self._fire(SessionStart, source="compact")).context
+    def _written(self, made: Result, stamp: Stamp) -> Flow[Compacted]:
+        """Write everything down at once."""
+        c = self._c
+        if made.divided.span != "range":
+            started = yield from self._fire(SessionStart, source="compact")
+            made = replace(made, context=started.context)
         failures = self.chooser.failures
         with c.lock:
             if self.stamp() != stamp:
                 raise Refused("the conversation went on while it was being compacted; compact again")
-            done = writer.write(c, Result(request, divided, got, verdict, context, failures))
+            done = writer.write(c, made, failures)
             done = replace(done, fires_again=self._full(c.size()))
         writer.report(c, done, failures)
         self.last, self._refused = done, None
         self._made = None if self._made is None else self._made + 1
         # Stopped now, it is done all the same.
         with suppress(Aborted):
-            yield from self._fire(PostCompact, trigger=request.started_by, compact_summary=done.summary)
+            yield from self._fire(
+                PostCompact, trigger=made.request.started_by, compact_summary=done.summary
+            )
         return done
 
     @contextmanager
@@ -312,9 +298,8 @@ class Compactor:
         """Run hooks, and report what they have to say and which of them failed."""
         name, place, path = event.__name__, self._c.transcript.place, self._c.services.path
         self._progressed("hooks_start", name)
-        outcome = yield from Fire(
-            event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
-        )
+        given = event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
+        outcome = yield from Fire(given)
         for text in outcome.messages:
             self._progressed("hook_message", name, text)
         for failure in outcome.failures:

@@ -28,11 +28,9 @@ from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
 from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, Left
-from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.scope import messages as messages_of
+from sevenfold.layers.compact.scope import Scope, messages_of
 from sevenfold.layers.compact.shorten import Shortened
-from sevenfold.layers.compact.summary.draft import Draft, Failure
-from sevenfold.layers.compact.summary.draft import read as read_draft
+from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
 from sevenfold.ports import Call
 from sevenfold.profiles import Profile
 from sevenfold.prompts.compact import Compact, Summariser
@@ -110,7 +108,7 @@ class SummaryTask:
     """A summary to get: of which part of a conversation, and what it should look after."""
 
     def __init__(self, c: Conversation, scope: Scope, request: CompactionRequest, hooks: str = "") -> None:
-        self.c, self.scope, self.trigger = c, scope, request.trigger
+        self.c, self.scope, self.request = c, scope, request
         self.steered = bool(request.instructions or hooks)
         self._user = c.gate.text(request.instructions) if c.gate else request.instructions
         self._hooks = c.gate.text(hooks) if c.gate else hooks
@@ -154,10 +152,14 @@ def by_provider(task: SummaryTask) -> Flow[Got]:
 
 def by_fork(task: SummaryTask) -> Flow[Got]:
     """Ask in the session's own words, behind its own prefix; too long, without its oldest rounds."""
-    source = COLLAPSE if task.trigger == "collapse" else SOURCE
+    source = COLLAPSE if task.request.trigger == "collapse" else SOURCE
 
-    def asking(shared: Sequence[Message], upto: str | None = None) -> Flow[Got]:
-        asked = fork(task.c, source, shared, upto)
+    def asking(left: Shortened) -> Flow[Got]:
+        if left.dropped:
+            sent = shorten.messages(left.items, dropped=left.dropped)
+            asked = fork(task.c, source, [Message("", (), raw) for raw in sent])
+        else:
+            asked = fork(task.c, source, task.prefix, task.upto)
         asked.user(task.instruction())
         try:
             outcome = yield from asked.turn()
@@ -166,12 +168,7 @@ def by_fork(task: SummaryTask) -> Flow[Got]:
         found = _drafted(outcome.reply)
         return replace(found, usage=outcome.usage, usd=outcome.cost, calls=1)
 
-    def shorter(left: Shortened) -> Flow[Got]:
-        sent = shorten.messages(left.items, dropped=left.dropped)
-        return asking([Message("", (), raw) for raw in sent])
-
-    got = yield from asking(task.prefix, task.upto)
-    return (yield from _shortening(task, Shortened(task.lean, 0), got, shorter))
+    return (yield from _shortening(task, Shortened(task.lean, 0), asking))
 
 
 def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Flow[Got]:
@@ -192,16 +189,15 @@ def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) ->
         sent = shorten.messages(left.items, task.instruction(), dropped=left.dropped)
         return _asked(task.c, _plain(model, sent), model, _drafted)
 
-    got = yield from _shortening(task, left, (yield from asking(left)), asking)
+    got = yield from _shortening(task, left, asking)
     if not got.too_long:
         return got
     return got.then((yield from _in_parts(task, lean, model, room)))
 
 
-def _shortening(
-    task: SummaryTask, left: Shortened, got: Got, ask: Callable[[Shortened], Flow[Got]]
-) -> Flow[Got]:
-    """Ask again without the oldest rounds, as long as the request is too long and there are rounds to drop."""
+def _shortening(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[Got]]) -> Flow[Got]:
+    """Ask; again without the oldest rounds as long as the request is too long and there are rounds to drop."""
+    got = yield from ask(left)
     whole, count = task.tokens(left.items), task.c.gauge.estimator.tokens
     for attempt in range(SHORTENINGS):
         shorter = shorten.drop_oldest(left.items, count, gap=got.gap, dropped=left.dropped)
@@ -361,9 +357,9 @@ class EngineChooser:
         """Are models no longer asked by themselves, because they failed too often?"""
         return breaker.opened(self.failures)
 
-    def draft(self, task: SummaryTask, request: CompactionRequest) -> Flow[Got]:
+    def draft(self, task: SummaryTask) -> Flow[Got]:
         """Ask one engine after the other until one has a summary."""
-        left: list[Left] = []
+        request, left = task.request, list[Left]()
         spent = Got(Failure("no_summary", "nothing was asked"))
         for engine in self.order(request):
             if reason := self.unfit(engine, task.scope, request, steered=task.steered):
@@ -386,13 +382,13 @@ class EngineChooser:
                 return replace(spent, engine=engine, left=tuple(left))
             assert isinstance(got.found, Failure)
             left.append(Left(engine, f"{got.found.reason}: {got.found.detail}"))
-            self._step_aside(f"{engine}: {got.found.detail}")
+            self.step_aside(f"{engine}: {got.found.detail}")
         if spent.calls:
             self._count(request, succeeded=False)
         if left and self._c.background is None and not self._reported:
             # Once in a session: who left the client out by mistake would wonder about the summaries.
             self._reported = True
-            self._step_aside(
+            self.step_aside(
                 f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
             )
         return replace(spent, left=tuple(left))
@@ -482,11 +478,12 @@ class EngineChooser:
         got = yield from by_plain_call(task, second, over)
         if isinstance(got.found, Draft) or second.model == own.model:
             return got
-        self._step_aside(f"{second.model}: {got.found.detail}")
+        self.step_aside(f"{second.model}: {got.found.detail}")
         return got.then((yield from by_plain_call(task, own, got.gap or over)))
 
-    def _step_aside(self, reason: str) -> None:
-        self._c.events.aside("compact", reason, source=SOURCE)
+    def step_aside(self, reason: str, error: Exception | None = None) -> None:
+        """Report why there is no summary of that kind."""
+        self._c.events.aside("compact", reason, source=SOURCE, error=error)
 
     def _count(self, request: CompactionRequest, *, succeeded: bool) -> None:
         """A manual compaction shows its errors itself, and they do not count; its success does."""

@@ -19,7 +19,7 @@ from sevenfold.conversation.results import paths_read
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
 from sevenfold.layers.compact import scope
 from sevenfold.layers.compact.compactor import AUTO, Compactor
-from sevenfold.layers.compact.engines import SOURCE, SummaryTask
+from sevenfold.layers.compact.engines import SummaryTask
 from sevenfold.layers.compact.request import CompactionRequest
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.record.layout import rounds
@@ -162,6 +162,7 @@ class AheadSummary:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self._compactor = c.state(Compactor)
+        self._aside = self._compactor.chooser.step_aside
         self.basis: tuple[object, ...] = ()
         """What the summary under way is made from: compaction and epoch before it, and the records it replaces."""
         self._ready: Got | None = None
@@ -172,7 +173,7 @@ class AheadSummary:
         """Start on what is closed of the conversation now; the newest round is left, for the work goes on there."""
         view = self._c.transcript.view
         items, hidden = view.items, [item for group in rounds(view.items)[:-1] for item in group.items]
-        if self.basis or not any(item.said.role == "assistant" for item in hidden):
+        if not any(item.said.role == "assistant" for item in hidden):
             return
         if self._tried and self._tried[0] == view.boundary and len(items) < self._tried[1] * GROWTH:
             return
@@ -190,10 +191,9 @@ class AheadSummary:
         self.basis, self._ready = (), None
         count = len(basis) - 2
         divided = Scope(tuple(items[:count]), tuple(items[count:]), "up_to")
-        if self._compactor.basis(divided) != basis:
-            self._aside(CHANGED)
-            return
         try:
+            if self._compactor.basis(divided) != basis:
+                raise Refused(CHANGED)
             yield from self._compactor.served(AHEAD, divided, ready, agreed=True)
         except Refused as error:
             self._aside(str(error))
@@ -203,7 +203,7 @@ class AheadSummary:
         if hooks is None:
             return None
         task = SummaryTask(self._c, divided, AHEAD, "\n\n".join(hooks.instructions))
-        return (yield from self._compactor.chooser.draft(task, AHEAD))
+        return (yield from self._compactor.chooser.draft(task))
 
     def _done(self, came: Got | Exception | None) -> None:
         if isinstance(came, Exception):
@@ -214,6 +214,3 @@ class AheadSummary:
             self._ready = came
             return
         self.basis = ()
-
-    def _aside(self, reason: str, error: Exception | None = None) -> None:
-        self._c.events.aside("compact", reason, source=SOURCE, error=error)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from sevenfold.layers.compact.extract import facts as facts_of
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.outline import heading
 from sevenfold.layers.compact.summary import extractive, prose
 from sevenfold.layers.notes import policy as notes_layer
@@ -63,19 +63,14 @@ def notes_of(items: Sequence[Item]) -> str:
 
 def _sections(facts: Facts) -> dict[str, str]:
     first = facts.messages[0].head if facts.messages else ""
+    wrong = [*(one.lines for one in facts.problems), *(one.text for one in facts.permissions)]
     made = {
         "Session Title": " ".join(first.split()[:10]),
         "Current State": _lines(facts.current),
         "Task Specification": _lines(words.head for words in facts.messages),
         "Files and Functions": _lines(f"{file.path}{' (changed)' * file.changed}" for file in facts.files),
         "Workflow": _lines(f"`{command.line}`: {command.state}" for command in facts.commands),
-        "Errors & Corrections": _lines(
-            [
-                *(problem.lines for problem in facts.problems),
-                *(one.text for one in facts.permissions),
-                *(one.text for one in facts.corrections),
-            ]
-        ),
+        "Errors & Corrections": _lines([*wrong, *(one.text for one in facts.corrections)]),
         "Worklog": _lines(one.text for one in facts.outcomes),
     }
     assert made.keys() <= notes_layer.SECTIONS.keys()
@@ -93,7 +88,8 @@ def items_of(messages: Sequence[Json]) -> list[Item]:
     for number, message in enumerate(messages):
         parts = _parts(message)
         role = str(message.get("role"))
-        for place, (nature, same) in enumerate(groupby(parts, _nature if role == "user" else _said)):
+        nature_of = _nature if role == "user" else lambda part: "said"
+        for place, (nature, same) in enumerate(groupby(parts, nature_of)):
             said = Said(
                 f"m{number:07d}" + f".{place}" * (place > 0),
                 None,
@@ -125,10 +121,6 @@ def _nature(part: Block) -> str:
     if opened[1] == Continued.tag:
         return "summary"
     return "program" if opened[1] in tags() else "said"
-
-
-def _said(part: Block) -> str:
-    return "said"
 
 
 def _count(text: str) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections import Counter
+from typing import Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.coverage import Coverage, Fact
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record.decisions import CompactionChain
 from sevenfold.record.usage import Usage
@@ -46,6 +46,62 @@ class Left(Struct, frozen=True):
 
     engine: EngineName
     reason: str
+
+
+State = Literal["in_context", "reachable", "lost"]
+
+
+class Fact(Struct, frozen=True):
+    """Something that must not be lost, and the record it is in."""
+
+    kind: str
+    text: str
+    record: str
+    accepts: tuple[str, ...] = ()
+    """Other texts that say the same."""
+
+
+class Count(Struct, frozen=True):
+    """How many facts are where."""
+
+    in_context: int = 0
+    reachable: int = 0
+    lost: int = 0
+
+
+class Kinded(Protocol):
+    """A fact of some kind."""
+
+    @property
+    def kind(self) -> str:
+        """Which."""
+
+
+FactT = TypeVar("FactT", bound=Kinded)
+
+
+class Coverage(Struct, Generic[FactT], frozen=True):
+    """Where each fact is after a compaction."""
+
+    states: tuple[tuple[FactT, State], ...] = ()
+
+    @property
+    def lost(self) -> tuple[FactT, ...]:
+        """Those that are neither seen nor found."""
+        return tuple(fact for fact, state in self.states if state == "lost")
+
+    @property
+    def total(self) -> Count:
+        """Over all kinds."""
+        return Count(**Counter[str](state for _, state in self.states))
+
+    @property
+    def by_kind(self) -> dict[str, Count]:
+        """For each kind of which there are facts."""
+        found: dict[str, Counter[str]] = {}
+        for fact, state in self.states:
+            found.setdefault(fact.kind, Counter())[state] += 1
+        return {kind: Count(**states) for kind, states in found.items()}
 
 
 class Compacted(Struct, frozen=True, kw_only=True):

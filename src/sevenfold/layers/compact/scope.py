@@ -27,27 +27,23 @@ class Scope(Struct, frozen=True):
 
     hidden: tuple[Item, ...]
     """What the summary replaces."""
-    kept: tuple[Item, ...] = ()
+    behind: tuple[Item, ...] = ()
+    """What is kept behind the summary."""
     span: Span = "whole"
-    before: int = 0
-    """Of a range: how many of the kept messages precede it."""
+    front: tuple[Item, ...] = ()
+    """What is kept in front of the summary, as it is."""
+
+    @property
+    def kept(self) -> tuple[Item, ...]:
+        """What is kept on either side."""
+        return (*self.front, *self.behind)
 
     @property
     def side(self) -> Literal["nothing", "after", "before"]:
-        """On which side of the summary the kept messages are."""
+        """On which side of the summary the kept messages are; of a range, what follows it counts."""
         if not self.kept:
             return "nothing"
         return "before" if self.span == "from" else "after"
-
-    @property
-    def front(self) -> tuple[Item, ...]:
-        """What is kept in front of the summary, as it is."""
-        return self.kept if self.span == "from" else self.kept[: self.before]
-
-    @property
-    def behind(self) -> tuple[Item, ...]:
-        """What is kept behind the summary."""
-        return () if self.span == "from" else self.kept[self.before :]
 
 
 def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
@@ -55,12 +51,11 @@ def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
 
     An answer whose calls still wait for results is kept in any case, or the results would answer nothing.
     """
-    items = view.items
+    items = tuple(view.items)
     start = _newest(view, items)
-    kept = items[start:]
-    if (sum(map(tokens, kept)) > most_kept and not view.pending_calls) or start == 0:
-        kept = []
-    return _checked(Scope(tuple(items[: len(items) - len(kept)]), tuple(kept)))
+    if (sum(map(tokens, items[start:])) > most_kept and not view.pending_calls) or start == 0:
+        start = len(items)
+    return _checked(Scope(items[:start], items[start:]))
 
 
 def around(view: View, record: str, span: Span) -> Scope:
@@ -72,12 +67,12 @@ def around(view: View, record: str, span: Span) -> Scope:
         raise Refused(
             f"calls still wait for results: {', '.join(waiting)}; give them first, or compact up to a record"
         )
-    return _checked(Scope(items[place:], items[:place], span))
+    return _checked(Scope(items[place:], span=span, front=items[:place]))
 
 
 def between(view: View, first: str, last: str) -> Scope:
     """From one record to another, both included; what is around them is kept."""
-    items = view.items
+    items = tuple(view.items)
     start = _place(view, first)
     end = next((n for n, item in enumerate(items) if item.said.uuid == last), -1) + 1
     if end <= start:
@@ -88,17 +83,16 @@ def between(view: View, first: str, last: str) -> Scope:
         )
     if not view.begins_round(items[end].said.uuid):
         raise Refused(f"{last} is followed by more of the same round; end the range where that round ends")
-    kept = (*items[:start], *items[end:])
-    return _checked(Scope(tuple(items[start:end]), kept, "range", start))
+    return _checked(Scope(items[start:end], items[end:], "range", items[:start]))
 
 
 def older(view: View, rounds: int, most_kept: int, tokens: Tokens) -> Scope:
     """Everything but the newest rounds, of which so many are kept as have no more than so many tokens."""
-    items = view.items
+    items = tuple(view.items)
     for place in _starts(view, items)[-rounds:]:
         if sum(map(tokens, items[place:])) <= most_kept and _answered(items[:place]):
-            return _checked(Scope(tuple(items[:place]), tuple(items[place:]), "up_to"))
-    return _checked(Scope(tuple(items)))
+            return _checked(Scope(items[:place], items[place:], "up_to"))
+    return _checked(Scope(items))
 
 
 def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, str] | None:
@@ -122,7 +116,7 @@ def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, st
     return (items[fresh].said.uuid, items[stop - 1].said.uuid) if size >= least else None
 
 
-def messages(items: Sequence[Item]) -> list[Message]:
+def messages_of(items: Sequence[Item]) -> list[Message]:
     """The messages these records make up, the same bytes as in a request that begins with them."""
     wire = Wire()
     for number, item in enumerate(items):
@@ -143,11 +137,8 @@ def _newest(view: View, items: Sequence[Item]) -> int:
 
 def _starts(view: View, items: Sequence[Item]) -> list[int]:
     """Where rounds begin, the opening aside."""
-    return [
-        n
-        for n, item in enumerate(items)
-        if item.said.role == "assistant" and view.begins_round(item.said.uuid)
-    ]
+    answers = ((n, item.said.uuid) for n, item in enumerate(items) if item.said.role == "assistant")
+    return [n for n, uuid in answers if view.begins_round(uuid)]
 
 
 def _answered(items: Sequence[Item]) -> bool:

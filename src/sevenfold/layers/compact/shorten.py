@@ -8,7 +8,7 @@ answers a prompt that is too long, and `chunks` cuts up a conversation that fits
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from itertools import accumulate
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,14 +37,12 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
     """
     kept: list[Item] = []
     for item in items:
-        if (
-            (item.hidden_by and not item.shown)
-            or item.said.synthetic
-            or item.said.attachment in restored - {""}
-        ):
+        comes_back = item.said.attachment in restored - {""}
+        if comes_back or item.said.synthetic or (item.hidden_by and not item.shown):
             continue
+        ours = item.said.meta and not item.said.summary and item.said.role != "assistant"
         shown = tuple(
-            _marked(_lean(block)) if _ours(item) else _lean(block)
+            _marked(_lean(block)) if ours else _lean(block)
             for block in item.shown
             if block.kind not in THINKING and not block.blank and not blocks.opaque(block)
         )
@@ -52,10 +50,6 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
             same = shown == item.shown
             kept.append(item if same else replace(item, shown=shown, weight=weight.total(shown)))
     return kept
-
-
-def _ours(item: Item) -> bool:
-    return item.said.meta and not item.said.summary and item.said.role != "assistant"
 
 
 def _marked(block: Block) -> Block:
@@ -128,12 +122,8 @@ def drop_oldest(
 
 def _covering(groups: Sequence[Round], gap: int, tokens: Tokens) -> int:
     """How many of the oldest rounds must go; the newest always stays."""
-    freed = 0.0
-    for count, group in enumerate(groups[:-1], 1):
-        freed += tokens(group.weight)
-        if freed >= gap:
-            return count
-    return len(groups) - 1
+    freed = accumulate(tokens(group.weight) for group in groups[:-1])
+    return next((count for count, sum_ in enumerate(freed, 1) if sum_ >= gap), len(groups) - 1)
 
 
 def chunks(items: Iterable[Item], budget: int, tokens: Tokens) -> list[tuple[Item, ...]]:
@@ -183,13 +173,8 @@ def _cut_block(block: Block, most: int) -> Block:
         case ToolResult() if len(words := blocks.words_of(block)) > most:
             return blocks.with_content(block, _cut(words, most))
         case ToolUse(id=id, name=name, input=given) if len(given) > most:
-            words = bytes(given).decode(errors="replace")
-            fields: dict[str, Any] = {
-                "type": "tool_use",
-                "id": id,
-                "name": name,
-                "input": {"cut": _cut(words, most)},
-            }
+            short = {"cut": _cut(bytes(given).decode(errors="replace"), most)}
+            fields = {"type": "tool_use", "id": id, "name": name, "input": short}
             return Block("tool_use", encode_json(fields), id)
         case _:
             return block

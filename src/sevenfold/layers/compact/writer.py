@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sevenfold.conversation import restore
 from sevenfold.conversation.edits import CLEARED
@@ -58,19 +58,16 @@ def preview(
     hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
     after = size_after(c, divided, summary + c.count(said(c, request, divided, "")))
     read = fixed + front if warm else 0
-    call_usd: float | None = 0.0
+    by_model, price = engine not in ("extractive", "notes"), c.profile.price(size.tokens)
+    call_usd: float | None = None if by_model else 0.0
     next_usd: float | None = None
-    price = c.profile.price(size.tokens)
     if price is not None:
         write = price.write(SECONDS[c.lifetimes.tail])
         next_usd = (read * price.read + (after - read) * write) / 1e6
-    if engine not in ("extractive", "notes"):
-        call_usd = None
-        if price is not None:
-            asked = fixed + front * (divided.span in ("from", "range")) + hidden
-            each = price.input if engine == "plain" else price.read if warm else write
-            answer = min(OUTPUT_CAP, int(summary * ANSWER_SHARE))
-            call_usd = (asked * each + answer * price.output) / 1e6
+        asked = fixed + front * (divided.span in ("from", "range")) + hidden
+        each = price.input if engine == "plain" else price.read if warm else write
+        answer = min(OUTPUT_CAP, int(summary * ANSWER_SHARE))
+        call_usd = (asked * each + answer * price.output) / 1e6 if by_model else 0.0
     return Preview(
         span=divided.span,
         engine=engine,
@@ -126,15 +123,19 @@ class Result(Struct, frozen=True):
     verdict: Verdict
     context: tuple[str, ...] = ()
     """What hooks want to be said behind the summary."""
-    failures: int = 0
 
 
-def write(c: Conversation, made: Result) -> Compacted:
-    """Write a compaction down, whole or not at all, with what comes back behind it; returns what was done."""
+def write(c: Conversation, made: Result, failures: int) -> Compacted:
+    """Write a compaction down, whole or not at all, with what comes back behind it; returns what was done.
+
+    ``failures``: compactions in a row for which no model had a summary.
+    """
     divided, got, verdict, before = made.divided, made.got, made.verdict, c.size()
     placed = chain(c.transcript.view, c.transcript.new_id(), c.window.threshold, c.source.name)
-    put = _fold if divided.span == "range" else _compaction
-    boundary, restored, missed = put(c, made, placed, before.tokens)
+    if divided.span == "range":
+        boundary, restored, missed = _fold(c, made)
+    else:
+        boundary, restored, missed = _compaction(c, made, placed, failures)
     return Compacted(
         boundary=boundary,
         trigger=made.request.trigger,
@@ -173,10 +174,10 @@ def said(c: Conversation, request: CompactionRequest, divided: Scope, text: str)
 
 
 def _compaction(
-    c: Conversation, made: Result, placed: CompactionChain, before: int
+    c: Conversation, made: Result, placed: CompactionChain, failures: int
 ) -> tuple[str, Sequence[str], Sequence[str]]:
     """Boundary, summary and what is restored in one write; returns its id, what was restored, and what was not."""
-    script, divided, got = c.transcript, made.divided, made.got
+    script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
     text = said(c, made.request, divided, made.verdict.text)
     after = size_after(c, divided, c.count(text))
     attachments, restored, missed = _restore(c, made, after)
@@ -212,7 +213,7 @@ def _compaction(
         epoch=epoch_record(frame, c.lifetimes, "compact", drops),
         signed=block,
         known_by=renew_labels(script.view.labels, script.view.items, redact.mask_text),
-        carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=made.failures),
+        carry=Carry(boundary=boundary, pins=sorted(script.pinned()), breaker=failures),
     )
     c.compacted()
     for forget in c.cleanups:
@@ -238,9 +239,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
     return attachments, [name for name, _ in given], missed
 
 
-def _fold(
-    c: Conversation, made: Result, placed: CompactionChain, before: int
-) -> tuple[str, Sequence[str], Sequence[str]]:
+def _fold(c: Conversation, made: Result) -> tuple[str, Sequence[str], Sequence[str]]:
     """Put a summary, and the pins it would hide, in the place of rounds in the middle."""
     script, divided = c.transcript, made.divided
     uuids = [item.said.uuid for item in divided.hidden]
@@ -270,17 +269,14 @@ def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain
     if view.boundary is None:
         return CompactionChain(turn=turn, threshold=threshold, query_source=source)
     begun = next((item.seq for item in view.items if item.said.summary), -1)
-    answers = {
-        item.said.message_id or item.said.uuid
-        for item in view.items
-        if item.said.role == "assistant" and item.seq > begun
-    }
+    since = (item.said for item in view.items if item.said.role == "assistant" and item.seq > begun)
+    answers = {said.message_id or said.uuid for said in since}
     return CompactionChain(True, len(answers), view.boundary, turn, threshold, source)
 
 
 def report(c: Conversation, done: Compacted, failures: int) -> None:
     """What was done, once as any layer says it and once in figures."""
-    usage, total, placed = done.usage or Usage(), done.score.total, done.chain
+    usage, placed = done.usage or Usage(), done.chain
     c.events.tell(
         Acted(
             layer="compact",
@@ -299,9 +295,7 @@ def report(c: Conversation, done: Compacted, failures: int) -> None:
             **{name: getattr(done, name) for name in _REPORTED},
             left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
             **usage.counts,
-            in_context=total.in_context,
-            reachable=total.reachable,
-            lost=total.lost,
+            **asdict(done.score.total),
             invented=len(done.invented),
             cached_share=done.cached_share,
             missed=done.cut,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow, in_thread
@@ -20,7 +21,6 @@ from sevenfold.conversation.tasks import STATES, Task
 from sevenfold.errors import Aborted, ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted, Dreaming
 from sevenfold.layers.dream.reader import COMMANDS, MemoryReader
-from sevenfold.layers.dream.task import DreamTask, DreamTurn
 from sevenfold.memory.consolidation import Consolidation, Proposal, dream, read_proposal
 from sevenfold.memory.entry import shortened
 from sevenfold.memory.memory import KnownEntry
@@ -43,6 +43,56 @@ MOST_TURNS = 12
 STOPPED = "it was stopped"
 LAST_TURN = "\n\nThis was the last look: answer now, with the tags alone."
 
+Phase = Literal["orient", "gather", "consolidate", "prune"]
+"""Listing and skimming; searching logs and transcripts; merging and closing; writing and indexing."""
+State = Literal["running", "completed", "failed", "killed"]
+
+MOST_TURNS_KEPT = 30
+
+
+class DreamTurn(Struct, frozen=True):
+    """One answer of the model."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+    """What it wanted to look at."""
+
+
+class DreamTask(Struct, frozen=True):
+    """A dream that is under way, or has ended."""
+
+    began: float
+    """Seconds since 1970."""
+    phase: Phase = "orient"
+    state: State = "running"
+    turns: tuple[DreamTurn, ...] = ()
+    """The newest last; the last 30 are kept."""
+    turn_count: int = 0
+    tool_uses: int = 0
+    paths: tuple[str, ...] = ()
+    """The files it wrote or removed."""
+    done: tuple[str, ...] = ()
+    """What it did, in words."""
+    refused: tuple[str, ...] = ()
+    """What was suggested and not followed, and why."""
+    reason: str = ""
+    """Why it failed."""
+
+    @property
+    def stage(self) -> Literal["starting", "updating"]:
+        """Starting until the first write."""
+        return "updating" if self.paths else "starting"
+
+    def after(self, turn: DreamTurn) -> DreamTask:
+        """With one more turn."""
+        return replace(
+            self,
+            phase="gather" if turn.commands else self.phase,
+            turns=(*self.turns, turn)[-MOST_TURNS_KEPT:],
+            turn_count=self.turn_count + 1,
+            tool_uses=self.tool_uses + len(turn.commands),
+        )
+
 
 class Dream:
     """Memory, consolidated."""
@@ -59,37 +109,20 @@ class Dream:
             c.state(Dreamer).check()
 
 
-class DreamTasks:
-    """The dream of a conversation in its list of tasks."""
-
-    def __init__(self, dreamer: Dreamer) -> None:
-        self._dreamer = dreamer
-
-    def tasks(self) -> Iterator[Task]:
-        """The dream that is under way, or the last one."""
-        if (dream := self._dreamer.task) is not None:
-            progress = f"dream: {dream.phase}" if dream.state == "running" else dream.reason
-            yield Task("dream", "dream", "dream", STATES[dream.state], dream.began, progress)
-
-    def kill(self, task: str) -> None:
-        """Stop it; what it wrote is undone."""
-        self._dreamer.kill()
-
-
 class Dreamer:
-    """Decides when a conversation dreams, and does it."""
+    """Decides when a conversation dreams, and does it; a `sevenfold.conversation.tasks.TaskSource`."""
 
     def __init__(self, c: Conversation) -> None:
         assert c.services.memory is not None
         self._c = c
         self._memory = c.services.memory
-        self._lock = self._memory.dream_lock()
+        self._lock = self._memory.folder.dream_lock()
         self._reader = MemoryReader(self._memory.folder, c.services.store)
         self._scanned = float("-inf")
         self._busy = False
         self.task: DreamTask | None = None
         """The dream that is under way, or the last one; None if there was none."""
-        c.tasks.sources.append(DreamTasks(self))
+        c.tasks.sources.append(self)
 
     def check(self) -> None:
         """Begin if all gates are open; the cheapest come first."""
@@ -108,7 +141,13 @@ class Dreamer:
         self._busy = True
         self._c.run_aside(self._dream(), self._done)
 
-    def kill(self) -> bool:
+    def tasks(self) -> Iterator[Task]:
+        """The dream that is under way, or the last one."""
+        if (dream := self.task) is not None:
+            progress = f"dream: {dream.phase}" if dream.state == "running" else dream.reason
+            yield Task("dream", "dream", "dream", STATES[dream.state], dream.began, progress)
+
+    def kill(self, task: str = "dream") -> bool:
         """Stop the dream that is under way; what it wrote is undone. False if none is."""
         with self._c.lock:
             if self.task is None or self.task.state != "running":
@@ -125,9 +164,8 @@ class Dreamer:
 
     def _dream(self) -> Flow[Consolidation | None]:
         known = yield from in_thread(self._memory.entries)
-        if len(known) < LEAST_ENTRIES or not (
-            yield from in_thread(partial(self._lock.take, self._c.clock.now()))
-        ):
+        take = partial(self._lock.take, self._c.clock.now())
+        if len(known) < LEAST_ENTRIES or not (yield from in_thread(take)):
             return None
         self.task = DreamTask(self._c.clock.now())
         self._show(self.task)

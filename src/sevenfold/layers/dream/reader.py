@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from getopt import GetoptError, gnu_getopt
 
 from sevenfold.errors import Refused, TranscriptError
 from sevenfold.memory.entry import shortened
@@ -32,16 +33,10 @@ MOST_SEARCHED = 64_000_000
 _SHELL = re.compile(r"[|;&<>()]+")
 _EXPANSION = re.compile(r"`|\$[({\w]|\n")
 _SPECIAL = re.compile(r"(?<!\\)[\[\](){}+?^$]|\\[^\\.*|/\-]")
-_VALUED = {"grep": "em", "head": "n", "tail": "n"}
-_KNOWN = {
-    "ls": "alhR1r",
-    "grep": "ilcnrRvhHEFe",
-    "wc": "lwc",
-    "cat": "n",
-    "head": "",
-    "tail": "",
-    "stat": "",
-}
+_OPTIONS = {"ls": "alhR1r", "grep": "ilcnrRvhHEFe:m:", "wc": "lwc", "cat": "n", "head": "n:", "tail": "n:"}
+"""The letters each command takes; a value follows those with a colon."""
+_LINES = re.compile(r"\A-(\d+)\Z")
+"""How many lines, as head and tail take it in short."""
 
 Matcher = Callable[[str], bool]
 
@@ -68,8 +63,9 @@ class MemoryReader:
             lines, shown = self._find(words[1:]), MOST_LINES
         else:
             options, rest = _options(words[1:], name)
-            lines = getattr(self, f"_{name}")(options, rest)
-            shown = MOST_LINES if name in ("ls", "grep") else MOST_BYTES
+            look = {"ls": self._ls, "grep": self._grep}.get(name)
+            lines = look(options, rest) if look else self._read(name, options, rest)
+            shown = MOST_LINES if look else MOST_BYTES
         return mask_text(_limited(lines, shown)) or "(nothing)"
 
     # -- listing and searching -------------------------------------------------------------------
@@ -88,11 +84,8 @@ class MemoryReader:
         names = self._files(*(words[:tests] or ("",)))
         for test, value in zip(words[tests::2], [*words[tests + 1 :: 2], ""], strict=False):
             if test in ("-name", "-iname", "-path"):
-                names = [
-                    name
-                    for name in names
-                    if fnmatchcase(name if test == "-path" else name.rpartition("/")[2], value)
-                ]
+                looked_at = {name: name if test == "-path" else name.rpartition("/")[2] for name in names}
+                names = [name for name, part in looked_at.items() if fnmatchcase(part, value)]
             elif (test, value) != ("-type", "f"):
                 raise Refused(f"find knows -name, -path and -type f here, not {test[:20]}.")
         yield from names
@@ -102,11 +95,8 @@ class MemoryReader:
         paths = rest if "e" in options else rest[1:]
         matches = _matcher(pattern, folded="i" in options)
         for name in self._files(*(paths or ("",))):
-            found = [
-                (number, text)
-                for number, text in enumerate(self._lines(name), 1)
-                if matches(text) == ("v" not in options)
-            ]
+            lines = enumerate(self._lines(name), 1)
+            found = [(number, text) for number, text in lines if matches(text) == ("v" not in options)]
             if "c" in options:
                 yield f"{name}:{len(found)}"
             elif "l" in options:
@@ -116,32 +106,24 @@ class MemoryReader:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _cat(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
-        for name in self._readable(rest):
-            yield from self._lines(name)
-
-    def _head(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
-        for name in self._readable(rest):
-            yield from list(self._lines(name))[: _count(options)]
-
-    def _tail(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
-        for name in self._readable(rest):
-            yield from list(self._lines(name))[-_count(options) :]
-
-    def _stat(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
-        for name in self._readable(rest):
-            yield f"{name}: {len(self._folder.read(name) or b'')} bytes"
-
-    def _wc(self, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
-        for name in self._readable(rest):
-            text = (self._folder.read(name) or b"").decode(errors="replace")
-            yield f"{text.count(chr(10))} {len(text.split())} {len(text.encode())} {name}"
-
-    def _readable(self, paths: Sequence[str]) -> list[str]:
-        names = self._files(*paths)
+    def _read(self, command: str, options: Mapping[str, str], rest: Sequence[str]) -> Iterator[str]:
+        names = self._files(*rest)
         if any(name.startswith(TRANSCRIPTS) for name in names):
             raise Refused("Transcripts can be searched with grep and never be read whole.")
-        return names
+        for name in names:
+            content = self._folder.read(name) or b""
+            text = content.decode(errors="replace")
+            match command:
+                case "stat":
+                    yield f"{name}: {len(content)} bytes"
+                case "wc":
+                    yield f"{text.count(chr(10))} {len(text.split())} {len(text.encode())} {name}"
+                case "head":
+                    yield from text.splitlines()[: _count(options)]
+                case "tail":
+                    yield from text.splitlines()[-_count(options) :]
+                case _:
+                    yield from text.splitlines()
 
     # -- files ---------------------------------------------------------------------------------------
 
@@ -218,23 +200,13 @@ def _split(line: str) -> list[str]:
 
 def _options(words: Sequence[str], name: str) -> tuple[dict[str, str], list[str]]:
     """The options of a command by their letters, and its other words."""
-    options: dict[str, str] = {}
-    rest: list[str] = []
-    given = iter(words)
-    for word in given:
-        if word.startswith("-") and word[1:].isdigit() and name in ("head", "tail"):
-            options["n"] = word[1:]
-        elif len(word) < 2 or not word.startswith("-"):
-            rest.append(word)
-        else:
-            for place, letter in enumerate(word[1:], 2):
-                if letter in _VALUED.get(name, ""):
-                    options[letter] = word[place:] or next(given, "")
-                    break
-                if letter not in _KNOWN[name]:
-                    raise Refused(f"{name} has no option {word[:20]} here.")
-                options[letter] = ""
-    return options, rest
+    if name in ("head", "tail"):
+        words = [_LINES.sub(r"-n\1", word) for word in words]
+    try:
+        options, rest = gnu_getopt(list(words), _OPTIONS.get(name, ""))
+    except GetoptError as error:
+        raise Refused(f"{name} has no option -{error.opt[:20]} here, or no value for it.") from error
+    return {letter.removeprefix("-"): value for letter, value in options}, rest
 
 
 def _count(options: Mapping[str, str]) -> int:

@@ -7,9 +7,11 @@ other and never overlap; one that takes too long counts as dead, and what comes 
 from __future__ import annotations
 
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow, Signal, Wait, drive, in_thread
 from sevenfold.conversation.fork import fork
@@ -22,13 +24,12 @@ from sevenfold.layers.compact.engines import Got
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
-from sevenfold.layers.compact.summary.draft import Draft, Failure
-from sevenfold.layers.compact.summary.draft import read as read_draft
+from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
 from sevenfold.layers.notes import policy as notes
-from sevenfold.layers.notes.policy import NotesText as NotesText
-from sevenfold.layers.notes.policy import Since
+from sevenfold.layers.notes.policy import NotesText, Since
 from sevenfold.record import blocks
-from sevenfold.record.decisions import NotesMark as NotesMark
+from sevenfold.record.decisions import NotesMark
+from sevenfold.record.layout import Item
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -132,6 +133,11 @@ class Updated(Struct, frozen=True):
     before: NotesText
     """The notes as they were when it began."""
 
+    def after(self, answer: str) -> Updated | Failure:
+        """With what an answer changes."""
+        changed = notes.apply(self.before, answer)
+        return changed if isinstance(changed, Failure) else replace(self, notes=changed)
+
     def over(self, now: NotesText) -> NotesText:
         """The notes after the update; a section that was edited in the meantime stays as it was edited."""
         before, made = self.before.sections, self.notes.sections
@@ -184,24 +190,22 @@ class NotesKeeper:
 
     def update(self) -> Flow[Updated | Failure]:
         """Ask for an update of the notes as they are now."""
-        view, now = self._c.transcript.view, self._now()
-        covered, boundary = view.tip or "", view.boundary
+        begun = self._begun()
         asked = fork(self._c, SOURCE)
-        asked.user(notes.instruction(now, self._c.window, self._c.count))
+        asked.user(notes.instruction(begun.before, self._c.window, self._c.count))
         try:
             outcome = yield from asked.turn()
         except ModelError as error:
             return Failure("api_error", str(error))
-        changed = notes.apply(now, "\n".join(map(blocks.words_of, outcome.reply.answer.blocks)))
-        return changed if isinstance(changed, Failure) else Updated(changed, covered, boundary, now)
+        return begun.after("\n".join(map(blocks.words_of, outcome.reply.answer.blocks)))
 
     def extract(self) -> Updated | Failure:
         """An update without a model call: what code finds in the record."""
+        return self._begun().after(notes_of(self._c.transcript.view.items))
+
+    def _begun(self) -> Updated:
         view, now = self._c.transcript.view, self._now()
-        changed = notes.apply(now, notes_of(view.items))
-        if isinstance(changed, Failure):
-            return changed
-        return Updated(changed, view.tip or "", view.boundary, now)
+        return Updated(now, view.tip or "", view.boundary, now)
 
     def _now(self) -> NotesText:
         """The notes as they are."""
@@ -270,14 +274,13 @@ class NotesKeeper:
         """What happened since the last update; looked for from the end, where it is."""
         view = self._c.transcript.view
         known = {self.covered(), self._tried[0]} - {None}
-        since, met = [], False
-        for item in reversed(view.items):
+
+        def fresh(item: Item) -> bool:
             # What a compaction brought along was there before: the conversation grows from there on.
-            met = item.said.uuid in known or bool(view.brought_by(item.said.uuid))
-            if met:
-                break
-            since.append(item)
-        first = not met and view.boundary is None
+            return item.said.uuid not in known and not view.brought_by(item.said.uuid)
+
+        since = list(takewhile(fresh, reversed(view.items)))
+        first = len(since) == len(view.items) and view.boundary is None
         newest = next((item for item in since if item.said.role == "assistant"), None)
         return Since(
             grown=self._c.size().tokens if first else sum(map(self._c.item_tokens, since)),

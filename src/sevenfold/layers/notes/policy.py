@@ -142,10 +142,8 @@ def as_summary(notes: NotesText, path: str, window: Window, count: Count) -> str
 
 def names(notes: NotesText) -> list[str]:
     """What the notes name to the letter and cannot have from themselves: paths, addresses, ids."""
-    lines = "\n".join(notes.sections.values()).splitlines()
-    found = identifiers(
-        IdentifierSource(line, str(number), by_user=True) for number, line in enumerate(lines)
-    )
+    lines = enumerate("\n".join(notes.sections.values()).splitlines())
+    found = identifiers(IdentifierSource(line, str(number), by_user=True) for number, line in lines)
     return [one.text for one in found if one.kind in _LITERAL]
 
 

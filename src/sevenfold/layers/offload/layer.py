@@ -23,8 +23,7 @@ from sevenfold.layers.offload import policy as offload
 from sevenfold.layers.offload.policy import Big, Budget
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
-from sevenfold.record.decisions import Keep
-from sevenfold.record.decisions import Offloaded as OffloadDecision
+from sevenfold.record.decisions import Keep, Offloaded
 from sevenfold.record.entries import Stored
 from sevenfold.settings import Settings
 
@@ -56,7 +55,8 @@ class Offload:
         view, state = c.transcript.view, c.state(Settled)
         now = (view, view.version, len(view), c.settings, c.account.tip)
         if now != state.settled:
-            _settle(c, unsent_results(c), _budget(c))
+            if unsent := unsent_results(c):
+                _settle(c, unsent, _budget(c))
             state.settled = now
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
@@ -93,7 +93,21 @@ class Offload:
                         stored[block.id] = place
                         block = blocks.with_words(block, text)
             shown.append(block)
-        _record(c, shown, stored, failed, refused)
+        try:
+            c.transcript.user(shown, stored=stored)
+        except TranscriptFull:
+            if not failed:
+                raise
+            # The disk took neither the file nor the record: what fits of the result is still worth having.
+            for number, block in enumerate(shown):
+                if block.id in failed:
+                    shown[number] = blocks.with_words(block, failed[block.id][0])
+            c.transcript.user(shown, stored=stored)
+            return
+        for call, (text, place) in failed.items():
+            _decide(c, call, text, place)
+        if refused:
+            _try(c, Keep(tool_use_ids=refused))
 
 
 class Settled:
@@ -110,7 +124,7 @@ def _budget(c: Conversation) -> Budget:
 
 def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
     """Of results that no request has held yet, those that must still go."""
-    if not unsent or not budget.settings.offload:
+    if not budget.settings.offload:
         return []
     tools = [(c.stock.tool_of(block.id), block) for block in unsent]
     alone = [big for tool, block in tools if (big := offload.too_big(block, tool, budget))]
@@ -128,8 +142,6 @@ def _squeeze(c: Conversation, check: Check) -> bool:
     unsent = unsent_results(c)
     over = check.size.high - c.window.blocking + 1
     allowed = sum(len(block.raw) for block in unsent) - over * SAFE_CHARACTERS_PER_TOKEN
-    if not unsent or not c.settings.offload:
-        return False
     tight = replace(c.settings, round_characters=max(1, int(allowed / c.window.scale)))
     before = c.size().tokens
     _settle(c, unsent, Budget(tight, c.window, c.kinds))
@@ -137,11 +149,9 @@ def _squeeze(c: Conversation, check: Check) -> bool:
 
 
 def _settle(c: Conversation, unsent: Sequence[Block], budget: Budget) -> None:
-    due = _due(c, unsent, budget)
-    if not due:
-        return
-    gone = {big.block.id for big in due if _replace(c, big, budget)}
-    _try(c, Keep(tool_use_ids=[block.id for block in unsent if block.id not in gone]))
+    if due := _due(c, unsent, budget):
+        gone = {big.block.id for big in due if _replace(c, big, budget)}
+        _try(c, Keep(tool_use_ids=[block.id for block in unsent if block.id not in gone]))
 
 
 def _proposal(big: Big, budget: Budget) -> Proposed:
@@ -149,7 +159,7 @@ def _proposal(big: Big, budget: Budget) -> Proposed:
     return Proposed(
         layer="offload",
         mechanism=big.mechanism,
-        what=big.what,
+        what=f"offload a result of {len(big.found.text):,} characters",
         why=big.why,
         items=1,
         tokens=max(0, len(big.found.text) - budget.preview) // CHARACTERS_PER_TOKEN,
@@ -184,34 +194,12 @@ def _put_away(c: Conversation, big: Big, budget: Budget) -> tuple[str, Stored] |
     return offload.stored(big, path, budget), _stored(path, content)
 
 
-def _record(
-    c: Conversation,
-    shown: list[Block],
-    stored: dict[str, Stored],
-    failed: dict[str, tuple[str, Stored]],
-    refused: list[str],
-) -> None:
-    try:
-        c.transcript.user(shown, stored=stored)
-    except TranscriptFull:
-        if not failed:
-            raise
-        # The disk took neither the file nor the record: what fits of the result is still worth having.
-        short = [blocks.with_words(one, failed[one.id][0]) if one.id in failed else one for one in shown]
-        c.transcript.user(short, stored=stored)
-        return
-    for call, (text, place) in failed.items():
-        _decide(c, call, text, place)
-    if refused:
-        _try(c, Keep(tool_use_ids=refused))
-
-
 def _decide(c: Conversation, call: str, shown: str, place: Stored) -> bool:
     where = {"path": place.path, "sha256": place.sha256}
-    return _try(c, OffloadDecision(tool_use_id=call, preview=shown, size=place.size, **where))
+    return _try(c, Offloaded(tool_use_id=call, preview=shown, size=place.size, **where))
 
 
-def _try(c: Conversation, decision: OffloadDecision | Keep) -> bool:
+def _try(c: Conversation, decision: Offloaded | Keep) -> bool:
     """Write a decision down; one that cannot be written is made again before the next request."""
     try:
         c.transcript.decide(decision)

@@ -77,11 +77,6 @@ class Big(Struct, frozen=True):
     mechanism: str
     """store: too big by itself; share: too big together with others"""
 
-    @property
-    def what(self) -> str:
-        """What is done with it."""
-        return f"offload a result of {len(self.found.text):,} characters"
-
 
 def too_big(block: Block, tool: str, budget: Budget) -> Big | None:
     """The result, if it is over its tool's own threshold."""
@@ -91,9 +86,8 @@ def too_big(block: Block, tool: str, budget: Budget) -> Big | None:
     found = whole(block)
     if len(found.text) <= limit:
         return None
-    return Big(
-        block, found, limit, f"a result of {tool or 'a tool'} may have {limit:,} characters", "store"
-    )
+    why = f"a result of {tool or 'a tool'} may have {limit:,} characters"
+    return Big(block, found, limit, why, "store")
 
 
 def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> list[Big]:

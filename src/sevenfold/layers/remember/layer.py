@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import intake
@@ -24,15 +25,14 @@ from sevenfold.memory.admission import Admission, Witness, admit
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.generation import Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
-from sevenfold.memory.rules import LastingFact
 from sevenfold.memory.search import FittingEntry, StatementVectors, fitting, taken_up
+from sevenfold.memory.statements import LastingFact
 from sevenfold.prompts.memory import Recalled, RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import users_words
 from sevenfold.record.blocks import Block, read_field
 from sevenfold.record.decisions import Remembered
 from sevenfold.record.entries import Said
-from sevenfold.record.layout import Item
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -264,11 +264,7 @@ class MemoryKeeper:
         """What happened in view since memory was last looked after."""
         view = self._c.transcript.view
         known = self._covered | {made.covered for made in view.decisions() if isinstance(made, Remembered)}
-        since: list[Item] = []
-        for item in reversed(view.items):
-            if item.said.uuid in known:
-                break
-            since.append(item)
+        since = list(takewhile(lambda item: item.said.uuid not in known, reversed(view.items)))
         calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
         return Stretch(
             said=_words(item.said for item in reversed(since)),
@@ -322,11 +318,10 @@ class MemoryKeeper:
         for known, helped in used:
             memory = users if users is not None and known.scope == users.path else self._memory
             yield from in_thread(partial(memory.count_use, known.entry.file, helped=helped))
-        compares, more = self._compares, True
-        while (
-            compares is not None and more
-        ):  # a few at a time: the others are compared from the next request on
-            more = yield from in_thread(partial(compares.prepare, self._texts))
+        compares = self._compares
+        # A few at a time: the others are compared from the next request on.
+        while compares is not None and (yield from in_thread(partial(compares.prepare, self._texts))):
+            pass
 
     def _logged(self, came: Exception | None) -> None:
         if came is not None:
@@ -361,11 +356,7 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
     """
     items = tuple(c.transcript.view.items)
     found = [*(block for item in items for block in item.said.blocks), *read]
-    kinds = {
-        block.id: c.kinds.get(read_field(block.raw, "name"), "")
-        for block in found
-        if block.kind == "tool_use"
-    }
+    kinds = _called(c, found)
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
     # What the instruction itself says is no fact, should a model repeat it.
     given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
@@ -380,17 +371,18 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
     )
 
 
+def _called(c: Conversation, found: Iterable[Block]) -> dict[str, str]:
+    """The calls among these blocks, each with the kind of its tool."""
+    calls = (block for block in found if block.kind == "tool_use")
+    return {call.id: c.kinds.get(read_field(call.raw, "name"), "") for call in calls}
+
+
 def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
     """The least trusted source of what a conversation holds, if tools of these kinds were called in view."""
     records = [item.said for item in c.transcript.view.items]
     if any(said.summary for said in records):  # it rests on what earlier calls returned
-        earlier = (
-            block
-            for said in c.transcript.log.answers()
-            for block in said.blocks
-            if block.kind == "tool_use"
-        )
-        kinds = [*kinds, *(c.kinds.get(read_field(block.raw, "name"), "") for block in earlier)]
+        earlier = (block for said in c.transcript.log.answers() for block in said.blocks)
+        kinds = [*kinds, *_called(c, earlier).values()]
     return least_trusted(policy.least(kinds), *map(policy.origin_of, records))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sevenfold.layers.compact.offline import items_of
 from sevenfold.layers.remember.policy import SHOWN
 from sevenfold.memory.entry import shortened
-from sevenfold.memory.rules import facts
+from sevenfold.memory.statements import facts
 from sevenfold.record import blocks
 from sevenfold.record.authorship import from_user
 from sevenfold.record.layout import Item
@@ -30,12 +30,8 @@ def find_facts(request: Mapping[str, Any]) -> str:
         fits = (since is not None and shortened(words, SHOWN) == since[1] for words in said.values())
         start = max((place for place, fit in enumerate(fits) if fit), default=0)
         said = dict(list(said.items())[start:])
-    found = [
-        f'<fact type="{fact.kind}">\n<quote>{quotation}</quote>\n</fact>'
-        for fact in facts(said)
-        for quotation in fact.quotations
-        if "<" not in quotation
-    ]
+    quotes = ((fact.kind, words) for fact in facts(said) for words in fact.quotations if "<" not in words)
+    found = [f'<fact type="{kind}">\n<quote>{words}</quote>\n</fact>' for kind, words in quotes]
     return "\n".join(found) or "<nothing/>"
 
 

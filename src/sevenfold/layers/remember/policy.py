@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.memory import rules
 from sevenfold.memory.entry import KINDS, Kind, shortened
 from sevenfold.memory.generation import MOST_TRUSTED_FIRST, Origin, least_trusted
 from sevenfold.memory.memory import KnownEntry
 from sevenfold.memory.search import FittingEntry
-from sevenfold.memory.statements import DATES, absolute_dates
+from sevenfold.memory.statements import DATES, LastingFact, absolute_dates, facts
 from sevenfold.prompts.memory import RememberFacts
 from sevenfold.record import blocks
 from sevenfold.record.entries import Said
@@ -102,7 +101,7 @@ def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
     """
     if not span.said or share > MOST_SHARE:
         return False
-    lasting = pause == 1 and any(True for _ in rules.facts(span.said))
+    lasting = pause == 1 and any(True for _ in facts(span.said))
     return lasting or (span.tokens >= GROWTH * pause and share <= USUAL_SHARE)
 
 
@@ -154,14 +153,14 @@ def origin_of(said: Said) -> Origin:
     return "file" if said.attachment in ("file", "directory") else "model"
 
 
-def read_facts(answer: str) -> list[rules.LastingFact] | None:
+def read_facts(answer: str) -> list[LastingFact] | None:
     """The facts in a model's answer; None if it did not keep to the format."""
     found = []
     for attributes, inside in _FACT.findall(answer):
         kind, until, note = _TYPE.search(attributes), _UNTIL.search(attributes), _NOTE.search(inside)
         quotations = tuple(filter(None, (words.strip().strip('"“”') for words in _QUOTE.findall(inside))))
         said, last = note[1].strip() if note else "", until[1] if until else ""
-        found.append(rules.LastingFact(quotations, _kind(kind[1] if kind else ""), said, last))
+        found.append(LastingFact(quotations, _kind(kind[1] if kind else ""), said, last))
     return found[:MOST_FACTS] if found or _NOTHING.search(answer) else None
 
 
@@ -195,15 +194,10 @@ def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
     """The paths, commands, and flags of scripts that an entry names and that are no longer there."""
     spans = _SPAN.findall(entry)
     # Only a script can be asked for its flags without being run.
-    flags = [
-        f"{flag} in {script[0]}"
-        for span in spans
-        if (script := _PATH.search(span))
-        for flag in _FLAG.findall(span, script.end())
-    ]
-    commands = [
-        span.split()[0] for span in spans if _COMMAND.fullmatch(span.split()[0] if span.split() else "")
-    ]
+    scripts = filter(None, map(_PATH.search, spans))
+    flags = [f"{flag} in {one[0]}" for one in scripts for flag in _FLAG.findall(one.string, one.end())]
+    first = (word for span in spans for word in span.split()[:1])
+    commands = filter(_COMMAND.fullmatch, first)
     claims = dict.fromkeys((*_PATH.findall(entry), *commands, *flags))
     return [claim for claim in list(claims)[:MOST_CLAIMS] if not there(claim)]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sevenfold.layers.compact.extract import notation, outline, state, words, work
-from sevenfold.layers.compact.extract.facts import Facts, File, FoundError, Kind, Words
 from sevenfold.layers.compact.extract.identifiers import IdentifierSource, identifiers
+from sevenfold.layers.compact.extract.notation import Facts, File, FoundError, Words
 from sevenfold.layers.compact.extract.words import models_words, users_words
 from sevenfold.layers.compact.extract.work import Call, calls, replies
 from sevenfold.record import blocks
@@ -25,7 +25,7 @@ _OLDEST_FIRST = ("messages", "replies", "tasks", "outcomes")
 _FACT = TypeVar("_FACT")
 
 
-def facts(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> Facts:
+def facts(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> Facts:
     """Everything that can be known of these records; ``kinds`` says what each tool does, if known."""
     live = [item for item in items if not item.hidden_by]
     names = dict(notation.short_names(item.said.uuid for item in live))
@@ -86,10 +86,8 @@ def _joined(old: Mapping[int, str], new: Mapping[int, str]) -> Mapping[int, str]
     """What several summaries say, section by section; a text without sections is kept as the first."""
     said = dict(new) if len(new) > 1 or 0 not in new else {1: new[0]}
     said.pop(0, None)
-    return {
-        number: "\n\n".join(filter(None, (old.get(number, ""), said.get(number, ""))))
-        for number in sorted({*old, *said})
-    }
+    both = ((number, old.get(number), said.get(number)) for number in sorted({*old, *said}))
+    return {number: "\n\n".join(filter(None, texts)) for number, *texts in both}
 
 
 def _still_true(prose: Mapping[int, str], items: Sequence[Item], made: Sequence[Call]) -> Mapping[int, str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.extract.facts import Identifier
+from sevenfold.layers.compact.extract.notation import Identifier
 from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.layers.compact.extract.work import paths_in
 
@@ -90,9 +90,8 @@ class _Words(dict[str, list[tuple[str, str]]]):
     """Words with the identifiers in them, each looked at once however often it comes up."""
 
     def __missing__(self, word: str) -> list[tuple[str, str]]:
-        found = [
-            (match[0].rstrip(".,"), match.lastgroup or "") for match in pattern("identifier").finditer(word)
-        ]
+        matches = pattern("identifier").finditer(word)
+        found = [(match[0].rstrip(".,"), match.lastgroup or "") for match in matches]
         if "/" in word or "\\" in word:
             found += [(path, "path") for path in paths_in(word) if "/" in path or "\\" in path]
             found += [(path, "folder") for path in _FOLDER.findall(word)]

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
 
 _TITLES = (
     "Primary request and intent",
@@ -22,10 +20,8 @@ _TITLES = (
     "Current work",
     "Next step",
 )
-TITLES: Final[Mapping[int, str]] = MappingProxyType(dict(enumerate(_TITLES, 1)))
-TITLES_UP_TO: Final[Mapping[int, str]] = MappingProxyType(
-    {**TITLES, 8: "Work completed", 9: "Context for continuing work"}
-)
+TITLES: Mapping[int, str] = dict(enumerate(_TITLES, 1))
+TITLES_UP_TO: Mapping[int, str] = {**TITLES, 8: "Work completed", 9: "Context for continuing work"}
 """When what follows the summary stays in view, the summary does not end with the current work."""
 
 _HEADING = re.compile(

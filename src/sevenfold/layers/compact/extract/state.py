@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.facts import Quote, Task
+from sevenfold.layers.compact.extract.notation import Quote, Task
 from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import (
     LONGEST_SENTENCE,
@@ -77,7 +77,7 @@ def _came_of(call: Call) -> str:
     if call.failed:
         return f"{did} → failed: “{telling_lines(call.result)}”"
     end = next((line.strip() for line in reversed(call.result[-2_000:].splitlines()) if line.strip()), "")
-    shows = call.kind == "shell" or call.kind is None
+    shows = call.kind in ("shell", "")
     return f"{did} → ok, ends: “{one_line(end, 120)}”" if shows and end else f"{did} → ok"
 
 
@@ -99,11 +99,8 @@ def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
         if call.failed:
             continue
         if (entries := _whole_list(call.given)) is not None:
-            tasks = {
-                text: Task(text, call.record, state in keys("doing"))
-                for text, state in entries
-                if state not in keys("done")
-            }
+            left = {text: state for text, state in entries if state not in keys("done")}
+            tasks = {text: Task(text, call.record, state in keys("doing")) for text, state in left.items()}
         elif _TO_DO_TOOL.search(call.name):
             _change(tasks, call)
     return list(tasks.values())
@@ -144,27 +141,18 @@ def _text(entry: Mapping[str, Any]) -> str:
 def announced(items: Sequence[Item]) -> list[Quote]:
     """Sentences of the newest answer that say what is still to come: what was announced before has begun since."""
     answer = rounds(items)[-1].answer if items else ()
-    return [
-        Quote(one_line(sentence, LONGEST_SENTENCE), item.said.uuid)
-        for item in answer
-        for sentence in sentences(models_words(item))
-        if pattern("announces").search(sentence)
-    ]
+    said = ((item.said.uuid, sentence) for item in answer for sentence in sentences(models_words(item)))
+    told = ((record, sentence) for record, sentence in said if pattern("announces").search(sentence))
+    return [Quote(one_line(sentence, LONGEST_SENTENCE), record) for record, sentence in told]
 
 
 def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:
     """What an earlier summary calls pending, without the lines that a later record says are done."""
     said = [sentence for item in items for sentence in sentences(models_words(item))]
-    told = [
-        one for one in said if pattern("is_done").search(one) and not pattern("is_not_done").search(one)
-    ]
-    told += [
-        text
-        for call in made
-        if not call.failed
-        for text, state in _whole_list(call.given) or ()
-        if state in keys("done")
-    ]
+    reports = [one for one in said if pattern("is_done").search(one)]
+    told = [one for one in reports if not pattern("is_not_done").search(one)]
+    lists = (_whole_list(call.given) or () for call in made if not call.failed)
+    told += [text for entries in lists for text, state in entries if state in keys("done")]
     done = list(map(_stems, told))
     return "\n".join(line for line in text.split("\n") if not _settled(_stems(line), done))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from sevenfold.layers.compact.extract.facts import Permission, Quote, Words
+from sevenfold.layers.compact.extract.notation import Permission, Quote, Words
 from sevenfold.layers.compact.extract.patterns import pattern
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import THINKING, ToolUse

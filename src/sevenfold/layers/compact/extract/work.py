@@ -11,15 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sevenfold.layers.compact.extract.facts import WAYS, Command, File, FoundError, Kind, Quote
+from sevenfold.layers.compact.extract.notation import WAYS, Command, File, FoundError, Quote
 from sevenfold.layers.compact.extract.patterns import keys, pattern
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.record import authorship, blocks
-from sevenfold.record.blocks import ToolResult, ToolUse
+from sevenfold.record.blocks import ToolResult, ToolUse, read_fields
 from sevenfold.record.layout import Item
 
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
@@ -37,7 +36,8 @@ class Call(Struct, frozen=True):
     """One tool call and what came of it."""
 
     name: str
-    kind: Kind | None
+    kind: str
+    """What it does: read, shell, search, web, edit or write; empty if that is not known."""
     record: str
     given: Mapping[str, Any]
     result: str | None = None
@@ -58,10 +58,8 @@ class Call(Struct, frozen=True):
         found = [value for key in keys("path") if isinstance(value := self.given.get(key), str) and value]
         several = self.given.get("paths")
         found += [path for path in several if isinstance(path, str)] if isinstance(several, list) else []
-        patch = next(
-            (v for v in self.given.values() if isinstance(v, str) and v.startswith("*** Begin")), ""
-        )
-        return tuple(dict.fromkeys([*found, *_PATCHED.findall(patch)]))
+        patches = (v for v in self.given.values() if isinstance(v, str) and v.startswith("*** Begin"))
+        return tuple(dict.fromkeys([*found, *_PATCHED.findall(next(patches, ""))]))
 
     @property
     def about(self) -> str:
@@ -70,14 +68,13 @@ class Call(Struct, frozen=True):
         return self.command or ", ".join(self.paths) or next(named, "")
 
 
-def calls(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> list[Call]:
+def calls(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> list[Call]:
     """Every call in these records, in order, with its result if there is one."""
     items = [item for item in items if not item.hidden_by]
-    results = {
-        block.id: block for item in items for block in item.said.blocks if block.kind == "tool_result"
-    }
+    found = (block for item in items for block in item.said.blocks)
+    results = {block.id: block for block in found if block.kind == "tool_result"}
     return [
-        _call(item.said.uuid, body, results.get(body.id), kinds or {})
+        _call(item.said.uuid, body, results.get(body.id), kinds)
         for item in items
         if item.said.calls
         for block in item.said.blocks
@@ -85,8 +82,8 @@ def calls(items: Iterable[Item], kinds: Mapping[str, Kind] | None = None) -> lis
     ]
 
 
-def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mapping[str, Kind]) -> Call:
-    given = _given(asked)
+def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mapping[str, str]) -> Call:
+    given = read_fields(asked.input)
     kind = kinds.get(asked.name) or kind_by_shape(asked.name, given)
     if answer is None:
         return Call(asked.name, kind, record, given)
@@ -99,15 +96,7 @@ def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mappi
     return Call(asked.name, kind, record, given, words, failed, code, reply)
 
 
-def _given(asked: ToolUse) -> Mapping[str, Any]:
-    try:
-        given = msgspec.json.decode(asked.input)
-    except msgspec.DecodeError:
-        return {}
-    return given if isinstance(given, dict) else {}
-
-
-def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:
+def kind_by_shape(name: str, given: Mapping[str, Any]) -> str:
     """What a tool without a declared kind probably does."""
     has_path = any(isinstance(given.get(key), str) for key in keys("path"))
     if name == "apply_patch" or (has_path and any(key in given for key in keys("change"))):
@@ -120,7 +109,7 @@ def kind_by_shape(name: str, given: Mapping[str, Any]) -> Kind | None:
         return "web"
     if not has_path and _command(given):
         return "shell"
-    return "read" if has_path else None
+    return "read" if has_path else ""
 
 
 def _command(given: Mapping[str, Any]) -> str:
@@ -158,9 +147,9 @@ def files(made: Iterable[Call]) -> list[File]:
     for call in made:
         if call.failed or call.result is None:
             continue
-        how = {"edit": "edited", "write": "written", "read": "read"}.get(call.kind or "")
+        how = {"edit": "edited", "write": "written", "read": "read"}.get(call.kind, "")
         for path in call.paths if how else ():
-            _touch(found, path, how or "", call.record)
+            _touch(found, path, how, call.record)
         for path in paths_in(_HEREDOC.sub("", call.command)):
             _touch(found, path, "mentioned", call.record)
     return list(reversed(merged(found.values())))
@@ -242,10 +231,8 @@ def problems(made: Iterable[Call]) -> list[FoundError]:
         if not call.failed:
             done.update(_deeds(call))
             continue
-        problem = FoundError(
-            call.name, telling_lines(call.result), call.record, not done.isdisjoint(_deeds(call))
-        )
-        found.setdefault((problem.tool, problem.lines), problem)
+        lines, settled = telling_lines(call.result), not done.isdisjoint(_deeds(call))
+        found.setdefault((call.name, lines), FoundError(call.name, lines, call.record, settled))
     return sorted(found.values(), key=lambda problem: problem.settled)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import notation, outline
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.outline import TITLES, TITLES_UP_TO
 from sevenfold.layers.compact.extract.words import one_line
 from sevenfold.layers.compact.scope import Span
@@ -24,15 +24,6 @@ _PROSE = 0.07
 _EARLIER_PROSE = 0.05
 _ORDER = (6, 9, 8, 1, 7, 4, 3, 5, 2)
 """Sections in the order in which their prose is wanted: the user's words first, then what is nearest."""
-_MOST = {
-    "corrections": 30,
-    "permissions": 30,
-    "identifiers": 60,
-    "errors": 25,
-    "outcomes": 40,
-    "commands": 20,
-}
-"""Entries beyond these are rather looked up than read every time."""
 _REQUEST = 600
 _HINT = 200
 
@@ -51,11 +42,8 @@ def combine(
     """The sections a model drafted, completed with the facts; the user's messages are the log's, never the model's."""
     own = {number: text for number, text in drafted.items() if number != 6}
     told = {6: facts.prose[6]} if 6 in facts.prose else {}
-    wanted = [
-        *_prose(told, _PROSE, notation.EARLIER),
-        *_prose(own, _PROSE),
-        *_recorded(facts, "\n".join(own.values())),
-    ]
+    written = [*_prose(told, _PROSE, notation.EARLIER), *_prose(own, _PROSE)]
+    wanted = [*written, *_recorded(facts, "\n".join(own.values()))]
     return compose(facts, wanted, budget, count, _titles(span))
 
 
@@ -87,13 +75,13 @@ def _recorded(facts: Facts, present: str = "") -> list[Entries]:
     problems = sorted(facts.problems, key=lambda one: one.lines in present)
     identifiers = sorted(facts.identifiers, key=lambda one: one.text in present)
     return [
-        _entries(7, "tasks", [*facts.tasks, *facts.pending], facts, 0.08),
-        _entries(6, "replies", facts.replies[::-1], facts, 0.08, oldest_first=True),
-        _entries(6, "permissions", facts.permissions, facts, 0.08),
-        _entries(1, "corrections", facts.corrections, facts, 0.06),
-        _entries(3, "files", files, facts, 0.14),
-        _entries(4, "errors", problems, facts, 0.08),
-        _entries(2, "identifiers", identifiers, facts, 0.08),
+        Entries(7, "tasks", _lines(facts, [*facts.tasks, *facts.pending]), 0.08),
+        Entries(6, "replies", _lines(facts, facts.replies[::-1]), 0.08, oldest_first=True),
+        Entries(6, "permissions", _lines(facts, facts.permissions), 0.08),
+        Entries(1, "corrections", _lines(facts, facts.corrections), 0.06),
+        Entries(3, "files", _lines(facts, files), 0.14),
+        Entries(4, "errors", _lines(facts, problems), 0.08),
+        Entries(2, "identifiers", _lines(facts, identifiers), 0.08),
     ]
 
 
@@ -107,30 +95,18 @@ def _judged(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterable[Entries]
     # Newest first, without the one that is shown at length among the newest rounds.
     told = {quote.record for quote in notation.said_last(facts.current)}
     outcomes = (one for one in reversed(facts.outcomes) if facts.name(one.record) not in told)
-    yield _entries(5, "outcomes", outcomes, facts, 0.1, oldest_first=True)
-    yield _entries(5, "commands", facts.commands, facts, 0.04)
+    yield Entries(5, "outcomes", _lines(facts, outcomes), 0.1, oldest_first=True)
+    yield Entries(5, "commands", _lines(facts, facts.commands), 0.04)
 
 
 def _prose(sections: Mapping[int, str], share: float, label: str = "") -> list[Entries]:
     """Text for the sections; what an earlier summary has is labelled, for it may no longer hold."""
-    return [
-        Entries(number, "", paragraphs(sections[number]), share, label=label)
-        for number in _ORDER
-        if number in sections
-    ]
+    told = ((number, sections[number]) for number in _ORDER if number in sections)
+    return [Entries(number, "", paragraphs(text), share, label=label) for number, text in told]
 
 
-def _entries(
-    section: int,
-    kind: str,
-    listed: Iterable[notation.Listed],
-    facts: Facts,
-    share: float,
-    *,
-    oldest_first: bool = False,
-) -> Entries:
-    lines = tuple(notation.entry(one, facts) for one in listed)
-    return Entries(section, kind, lines, share, _MOST.get(kind, len(lines)), oldest_first=oldest_first)
+def _lines(facts: Facts, listed: Iterable[notation.Listed]) -> tuple[str, ...]:
+    return tuple(notation.entry(one, facts) for one in listed)
 
 
 def _request(facts: Facts) -> Iterable[str]:

@@ -10,14 +10,14 @@ words, and the forms that deny, ask, suppose or permit (`claims.toml`). It was l
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from msgspec import Struct
-
-from sevenfold.layers.compact.summary.vocabulary import is_act, pattern, resource, root, roots, words
 
 _CLAUSE: Final = re.compile(r"(?<=[,;—–])\s*|\s+(?=but\b)")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
@@ -42,11 +42,6 @@ class Claim(Struct, frozen=True):
 
     acts: frozenset[str]
     about: frozenset[str]
-
-    @property
-    def crucial(self) -> frozenset[str]:
-        """The words that evidence must have."""
-        return self.about & roots("crucial")
 
 
 class Model(Struct, frozen=True):
@@ -117,7 +112,7 @@ def claim(sentence: str, before: str = "", lead: str = "", model: Model | None =
     for text in statements(sentence, before, lead):
         if (model or _standard()).score(text) > 0:
             about = frozenset(map(root, content(text)))
-            return Claim(frozenset(one for one in about if is_act(one)), about)
+            return Claim(about & _acts().keys(), about)
     return None
 
 
@@ -125,9 +120,8 @@ def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]
     """What a sentence states that mentions someone's will, alone and as an entry of the list under ``lead``."""
     if sentence.rstrip(" *_").endswith("?"):
         return
-    if not any(content(sentence)) and pattern("claimed").search(
-        sentence
-    ):  # "The user approved it": what is meant comes before it
+    # "The user approved it": what is meant comes before it.
+    if not any(content(sentence)) and pattern("claimed").search(sentence):
         sentence = f"{sentence} {_SENTENCE.split(before.strip())[-1].rstrip('.?!')}"
     if any(content(sentence)):
         if pattern("mentions").search(sentence):
@@ -140,11 +134,8 @@ def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]
 def content(text: str) -> Iterator[str]:
     """The words for what is permitted: those that are neither small nor words of permission."""
     for word in _WORD.findall(text.lower().replace("’", "'")):
-        if (
-            word not in words("small")
-            and not pattern("will").fullmatch(word)
-            and not pattern("leave").fullmatch(word)
-        ):
+        permits = pattern("will").fullmatch(word) or pattern("leave").fullmatch(word)
+        if word not in words("small") and not permits:
             yield word
 
 
@@ -181,6 +172,80 @@ def _is_open(clause: str) -> bool:
 
 @cache
 def _standard() -> Model:
-    lines = (line.split(" ", 1) for line in resource("claims.weights").splitlines())
+    lines = (line.split(" ", 1) for line in _file("claims.weights").splitlines())
     weights = {feature: int(weight) / 1000 for weight, feature in lines}
     return Model(weights, weights.pop("", 0.0))
+
+
+# -- the English words and phrases by which a claim is recognised; other languages have no list --------------------
+
+_ENTRY: Final = re.compile(r"(?:\[[^\]]*\]|\S)+")
+_NAME: Final = re.compile("<([A-Z]+)>")
+_ENDING: Final = re.compile(r"(?<=\w\w)(?:ing|ed|es|s|e)\Z")
+_VOWEL: Final = re.compile("[aeiouy]")
+
+
+@cache
+def _lists() -> Mapping[str, Any]:
+    return tomllib.loads(_file("claims.toml"))
+
+
+@cache
+def words(name: str) -> frozenset[str]:
+    """The words of a list."""
+    return frozenset(_lists()[name].split())
+
+
+@cache
+def roots(name: str) -> frozenset[str]:
+    """The roots of the words of a list."""
+    return frozenset(map(root, words(name)))
+
+
+@cache
+def pairs(name: str) -> Mapping[str, str]:
+    """A list of words, each with the word it goes back to."""
+    return dict(pair.split(":") for pair in _lists()[name].split())
+
+
+@cache
+def root(word: str) -> str:
+    """The word without its ending."""
+    first, _, last = pairs("irregular").get(word, word).removesuffix("'s").removesuffix("'").rpartition("-")
+    word = last if first in ("", "self", "bulk", "mass", "force", "hard") else f"{first}-{last}"
+    bare = _ENDING.sub("", word)
+    bare = re.sub(r"(\w)\1\Z", r"\1", bare if _VOWEL.search(bare) else word)
+    return f"{bare[:-1]}i" if bare.endswith("y") else bare
+
+
+@cache
+def _acts() -> Mapping[str, str]:
+    """The listed acts, each with the first of those that are alike."""
+    lines = map(str.split, _lists()["acts"].strip().splitlines())
+    return {root(act): root(line[0]) for line in lines for act in line}
+
+
+@cache
+def alike(word: str) -> str:
+    """One root for all words that mean the same: evidence for one is evidence for the others."""
+    word = root(pairs("same").get(word, word))
+    return _acts().get(word, word)
+
+
+@cache
+def pattern(name: str) -> re.Pattern[str]:
+    """A pattern for any entry of a list."""
+    body = _filled(name)
+    whole_words = isinstance(_lists()[name], str)
+    return re.compile(rf"(?<![\w-]){body}(?!\w)" if whole_words else body, re.IGNORECASE)
+
+
+def _filled(name: str) -> str:
+    entries = _lists()[name]
+    text = "|".join(_ENTRY.findall(entries) if isinstance(entries, str) else entries)
+    text = re.sub(r"\((?!\?)", "(?:", text).replace("_", " ")
+    return f"(?:{_NAME.sub(lambda found: _filled(found[1].lower()), text)})"
+
+
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")

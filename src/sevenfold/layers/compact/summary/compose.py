@@ -9,6 +9,7 @@ what the others did not need.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -16,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sevenfold.layers.compact.extract import notation
-from sevenfold.layers.compact.extract.facts import Facts, Words
+from sevenfold.layers.compact.extract.notation import Facts, Words
 from sevenfold.layers.compact.extract.outline import TITLES, heading
 
 Count = Callable[[str], int]
@@ -32,6 +33,17 @@ _HEAD = 2 / 3
 """The part of a cut message that is its beginning."""
 
 
+_MOST = {
+    "corrections": 30,
+    "permissions": 30,
+    "identifiers": 60,
+    "errors": 25,
+    "outcomes": 40,
+    "commands": 20,
+}
+"""Entries beyond these are rather looked up than read every time."""
+
+
 class Entries(Struct, frozen=True):
     """Entries that want a place in a section, most wanted first."""
 
@@ -40,12 +52,15 @@ class Entries(Struct, frozen=True):
     """The list they make up; empty for prose."""
     entries: tuple[str, ...]
     share: float
-    most: int = 1_000_000
-    """Entries beyond so many are rather looked up than read every time."""
     label: str = ""
     """Shown before them, if any of them finds room."""
     oldest_first: bool = False
     """Shown in the order of the conversation, though the newest are the most wanted."""
+
+    @property
+    def most(self) -> int:
+        """How many of them are shown at most."""
+        return _MOST.get(self.kind, len(self.entries))
 
 
 def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[str]]:
@@ -92,14 +107,8 @@ def _size(words: Words, facts: Facts, count: Count) -> int:
 
 def _level(sizes: Sequence[int], room: int) -> int:
     """The size to which the long ones must come down so that all fit together."""
-    low, high = 0, max(sizes, default=0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(min(size, middle) for size in sizes) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    levels = range(1, max(sizes, default=0) + 1)
+    return bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes))
 
 
 def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> tuple[Words, ...]:

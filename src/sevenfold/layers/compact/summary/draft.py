@@ -43,29 +43,28 @@ class Failure(Struct, frozen=True):
     detail: str
 
 
-def read(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft | Failure:
+def read_draft(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft | Failure:
     """The draft in an answer, given as blocks or as plain text."""
-    if not isinstance(answer, str) and any(
-        block.kind in ("tool_use", "server_tool_use") for block in answer
-    ):
+    if isinstance(answer, str):
+        whole = answer
+    elif any(block.kind in ("tool_use", "server_tool_use") for block in answer):
         return Failure("no_summary", "the model called a tool instead of writing a summary")
-    whole = answer if isinstance(answer, str) else "\n".join(filter(None, map(words_of, answer)))
+    else:
+        whole = "\n".join(filter(None, map(words_of, answer)))
     if len(whole) < _SHORT and pattern("error_text").match(whole):
         line = " ".join(whole.split())[:200]
         if pattern("too_long").search(whole):
             return Failure("prompt_too_long", f"the answer says the request was too long: {line}")
         return Failure("api_error", f"the answer is an error text: {line}")
     if stop_reason in _CUT and "</summary>" not in whole.lower():
-        reason: Reason = (
-            "no_summary" if stop_reason != "model_context_window_exceeded" else "prompt_too_long"
-        )
-        return Failure(reason, f"the answer was cut off ({stop_reason}) before the summary was complete")
+        too_long = stop_reason == "model_context_window_exceeded"
+        cut_off = f"the answer was cut off ({stop_reason}) before the summary was complete"
+        return Failure("prompt_too_long" if too_long else "no_summary", cut_off)
     text = _clean(whole)
     if not text:
-        empty = f"the answer is empty (stop reason {stop_reason or 'unknown'})"
-        return Failure(
-            "no_summary", "the answer holds an analysis and no summary" if whole.strip() else empty
-        )
+        empty = f"is empty (stop reason {stop_reason or 'unknown'})"
+        is_none = "holds an analysis and no summary" if whole.strip() else empty
+        return Failure("no_summary", f"the answer {is_none}")
     sections = _sections(text)
     refused = stop_reason == "refusal" or (sections.keys() <= {1} and pattern("refusal").match(text))
     if refused and not _SUMMARY.search(whole):

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import chain
 
-from sevenfold.layers.compact.extract.facts import Facts
+from sevenfold.layers.compact.extract.notation import Facts
 from sevenfold.layers.compact.extract.words import sentences, whole_text
-from sevenfold.layers.compact.summary.claims import Claim
-from sevenfold.layers.compact.summary.quotations import holds, plain
-from sevenfold.layers.compact.summary.vocabulary import alike, pattern, words
+from sevenfold.layers.compact.summary.claims import Claim, alike, pattern, roots, words
 from sevenfold.record.authorship import spoken
 from sevenfold.record.layout import Item
 
 _WORD = re.compile(r"[^\W_][\w'./-]*[^\W_]|\w")
 _BUT = re.compile(r"\b(?:but|except|though)\b", re.IGNORECASE)
+_GAP = re.compile(r"\.\.\.|\[[^\]]*\]")
+# Quotation marks inside a quotation are often changed by the one who quotes.
+_SIGNS = str.maketrans({**dict.fromkeys("“”«»‘’\"'*`"), "…": "..."})
 _FEW = 4
 _LONG = 20
 """Words of a claim beyond which it is held against whole messages."""
@@ -88,16 +89,13 @@ def _speaks_of(sentence: str, claim: Claim) -> bool:
     meant = [alike(word) for word in said]
     given = {one for word, one in zip(said, meant, strict=True) if word not in words("small")}
     acts, about = frozenset(map(alike, claim.acts)), frozenset(map(alike, claim.about))
-    enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(map(alike, claim.crucial))
+    crucial = map(alike, claim.about & roots("crucial"))
+    enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(crucial)
     # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
-    return (
-        bool(about)
-        and (enough or (given <= acts and len(about) < 3))
-        and any(
-            one in (acts or about) and not _against(said[max(0, place - _NEAR) : place])
-            for place, one in enumerate(meant)
-        )
-    )
+    if not about or not (enough or (given <= acts and len(about) < 3)):
+        return False
+    places = (place for place, one in enumerate(meant) if one in (acts or about))
+    return any(not _against(said[max(0, place - _NEAR) : place]) for place in places)
 
 
 def _against(near: list[str]) -> bool:
@@ -111,3 +109,20 @@ def in_english(text: str) -> bool:
     letters = [sign.isascii() for sign in text if sign.isalpha()]
     small = len(pattern("english").findall(text))
     return 2 * sum(letters) >= len(letters) and 20 * small >= len(text.split()) - _FEW
+
+
+def plain(text: str) -> str:
+    """A text as it is compared: one case, one kind of white space and of quotation mark."""
+    return " ".join(text.translate(_SIGNS).casefold().split())
+
+
+def holds(text: str, quote: str) -> bool:
+    """Are these words in a plain text, in this order? Where the quotation leaves something out, so may the text."""
+    place = 0
+    for part in _GAP.split(plain(quote)):
+        piece = part.strip(" ,.;:!?")
+        found = text.find(piece, place)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return True

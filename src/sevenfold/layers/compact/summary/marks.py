@@ -8,15 +8,13 @@ paths claim nothing. All of this is English; in other languages only quotations 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
-from sevenfold.layers.compact.summary import quotations
-from sevenfold.layers.compact.summary.claims import claim
+from sevenfold.layers.compact.summary.claims import claim, pattern
 from sevenfold.layers.compact.summary.evidence import Evidence, in_english
-from sevenfold.layers.compact.summary.quotations import Quotation, substituted
-from sevenfold.layers.compact.summary.vocabulary import pattern
 
 MARK = "[not in the record]"
 
@@ -73,9 +71,9 @@ class _Marker:
     def _line(self, line: str, lead: str) -> str:
         """A line with its marks; ``lead`` is the line that leads up to the list it is an entry of."""
         said = before = ""
-        for sentence in quotations.sentences(line):
+        for sentence in sentences(line):
             end = sentence.rstrip()
-            said += quotations.cite(end, self._evidence.record_of)
+            said += cite(end, self._evidence.record_of)
             if MARK not in sentence and not self._rests(sentence, before, lead):
                 self.found.append(sentence.strip(" -*•\t"))
                 said += f" {MARK}"
@@ -84,11 +82,11 @@ class _Marker:
         return said
 
     def _rests(self, sentence: str, before: str, lead: str) -> bool:
-        quotes = [quote.words for quote in quotations.quotations(sentence)]
+        quotes = [quote.words for quote in quotations(sentence)]
         if any(len(quote.split()) > 1 and self._evidence.said_by_user(quote) for quote in quotes):
             return True
         if not self._english and not in_english(sentence):
-            return all(len(quote) < quotations.LEAST or self._evidence.record_of(quote) for quote in quotes)
+            return all(len(quote) < LEAST or self._evidence.record_of(quote) for quote in quotes)
         if not self._evidence.in_english:
             return True
         said, lead = bare(sentence[:_LONGEST]), _ENTRY.sub("", lead[-_LONGEST:])
@@ -109,3 +107,60 @@ def bare(sentence: str) -> str:
         lambda code: found[0] if (found := pattern("commands").search(code[0])) else " … ",
         substituted(sentence, speech),
     )
+
+
+# -- quotations -----------------------------------------------------------------------------
+
+_QUOTED = re.compile(
+    r"“([^“”\n]+)”|«([^«»\n]+)»|(?<![\w\"])\"([^\"\n]+)\"(?![\w\"])|(?<![\w'])'([^'\n]{12,})'(?![\w'])"
+)
+"""Only what begins and ends with marks that belong together."""
+_MARKS = re.compile("[“”«»\"']")
+_SENTENCE = re.compile(r"(?<=[.!?])(?=\s+[^\sa-z\d(\[])|(?<=[。！？])(?=.)")
+LEAST = 12
+"""Characters from which on a quotation is looked up."""
+
+
+class Quotation(Struct, frozen=True):
+    """Words in quotation marks, and where these begin and end."""
+
+    words: str
+    start: int
+    end: int
+
+
+def quotations(text: str) -> list[Quotation]:
+    """The quotations in a text; marks inside code are not quotation marks."""
+    bare = _CODE.sub(lambda code: _MARKS.sub("·", code[0]), text)
+    spans = (found.span(found.lastindex or 0) for found in _QUOTED.finditer(bare))
+    return [Quotation(text[start:end], start - 1, end + 1) for start, end in spans]
+
+
+def substituted(text: str, write: Callable[[Quotation], str]) -> str:
+    """The text with something else in place of each quotation."""
+    parts, last = [], 0
+    for quote in quotations(text):
+        parts += [text[last : quote.start], write(quote)]
+        last = quote.end
+    return "".join([*parts, text[last:]])
+
+
+def sentences(line: str) -> Iterator[str]:
+    """The sentences of a line, with the space between them; a quotation of several is not torn apart."""
+    start, edges = 0, [place for quote in quotations(line) for place in (quote.start, quote.end)]
+    for end in _SENTENCE.finditer(line):
+        # Behind an even number of opening and closing marks it is outside all quotations.
+        if bisect_left(edges, end.start()) % 2 == 0:
+            yield line[start : end.start()]
+            start = end.start()
+    yield line[start:]
+
+
+def cite(text: str, record_of: Callable[[str], str | None]) -> str:
+    """The text with the record that holds it behind each quotation."""
+
+    def cited(quote: Quotation) -> str:
+        record = record_of(quote.words) if len(quote.words) >= LEAST else None
+        return text[quote.start : quote.end] + (f" [{record}]" if record else "")
+
+    return substituted(text, cited)
