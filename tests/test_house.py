@@ -16,62 +16,67 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-MODULES = 298
-CODE_LINES = 40_320
+MODULES = 283
+CODE_LINES = 35_810
+"""Of the layers 1 to 4, the agent, the commands and the lab, as they were when the house was rebuilt."""
 ADDED = {
-    "local models": (
-        r"lab\.simulator\.instances$|providers\.openai\.written$",
-        5,
-        420,
-    ),
-    "recall": (r"recall\.e5$", 1, 90),
-    "eval": (r"lab\.locomo$|cli\.eval$", 2, 240),
+    "local models": (r"lab\.simulator\.instances$|providers\.openai\.written$", 2, 270),
+    "recall": (r"recall\.e5$", 1, 85),
+    "eval": (r"lab\.locomo$|cli\.eval$", 2, 225),
     "memory": (
         r"memory\b(?!\.con)|layers\.remember\b|prompts\.memory$|cli\.memory$|stores\.folder$"
         r"|providers\.anthropic_memory$",
-        22,
-        2_445,
+        19,
+        2_325,
     ),
-    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 7, 770),
+    "dream": (r"layers\.dream\b|memory\.con(?:solidation|tradiction)$|cli\.dream$", 6, 715),
     "team": (
         r"agent\.team(?!\.(?:messages|sockets|presence|summary))\b|cli\.(?:agents|team)$"
         r"|lab\.demo\.handover$",
-        12,
-        1_750,
+        10,
+        1_610,
     ),
-    "checkpoints": (r"agent\.checkpoints$", 1, 350),
-    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list)$", 4, 343),
-    "front door": (r"cli\.profile_tables$", 3, 270),
-    "idle": (r"layers\.idle$", 1, 195),
+    "checkpoints": (r"agent\.checkpoints$", 1, 335),
+    "chat": (r"cli\.chat\.(?:custom_commands|resumed|kept_rules|message_list)$", 4, 320),
+    "front door": (r"cli\.profile_tables$", 1, 145),
+    "idle": (r"layers\.idle$", 1, 190),
     "ledger": (r"layers\.clear\.ledger$", 1, 40),
-    "known secrets": (r"record\.known_secrets$", 1, 50),
+    "known secrets": (r"record\.known_secrets$", 1, 45),
     "http client": (r"providers\.http_client$", 1, 105),
     "messages": (
         r"stores\.jsonl\.mailbox$|agent\.team\.(?:messages|sockets|presence|summary)$|agent\.suggestion$"
         r"|conversation\.tasks$|cli\.tasks$",
-        10,
-        1_095,
+        8,
+        1_035,
     ),
 }
-"""What came after these two ceilings: its modules, how many they may be, and their lines of code."""
-ENGINE_LINES = 20_000
+"""What came after the rebuild in modules of its own: which, how many they may be, and their lines of code."""
+ENGINE_LINES = 17_540
 """Without agent, command line and lab."""
 WOVEN_IN = {
-    "local models": (420, 140),
-    "team": (310, 120),
-    "messages": (80, 60),
-    "ledger": (30, 30),
-    "known secrets": (54, 54),
-    "front door": (240, 0),
-    "chat": (80, 5),
+    "S2.12, S3.10, S4.19-S4.23: ledger, pauses, retries": (127, 97),
+    "S5: memory": (210, 110),
+    "S6.9-S6.11: the cache watch across runs, two requests compared": (197, 85),
+    "S7: forks, agents, messages, tasks": (630, 285),
+    "S8.7-S8.14: intake of any value, lists of three APIs, fields per request": (680, 495),
+    "S9.8: answers that were cut off": (60, 52),
+    "S10.4-S10.11: whose words, Codex, decisions in one write, recall by meaning": (360, 450),
+    "S11: attacks": (153, 133),
+    "S12: masking": (140, 112),
+    "S13: permission questions, lists, rewind": (308, 7),
+    "S14: profile as a front door, naming sessions": (730, 121),
+    "S15: simulator, scripts, local models": (155, 32),
 }
-"""What was added later took in modules that were there before (records, events, the agent's loop): lines, and those of
-them in the engine."""
+"""What came after it in modules that were there before, by the facts it serves: lines, and those of them in the engine.
+
+They are the lines that the commits citing these facts added, less what they removed, and less the share by which all
+code has shrunk since.
+"""
 LATE_IMPORTS = 30
 """Of our own modules, within functions: what takes long to load and is not always needed."""
 IMPORT_CHAIN = 20
-CLASS_NAMES_TWICE = 14
-PARTICIPLES = 5
+CLASS_NAMES_TWICE = 13
+PARTICIPLES = 4
 MODULE_LINES_OF_NINE_IN_TEN = 350
 PARAMETERS = 6
 NO_CODE = (
