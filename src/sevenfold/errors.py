@@ -144,7 +144,7 @@ class BodyTooLarge(ModelError):
 
 
 class RateLimited(ModelError):
-    """The provider takes no more requests for now."""
+    """The provider accepts no more requests for now."""
 
     retryable = True
     retry_after: float | None = None

@@ -113,7 +113,7 @@ def test_a_pipe_is_refused_at_once(command: tuple[str, ...], tmp_path: Path, cap
     os.mkfifo(pipe)
     done = ran(capsys, *(word.format(pipe) for word in command))
     assert done.code == 2
-    assert "copy what it gives into" in done.err
+    assert "copy its content into" in done.err
     assert done.out == ""
 
 

@@ -216,7 +216,7 @@ def test_servers_come_from_code_then_a_trusted_project_then_the_user(tmp_path: P
         ("[]", "must map names"),
         ('{"mcpServers": {"x": 7}}', "left out"),
         ('{"mcpServers": {"x": {}}}', "either a command or a url"),
-        ('{"mcpServers": {"x": {"url": "ftp://x"}}}', "no address"),
+        ('{"mcpServers": {"x": {"url": "ftp://x"}}}', "not an address"),
         ('{"mcpServers": {"x": {"type": "sse", "url": "https://x"}}}', "not supported"),
         ('{"mcpServers": {"x": {"command": "${NOPE}"}}}', "NOPE is not set"),
         ('{"mcpServers": {"a b": {"command": "x"}, "a.b": {"command": "y"}}}', "is taken"),

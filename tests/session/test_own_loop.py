@@ -494,14 +494,14 @@ WRONG: list[tuple[Any, str]] = [
         r"content\[0\].*give results with tool_results\(\)",
     ),
     ([{"type": "thinking", "thinking": "x"}], r"content\[0\] is a thinking block, which only a model says"),
-    ([{"type": "bogus"}], r"content\[0\] is no content block that a provider takes: Invalid value 'bogus'"),
-    ([{"type": "text"}], r"content\[0\] is no content block.*missing required field `text`"),
-    ([{"type": "text", "text": 5}], r"content\[0\] is no content block.*Expected `str`, got `int`"),
+    ([{"type": "bogus"}], r"content\[0\] is not a content block a provider accepts: Invalid value 'bogus'"),
+    ([{"type": "text"}], r"content\[0\] is not a content block.*missing required field `text`"),
+    ([{"type": "text", "text": 5}], r"content\[0\] is not a content block.*Expected `str`, got `int`"),
     (
         [{"type": "text", "text": "x", "colour": 1}],
-        r"content\[0\] is no content block.*unknown field `colour`",
+        r"content\[0\] is not a content block.*unknown field `colour`",
     ),
-    ([{"type": "image", "source": {"type": "base64"}}], r"content\[0\] is no content block.*media_type"),
+    ([{"type": "image", "source": {"type": "base64"}}], r"content\[0\] is not a content block.*media_type"),
     ([" " * 1_000], "nothing in this message"),
 ]
 
@@ -519,7 +519,7 @@ WRONG_RESULTS: list[tuple[Any, str]] = [
     ({"toolu_9": "x"}, "no call 'toolu_9' waits for a result; those that do: toolu_1_0"),
     ({"type": "tool_result", "tool_use_id": 5, "content": "x"}, r"results\[0\].*its tool_use_id is 5"),
     ({1: "x"}, "1 is not the id of one"),
-    (["x"], r"results\[0\] is no tool result; give a mapping"),
+    (["x"], r"results\[0\] is not a tool result; give a mapping"),
     (None, "what tools answered is a NoneType"),
 ]
 

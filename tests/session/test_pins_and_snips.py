@@ -119,8 +119,8 @@ def test_a_snip_is_refused_where_it_would_tear_or_take_too_much() -> None:
             (records[1], records[1], "whole rounds"),
             (records[2], records[3], "whole rounds"),
             (records[3], records[4], "newest round"),
-            (records[4], records[1], "no span"),
-            ("nonsense", records[2], "no span"),
+            (records[4], records[1], "not a span"),
+            ("nonsense", records[2], "not a span"),
         ):
             with pytest.raises(Refused, match=words):
                 session.snip(first, last)

@@ -167,7 +167,7 @@ def test_the_same_for_those_who_await() -> None:
     ("tool", "words"),
     [
         ({"type": "custom", "custom": {"name": "sql"}}, "the tool 'sql' takes plain text; give a function"),
-        ({"name": "a b", "input_schema": {"type": "object"}}, "'a b' is no name for a tool"),
+        ({"name": "a b", "input_schema": {"type": "object"}}, "'a b' is not a valid tool name"),
         ({"name": "a", "input_schema": 5}, "the input_schema of the tool 'a' has to be a mapping"),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_name_that_is_none_is_an_error_of_ours(name: Any, tmp_path: Path) -> N
 def test_a_file_that_is_no_transcript_is_left_as_it_is(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "notes.md"
     file.write_bytes(content)
-    with pytest.raises(TranscriptError, match="is no transcript"):
+    with pytest.raises(TranscriptError, match="is not a transcript"):
         sevenfold.Session.open("s", model=BOUND, file=file)
     assert file.read_bytes() == content
 

@@ -125,7 +125,7 @@ class _Run(Struct):
     client: Client
     options: argparse.Namespace
     noted: bool = False
-    """Whether the notes were brought up to date first."""
+    """Whether the notes were updated first."""
     left: list[Left] = []
     """Engines that are not used, and why."""
 
@@ -152,7 +152,7 @@ class _Run(Struct):
             ("cache", cache),
         ]
         cuts = [Text(f"{one['id']}  {one['says']}", overflow="ellipsis", no_wrap=True) for one in places]
-        where = Group(heading("Where it could be cut", "--from or --up-to"), *cuts) if cuts else None
+        where = Group(heading("Possible cuts", "--from or --up-to"), *cuts) if cuts else None
         done = Text("Nothing was changed.", style="bold")
         happens = Group(heading("What would happen"), grid(NAME, FOLDED, rows=rows))
         return fields, [self._title(), happens, where, done], 0
@@ -211,7 +211,7 @@ class _Run(Struct):
             return "plain"
         if not self._partial and not self._why_not_notes():
             return "notes"
-        reason = "no model answers offline, and its stand-in would only extract as well"
+        reason = "there is no model offline, and the stand-in only extracts, too"
         self.left += [Left(name, reason) for name in ASK_A_MODEL]
         return "extractive"
 
@@ -288,7 +288,7 @@ class _Run(Struct):
             yield "restored", ", ".join(did.restored)
         yield "engine", self._engine(did.engine)
         if self.noted:
-            yield "", "the notes were brought up to date first"
+            yield "", "the notes were updated first"
         yield "cost", self._paid(did, usd)
         total = did.score.total
         facts = f"{total.in_context} in context, {total.reachable} reachable by recall, {total.lost} lost"

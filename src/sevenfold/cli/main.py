@@ -42,7 +42,7 @@ COMMANDS = {
     "diff-request": "say whether one request would find in the cache what another left, and why not",
     "eval": "measure recall on conversations with questions whose answers are known",
     "config": "show every setting, its value, and where it comes from",
-    "trust": "let a folder bring settings of its own",
+    "trust": "use a project folder's own settings, hooks and servers",
     "scan": "look for secrets in stored sessions",
     "purge": "remove a session, or mask one leaked secret everywhere",
     "gc": "remove stored tool results that are no longer needed",

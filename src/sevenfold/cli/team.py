@@ -87,7 +87,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
             f"the session {team.name} is about something else; give the team another name in its file (name: …)"
         )
     else:
-        complain("the agent gets ready")
+        complain("preparing the agent")
         agent.run(team.opening)
     workers = agent.team
     assert workers is not None
@@ -95,7 +95,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
         with TaskView(team.tasks, workers.spent) as view:
             ended = agent.map(team.tasks, team.agent, view.progress)
             view.ended(ended)
-        complain("the agent joins the reports")
+        complain("merging the reports")
         entries = [entry for one in ended if (entry := workers.roster.get(one.agent)) is not None]
         # As text of the agents' and not of the user's.
         reports = (f"Task: {one.started.prompt}\n\n{workers.report(one)}" for one in entries)
@@ -108,7 +108,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
     usd = agent.session.gauge.usd
     done = f"{plural(len(team.tasks) - failed, 'task')} done{f', {failed} not' if failed else ''}"
     cost = f", {money(usd)} in all" if usd is not None else ""
-    complain(f"{done}{cost}; to go on: sevenfold chat --resume {team.name}")
+    complain(f"{done}{cost}; to continue: sevenfold chat --resume {team.name}")
     return 1 if failed else 0
 
 

@@ -275,8 +275,9 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
 
 def not_installed(what: str, extras: str, error: ModuleNotFoundError) -> UserError:
     """The error for something that comes with extras of the package."""
-    how = f"run: pip install 'sevenfold[{extras}]'"
-    return UserError(f"the {what} needs {error.name}, which is not installed; {how}")
+    return UserError(
+        f"the {what} needs {error.name}, which is not installed; run: pip install 'sevenfold[{extras}]'"
+    )
 
 
 # -- output ----------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def go_back(c: Conversation, record: str | None) -> None:
     """The decision alone, which may be part of a larger one."""
     transcript = c.transcript
     if record is not None and not history.holds(transcript.log, record):
-        raise Refused(f"there is no record {record} in this session that it could go on from")
+        raise Refused(f"there is no record {record} in this session to continue from")
     before = transcript.view.messages()
     with c.together():
         c.announce("rewound")
@@ -130,7 +130,7 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
     items = view.items
     places = [view.layout.index.get(end, -1) for end in (first, last)]
     if -1 in places or places[0] > places[1]:
-        raise Refused(f"{first} to {last} is no span of records in view")
+        raise Refused(f"{first} to {last} is not a span of records in view")
     after = items[places[1] + 1] if places[1] + 1 < len(items) else None
     if not view.begins_round(first) or (after is not None and not view.begins_round(after.said.uuid)):
         raise Refused("a span must hold whole rounds: an answer together with all its results")

@@ -81,7 +81,7 @@ def _block(part: Any, where: str, allowed: Shapes) -> Block:
     if not block.kind:
         raise InputError(f"{where} has no type; a content block is a mapping with a type")
     if answers and block.kind in _USERS_ALONE:
-        raise InputError(f"{where} is a {block.kind} block, which is no part of an answer")
+        raise InputError(f"{where} is a {block.kind} block, which is not part of an answer")
     if answers and block.kind not in ("text", "tool_use"):
         return block
     if not answers and (block.kind == "tool_use" or block.kind in THINKING):
@@ -90,7 +90,7 @@ def _block(part: Any, where: str, allowed: Shapes) -> Block:
             "or a whole conversation with messages()"
         )
     if wrong := shapes.problem(block.raw, allowed):
-        raise InputError(f"{where} is no content block that a provider takes: {wrong}")
+        raise InputError(f"{where} is not a content block a provider accepts: {wrong}")
     return block
 
 
@@ -142,7 +142,7 @@ def _one_result(given: Any, where: str) -> Block:
     if isinstance(plain, Block) and plain.kind == "tool_result" and plain.id:
         return plain
     raise InputError(
-        f"{where} is no tool result; give a mapping from the call's id to its content, or blocks "
+        f"{where} is not a tool result; give a mapping from the call's id to its content, or blocks "
         'of the form {"type": "tool_result", "tool_use_id": …, "content": …}'
     )
 
@@ -151,7 +151,7 @@ def _given_result(given: Mapping[str, Any], where: str) -> Block:
     """A ``tool_result`` block as it was given, its content made sendable."""
     call = given.get("tool_use_id")
     if not isinstance(call, str) or not call:
-        raise InputError(f"{where} is no tool result: its tool_use_id is {call!r}")
+        raise InputError(f"{where} is not a tool result: its tool_use_id is {call!r}")
     fields = {name: given[name] for name in given if name in _RESULT_FIELDS and given[name] is not None}
     if "content" in fields:
         fields["content"] = sendable(fields["content"])

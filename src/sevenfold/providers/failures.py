@@ -237,7 +237,7 @@ def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
         )
     if kind is errors.RateLimited and report.retry_after is None:
         return (
-            f"{at.url} takes no more requests ({said}) and does not say for how long: look at the "
+            f"{at.url} accepts no more requests ({said}) and does not say for how long: look at the "
             "account's spending limit"
         )
     if kind in (errors.RequestRefused, ProviderFailed) and _UNSEEN.search(said):

@@ -96,7 +96,7 @@ def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
     """
     if kind and kind not in REPRODUCIBLE:
         raise InputError(
-            f"{kind!r} is no kind of tool; kinds are {', '.join(sorted(REPRODUCIBLE))}, or none"
+            f"{kind!r} is not a kind of tool; kinds are {', '.join(sorted(REPRODUCIBLE))}, or none"
         )
     made = dict(from_function(schema))
     if made.get("type") in (None, "custom"):
@@ -109,7 +109,7 @@ def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
             raise InputError(f"the input_schema of the tool {made.get('name')!r} has to be a mapping")
         if isinstance(name := made.get("name"), str) and not _TOOL_NAME.fullmatch(name):
             raise InputError(
-                f"{name!r} is no name for a tool: providers take 1 to 128 letters, digits, _ and -"
+                f"{name!r} is not a valid tool name: providers take 1 to 128 letters, digits, _ and -"
             )
     return Tool(made, kind)
 
@@ -299,7 +299,7 @@ def _must_be_transcript(file: Path) -> None:
         raise TranscriptError(f"{file} cannot be read: {error}") from None
     if lines and not any(b'"type"' in line and line.lstrip().startswith(b"{") for line in lines):
         raise TranscriptError(
-            f"{file} is no transcript, so no session is continued in it; name another file"
+            f"{file} is not a transcript, so no session can continue in it; name another file"
         )
 
 

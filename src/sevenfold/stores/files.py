@@ -82,9 +82,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     """The file for reading. Only a regular one can be read again from any position, as is done everywhere here."""
     with explained(path), open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise errors.TranscriptForeign(
-                f"{path}: this is no regular file; copy what it gives into one first"
-            )
+            raise errors.TranscriptForeign(f"{path}: not a regular file; copy its content into one first")
         yield file
 
 

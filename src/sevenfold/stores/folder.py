@@ -143,10 +143,10 @@ class FileFolder:
 
 
 @contextmanager
-def held(lock: threading.Lock, wait: float, problem: str) -> Iterator[None]:
-    """Hold the lock; raises `TranscriptLocked` after ``wait`` seconds, and waits for ever if these are negative."""
+def held(lock: threading.Lock, wait: float, problem: TranscriptLocked) -> Iterator[None]:
+    """Hold the lock; raises the ``problem`` after ``wait`` seconds, and waits for ever if these are negative."""
     if not lock.acquire(timeout=-1 if wait < 0 else wait):
-        raise TranscriptLocked(problem)
+        raise problem
     try:
         yield
     finally:
@@ -187,7 +187,8 @@ class MemoryFolder:
 
     def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the folder's lock."""
-        return held(self._held, wait, "this memory is being written in another thread; try again")
+        problem = TranscriptLocked("this memory is being written in another thread; try again")
+        return held(self._held, wait, problem)
 
     def dream_lock(self) -> MemoryDreamLock:
         """The lock of those who consolidate what is in the folder."""

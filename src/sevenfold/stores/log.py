@@ -191,7 +191,9 @@ def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:
     """Write the lines of another session to the log of a new one, and close it; see `sevenfold.ports.Store.import_`."""
     with closing(log):
         if log.head(1):
-            raise InputError(f"{session}: there is such a session already; import it under another name")
+            raise InputError(
+                f"{session}: a session with this name exists already; import it under another name"
+            )
         log.append(list(lines), durable=True)
 
 

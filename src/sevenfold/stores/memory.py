@@ -207,7 +207,7 @@ class MemoryStore:
 
     def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold a lock of that name; see `sevenfold.ports.Store`."""
-        problem = f"{name}: locked by another thread; wait for it"
+        problem = TranscriptLocked(f"{name}: locked by another thread; wait for it")
         return held(self._locks.setdefault(name, Lock()), wait, problem)
 
     def sessions(self) -> Sequence[SessionInfo]:

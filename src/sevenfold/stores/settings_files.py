@@ -163,7 +163,7 @@ def _inside(project: Path) -> Path:
     except (OSError, RuntimeError) as error:
         raise SettingError(f"{path}: cannot be followed: {error}") from error
     if not inside:
-        raise SettingError(f"{path}: leads out of {project}; put a file of its own there")
+        raise SettingError(f"{path}: points outside {project}; put a regular file there")
     return path
 
 

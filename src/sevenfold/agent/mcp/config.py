@@ -148,7 +148,7 @@ def _server(name: str, entry: Any, environ: Mapping[str, str], folder: Path) -> 
             f"type {server.type!r} is not supported; servers are spoken to over streamable HTTP"
         )
     if server.url and not server.url.startswith(("http://", "https://")):
-        raise InputError(f"{server.url!r} is no address; it begins with https:// or http://")
+        raise InputError(f"{server.url!r} is not an address; it begins with https:// or http://")
     return replace(server, name=server_key(name), cwd=str(folder / (server.cwd or "")))
 
 

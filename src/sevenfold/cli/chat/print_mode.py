@@ -296,7 +296,7 @@ def read_prompts(lines: TextIO) -> Iterator[str]:
             content = msgspec.json.decode(line, type=_Input).message.content
         except msgspec.DecodeError as error:
             raise Refused(
-                f"line {number} of the input is no message of a user: {error}; write a line such as "
+                f"line {number} of the input is not a user message: {error}; write a line such as "
                 '{"type": "user", "message": {"role": "user", "content": "…"}}'
             ) from error
         words = content if isinstance(content, str) else "\n".join(part.text for part in content)

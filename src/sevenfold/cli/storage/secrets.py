@@ -146,7 +146,7 @@ class Leak:
         """``kind`` is what it is called in its mask; left out, it is what the secret looks like."""
         if len(secret) < SHORTEST:
             raise InputError(
-                f"the secret has {len(secret)} characters; below {SHORTEST} it could stand anywhere by chance, "
+                f"the secret has {len(secret)} characters; below {SHORTEST} it could occur anywhere by chance, "
                 "so give all of it"
             )
         found = next(iter(redact.find(secret)), None)

@@ -136,9 +136,7 @@ def bars(outcome: DemoOutcome) -> dict[str, bool]:
         f"cost {above:.2f} × ideal (at most {MOST_ABOVE_IDEAL})": above <= MOST_ABOVE_IDEAL,
         f"cost {part:.0%} of naive (at most {MOST_OF_NAIVE:.0%})": part <= MOST_OF_NAIVE,
         "killed once; resumed with the same request, byte for byte": outcome.same_request,
-        "asked at the end for what was said at the start, it knew": all(
-            f in outcome.answer for f in ANSWER
-        ),
+        "asked at the end about the start, the agent knew": all(f in outcome.answer for f in ANSWER),
         f"the next day, in a new session, it knew from memory: {outcome.next_day}": NEXT_DAY
         in outcome.next_day,
         f"the work is done: {outcome.tests}": " 0 failed" in outcome.tests,

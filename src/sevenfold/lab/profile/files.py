@@ -165,9 +165,7 @@ def _under(path: Path) -> list[Path]:
     if path.is_file() or not path.exists():
         return [path]
     if not path.is_dir():
-        raise TranscriptForeign(
-            f"{path}: neither a file nor a folder; copy what it gives into a file first"
-        )
+        raise TranscriptForeign(f"{path}: neither a file nor a folder; copy its content into a file first")
     inside = [file for file in sorted(path.rglob("*.jsonl")) if file.is_file()]
     if not inside and not os.access(path, os.R_OK | os.X_OK):
         raise TranscriptDenied(f"{path}: this folder may not be read; check its permissions")

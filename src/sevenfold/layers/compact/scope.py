@@ -76,7 +76,7 @@ def between(view: View, first: str, last: str) -> Scope:
     start = _place(view, first)
     end = next((n for n, item in enumerate(items) if item.said.uuid == last), -1) + 1
     if end <= start:
-        raise Refused(f"{first} to {last} is no span of records in view")
+        raise Refused(f"{first} to {last} is not a span of records in view")
     if end == len(items):
         raise Refused(
             "a range ends before the newest round: use a compaction from its first record on instead"

@@ -115,7 +115,7 @@ class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type", omit_defa
         try:
             return msgspec.json.decode(header, type=cls), len(header)
         except msgspec.DecodeError as error:
-            raise TranscriptForeign(f"{path}: this is no branch of a session ({error})") from error
+            raise TranscriptForeign(f"{path}: this is not a branch of a session ({error})") from error
 
     def header(self) -> bytes:
         """The first line of the branch's file."""
