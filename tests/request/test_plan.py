@@ -75,6 +75,15 @@ def test_a_turn_longer_than_the_look_back_gets_a_marker_where_the_last_tail_was(
 
 
 @pytest.mark.spec("S6.3")
+def test_the_look_back_reaches_exactly_as_many_positions_as_the_provider_says():
+    look_back, before = CACHE.look_back, Tail(2, 0)
+    assert look_back is not None
+    reached, missed = _words(before.index + look_back), _words(before.index + look_back + 1)
+    assert Marker("messages", 2, 0) not in plan(FRAME, reached, CACHE, BIG, Lifetimes(), before=before)
+    assert Marker("messages", 2, 0) in plan(FRAME, missed, CACHE, BIG, Lifetimes(), before=before)
+
+
+@pytest.mark.spec("S6.3")
 def test_a_run_of_results_is_one_step_back():
     results = [blocks.result(f"t{number}", "x") for number in range(40)]
     assert positions(results, runs_collapse=True) == 1
