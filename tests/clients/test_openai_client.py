@@ -13,6 +13,7 @@ from sevenfold.errors import NotAuthenticated, Overloaded, PromptTooLong, Provid
 from sevenfold.ports import Call, Piece, Reply
 from sevenfold.providers.failures import transport_of
 from sevenfold.providers.openai.client import AsyncOpenAIClient, OpenAIClient
+from sevenfold.record.blocks import words_of
 from sevenfold.record.usage import Usage
 from tests.clients.asking import KEY, SAID, TOOLS, Provider, body, event, words
 from tests.clients.asking import answering as any_answering
@@ -145,6 +146,23 @@ def test_cached_tokens_stand_beside_the_fresh_ones() -> None:
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_5m) == (16, 64, 20)
     assert (usage.prompt, usage.output_tokens) == (100, 7)
     assert reported["output_tokens_details"] == {"thinking_tokens": 3}
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"prompt_tokens": "12", "completion_tokens": 3.0},
+        {"prompt_tokens": -1, "completion_tokens": True},
+        {"prompt_tokens": [1], "prompt_tokens_details": "none"},
+        {"prompt_tokens_details": [], "completion_tokens_details": {"reasoning_tokens": {}}},
+        "unknown",
+        [],
+    ],
+)
+def test_no_answer_is_lost_for_a_report_that_is_no_count(counts: Any) -> None:
+    reply = heard(chunk({"content": "so"}, usage=counts), chunk({}, "stop", usage=counts), DONE)
+    assert [words_of(block) for block in reply.answer.blocks] == ["so"]
+    assert Usage.of(msgspec.json.decode(reply.answer.usage, type=dict)) == Usage()
 
 
 def test_a_server_that_does_not_count_is_no_trouble() -> None:

@@ -24,8 +24,9 @@ from sevenfold.providers.failures import MalformedAnswer
 from sevenfold.providers.openai import written
 from sevenfold.providers.reader import NULL, AskedFor, decoded, error_answer, id_from
 from sevenfold.record import blocks
-from sevenfold.record.blocks import THINKING, Block, read_field, tool_input
+from sevenfold.record.blocks import THINKING, Block, read_field, read_fields, tool_input
 from sevenfold.record.log import Answer
+from sevenfold.record.usage import counted
 from sevenfold.record.wire import SERVER_CALLS
 
 Json = Mapping[str, Any]
@@ -313,34 +314,11 @@ class _Choice(Struct, frozen=True):
     finish_reason: str | None = None
 
 
-class TokenDetails(Struct, frozen=True):
-    """How OpenAI splits a count of tokens."""
-
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class Counts(Struct, frozen=True):
-    """The tokens of a request and its answer, under the names that either API has for them."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: TokenDetails | None = None
-    completion_tokens_details: TokenDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    """For servers that count cached tokens outside the details."""
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: TokenDetails | None = None
-    output_tokens_details: TokenDetails | None = None
-
-
 class _Chunk(Struct, frozen=True):
     id: str | None = None
     model: str | None = None
     choices: list[_Choice] = []
-    usage: Counts | None = None
+    usage: Raw = NULL
     error: Raw = NULL
 
 
@@ -411,7 +389,7 @@ class ChatReader:
         if bytes(chunk.error) != b"null":
             raise error_answer(data)
         self._head = self._head or chunk
-        if chunk.usage is not None:
+        if bytes(chunk.usage) != b"null":
             self._usage = usage(chunk.usage)
         for choice in chunk.choices[:1]:
             if said := choice.delta or choice.message:
@@ -528,20 +506,29 @@ def thinking(words: str) -> Block:
     return Block("thinking", blocks.encode_json(fields))
 
 
-def usage(counted: Counts | None) -> Raw:
-    """Counts of OpenAI, where the prompt includes what was cached, as the Messages API gives them."""
-    counted = counted or Counts()
-    prompt = counted.prompt_tokens or counted.input_tokens or 0
-    split = counted.prompt_tokens_details or counted.input_tokens_details or TokenDetails()
-    hit = min(split.cached_tokens or counted.prompt_cache_hit_tokens or 0, prompt)
-    stored = min(split.cache_write_tokens or 0, prompt - hit)
+def usage(reported: Raw) -> Raw:
+    """Counts of OpenAI, where the prompt includes what was cached, as the Messages API gives them.
+
+    Either API has names of its own for them. What is missing, or no count, is 0: an answer is not lost for that.
+    """
+    given = read_fields(reported)
+    prompt = counted(given, "prompt_tokens") or counted(given, "input_tokens")
+    split = _details(given, "prompt_tokens_details", "input_tokens_details")
+    # Some servers count cached tokens outside the details.
+    hit = min(counted(split, "cached_tokens") or counted(given, "prompt_cache_hit_tokens"), prompt)
+    stored = min(counted(split, "cache_write_tokens"), prompt - hit)
     counts: dict[str, Any] = {
         "input_tokens": prompt - hit - stored,
         "cache_creation_input_tokens": stored,
         "cache_read_input_tokens": hit,
-        "output_tokens": counted.completion_tokens or counted.output_tokens or 0,
+        "output_tokens": counted(given, "completion_tokens") or counted(given, "output_tokens"),
     }
-    written = counted.completion_tokens_details or counted.output_tokens_details
-    if written is not None and written.reasoning_tokens is not None:
-        counts["output_tokens_details"] = {"thinking_tokens": written.reasoning_tokens}
+    written = _details(given, "completion_tokens_details", "output_tokens_details")
+    if written.get("reasoning_tokens") is not None:
+        counts["output_tokens_details"] = {"thinking_tokens": counted(written, "reasoning_tokens")}
     return Raw(blocks.encode_json(counts))
+
+
+def _details(given: Json, *names: str) -> Json:
+    """How a count is split; empty if it is not."""
+    return next((split for name in names if isinstance(split := given.get(name), dict)), {})

@@ -163,7 +163,7 @@ class _Response(Struct, frozen=True):
     model: str = ""
     status: str = ""
     output: list[_Item] | None = None
-    usage: chat.Counts | None = None
+    usage: Raw = NULL
     incomplete_details: _Why | None = None
     error: Raw = NULL
 
@@ -277,7 +277,7 @@ class ResponsesReader:
 class _Compacted(Struct, frozen=True):
     id: str = ""
     output: list[Raw] = []
-    usage: chat.Counts | None = None
+    usage: Raw = NULL
 
 
 _compacted = msgspec.json.Decoder(_Compacted)
