@@ -49,7 +49,7 @@ def test_each_task_is_done_by_a_fork_and_the_reports_are_joined(
     assert main(["team", "run", str(team)]) == 0
     again = capsys.readouterr()
     assert again.out == shown.out
-    assert "gets ready" not in again.err
+    assert "preparing the agent" not in again.err
 
 
 @pytest.mark.spec("S7.4")

@@ -211,7 +211,7 @@ class _Run(Struct):
             return "plain"
         if not self._partial and not self._why_not_notes():
             return "notes"
-        reason = "there is no model offline, and the stand-in only extracts, too"
+        reason = "no model answers offline, and the stand-in only extracts, too"
         self.left += [Left(name, reason) for name in ASK_A_MODEL]
         return "extractive"
 
