@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Listing, Price, find, names
 from sevenfold.providers.anthropic import MESSAGES
+from sevenfold.providers.models import read_listing
 from sevenfold.providers.openai.client import CHAT
 
 PRESERVED = "fable-5-2 mythos-5-2 fable-5-1 mythos-5-1 opus-5-5 sonnet-5-5 haiku-5-5"
@@ -381,13 +383,13 @@ def test_a_live_listing_overrides_window_output_and_abilities() -> None:
 @pytest.mark.spec("S9.1")
 @pytest.mark.parametrize(
     "capabilities",
-    [None, {}, {"thinking": None}, {"compaction": None, "context_management": {"supported": True}}],
+    [None, [], {}, {"thinking": None}, {"compaction": None, "context_management": {"supported": True}}],
 )
-def test_what_a_listing_leaves_out_stays_as_the_table_has_it(
-    capabilities: dict[str, object] | None,
-) -> None:
+def test_what_a_listing_leaves_out_stays_as_the_table_has_it(capabilities: object) -> None:
     profile = find("claude-sonnet-5-5")
-    assert profile.listed(Listing(capabilities=capabilities or {})) == profile
+    listing = read_listing(msgspec.json.encode({"id": "m", "capabilities": capabilities}), "m")
+    assert listing is not None
+    assert profile.listed(listing) == profile
 
 
 @pytest.mark.spec("S9.1")

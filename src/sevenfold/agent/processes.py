@@ -123,8 +123,10 @@ class LocalProcesses:
     def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> BackgroundTask:
         """A task as it is when it has ended, or after this time."""
         task, deadline = self._task(name), time.monotonic() + seconds
-        while task.state == "running" and not stopped() and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(left, _TICK))
+        if isinstance(found := self._tasks[name], _Background):
+            while not stopped() and (left := deadline - time.monotonic()) > 0:
+                if found.ended.wait(min(left, _TICK)):
+                    break
             task = self._task(name)
         return task
 
