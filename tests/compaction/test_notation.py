@@ -154,6 +154,13 @@ def test_what_a_tool_is_called_with_counts_without_flags_and_figures() -> None:
 
 
 @pytest.mark.spec("S4.6")
+@pytest.mark.parametrize(("times", "kept"), [(2, False), (3, True)])
+def test_a_folder_that_the_user_did_not_name_counts_when_it_comes_up_often(times, kept) -> None:
+    said = [IdentifierSource("it is in /srv/app/fern", f"r{place}") for place in range(times)]
+    assert ("/srv/app/fern" in texts(*said)) is kept
+
+
+@pytest.mark.spec("S4.6")
 def test_paths_of_either_kind_of_system_and_names_in_code_are_identifiers() -> None:
     said = IdentifierSource(
         r"C:\work\fern.py and /srv/app/main.py, then `parse_all` and `harbour`", "r1", by_user=True

@@ -40,6 +40,7 @@ NUMBERS = st.integers(0, 2**16)
 def sent(view: View) -> tuple[Any, ...]:
     """All that matters of a view: what is sent, where it goes on, what was measured."""
     reported = view.layout.anchor and (view.layout.anchor.prompt, view.layout.anchor.output)
+    assert b"".join(view.pieces()) == b",".join(view.encoded())
     return view.encoded(), view.tip, view.boundary, view.weight, reported
 
 

@@ -10,6 +10,7 @@ from sevenfold.record import blocks, entries
 from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 from sevenfold.record.decisions import Undone
 from sevenfold.record.log import decided
+from sevenfold.record.weight import NOTHING
 from sevenfold.record.wire import CUT_START, NO_RESULT
 from tests.support import Story, call, decoded, result, shown, text, usage
 
@@ -75,6 +76,22 @@ def test_a_prompt_written_anew_starts_a_branch_and_the_old_one_is_no_longer_seen
     assert shown(view) == [("user", "go"), ("assistant", "second try")]
     assert view.fate(old).state == "off_branch"
     assert view.fate(root).state == "seen"
+
+
+@pytest.mark.spec("S8.6")
+def test_a_result_given_on_a_branch_that_was_given_up_does_not_answer_the_same_call_made_again():
+    story = Story()
+    said = story.user("go")
+    story.assistant(call("a"), id="m1")
+    story.user([result("a", "before")])
+    story.assistant(call("a"), id="m2", parent=said)
+    story.user([result("a", "after")])
+    story.assistant(call("b"), id="m3")
+    story.user([result("b", "B")])
+    seen = [("user", "go"), ("assistant", "a?"), ("user", "a=after"), ("assistant", "b?")]
+    assert shown(story.view())[:-1] == seen
+    story.clearing("b")  # has all of it laid out again
+    assert shown(story.view())[:-1] == seen
 
 
 @pytest.mark.spec("S8.6")
@@ -186,6 +203,21 @@ def test_the_chain_goes_on_through_a_clearing():
     story.clearing("a")
     story.user("next")
     assert shown(story.view())[-1] == ("user", f"a={PLACEHOLDER_CLEARED} next")
+
+
+@pytest.mark.spec("S0.9")
+def test_a_clearing_that_names_no_result_has_taken_none_out():
+    story = Story()
+    story.user()
+    story.assistant("ok", used=usage(5_000))
+    story.clearing()
+    anchor = story.view().layout.anchor
+    assert anchor is not None
+    assert anchor.removed == NOTHING
+    story.clearing("never read")
+    anchor = story.view().layout.anchor
+    assert anchor is not None
+    assert anchor.removed != NOTHING
 
 
 @pytest.mark.spec("S0.9")

@@ -20,6 +20,7 @@ PLAIN: dict[type, Any] = {
     types.FloatType: 1.0,
     types.BoolType: True,
     types.NoneType: None,
+    types.BytesType: b"",
     types.AnyType: None,
 }
 

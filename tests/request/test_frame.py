@@ -19,8 +19,7 @@ TOOL = {"name": "Read", "description": "reads", "input_schema": {"type": "object
 
 def _message(*words: str, role: str = "user") -> Message:
     parts = tuple(blocks.text(word) for word in words)
-    raw = json.dumps({"role": role, "content": [{"type": "text", "text": word} for word in words]}).encode()
-    return Message(role, parts, raw)
+    return Message.of(role, parts)
 
 
 @pytest.mark.spec("S6.2")
@@ -53,6 +52,19 @@ def test_a_body_holds_what_it_was_made_of():
         "diagnostics": {},
         "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
     }
+
+
+def test_a_body_is_the_same_from_messages_and_from_their_pieces():
+    story = Story()
+    story.user("one")
+    story.assistant("two", "three")
+    story.user("four")
+    view, frame = story.view(), Frame.of("m", 9)
+    markers = [Marker("messages", 1, 1), Marker("messages", 2, 0)]
+    whole = assemble(frame, view.messages(), markers).raw
+    assert assemble(frame, view.messages(), markers, said=view.pieces()).raw == whole
+    assert [message.size for message in view.messages()] == [len(raw) for raw in view.encoded()]
+    assert whole.count(b"cache_control") == 2
 
 
 def test_markers_are_put_on_tools_system_and_blocks():

@@ -75,6 +75,17 @@ def test_a_turn_longer_than_the_look_back_gets_a_marker_where_the_last_tail_was(
 
 
 @pytest.mark.spec("S6.3")
+def test_what_cannot_be_marked_is_not_where_the_last_tail_was_even_if_it_is_there_now():
+    look_back = CACHE.look_back
+    assert look_back is not None
+    messages = _words(look_back + 5)
+    messages[1] = _said(THOUGHT, blocks.text("hm"), role="assistant")
+    for place in (Tail(1, 0), Tail(1, 2), Tail(99, 0)):
+        found = plan(FRAME, messages, CACHE, BIG, Lifetimes(), before=place, edge=place)
+        assert found == plan(FRAME, messages, CACHE, BIG, Lifetimes())
+
+
+@pytest.mark.spec("S6.3")
 def test_the_look_back_reaches_exactly_as_many_positions_as_the_provider_says():
     look_back, before = CACHE.look_back, Tail(2, 0)
     assert look_back is not None

@@ -8,14 +8,18 @@ import pytest
 
 import sevenfold
 from sevenfold.conversation.flow import drive
-from sevenfold.conversation.resume import fold, resume
+from sevenfold.conversation.resume import SizeReport, fold, resume
 from sevenfold.providers.offline import OfflineClient, Script
 from sevenfold.providers.registry import client_of
 from sevenfold.record import blocks
-from sevenfold.record.decisions import CompactMetadata, Segment
+from sevenfold.record.decisions import CompactMetadata, Segment, Undone
+from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog
+from sevenfold.stores.memory import MemoryLog
 from tests.session.talking import ALONE, BOUND, FREE, answer, output, reader, streamed, uuids, work, world
+from tests.support import answer as spoken
+from tests.support import transcript
 
 
 @pytest.mark.spec("S8.4", "S9.2")
@@ -51,6 +55,27 @@ def test_a_turn_of_many_calls_is_marked_the_same_after_a_restart(tmp_path: Path)
             assert expected.count(b'"cache_control"') >= 3
         with here.open(file) as session:
             assert session.prepare().body == expected
+
+
+@pytest.mark.spec("S0.6")
+def test_what_was_reported_while_a_compaction_was_undone_teaches_nothing_about_the_view_after_it() -> None:
+    log = MemoryLog()
+    script = transcript(log)
+    script.user([blocks.text("long ago " * 5_000)])
+    script.model(spoken("indeed", id="m1", prompt=40_000))
+    boundary = script.compact(CompactMetadata("manual"), [blocks.text("so far")])
+    script.decide(Undone(decision=boundary))
+    script.user([blocks.text("go on")])
+    script.model(spoken("going", id="m2", prompt=40_100))
+    script.decide(Undone(decision=boundary, redo=True))
+    script.user([blocks.text("and on")])
+    reports: list[SizeReport] = []
+    view = resume(log, reports)
+    assert view.boundary == boundary
+    assert reports == []
+    script.model(spoken("still", id="m3", prompt=300))
+    resume(log, reports)
+    assert [one.usage.prompt for one in reports if isinstance(one, Measured)] == [300]
 
 
 @pytest.mark.spec("S0.6", "S9.6")

@@ -236,12 +236,49 @@ def test_a_decision_on_a_branch_left_behind_is_not_the_one_to_undo() -> None:
         assert b'"two"' in here.bodies[-1]
 
 
+def _talk_and_compact(session: sevenfold.Session) -> None:
+    for number in range(4):
+        session.user(f"say {number}")
+        hear(session, fake_reply(number=number + 1))
+    assert session.compact() is not None
+
+
+def test_a_compaction_is_not_redone_behind_a_newer_one() -> None:
+    with alone() as session:
+        _talk_and_compact(session)
+        older = session.undo()
+        session.user("say more")
+        hear(session, fake_reply(number=9))
+        assert session.compact() is not None
+        before = session.conversation.transcript.view.encoded()
+        with pytest.raises(Refused, match="nothing was undone that could be redone"):
+            session.redo()
+        with pytest.raises(Refused, match=r"compacted again since then.*undo the newer compaction"):
+            session.redo(older)
+        assert session.conversation.transcript.view.encoded() == before
+        newer = session.undo()
+        assert session.redo() == newer
+
+
+def test_undoing_a_compaction_is_refused_when_what_comes_back_might_not_be_sent() -> None:
+    with alone(settings={"context_window": 60_000}) as session:
+        for number in range(4):
+            session.user(f"say {number} " + "some words of it " * 2_000)
+            size = len(session.prepare().body) // 4
+            session.observe(fake_reply(number=number, prompt=size))
+        assert session.compact() is not None
+        session.user("and more " + "words of another kind " * 4_000)
+        before = session.conversation.transcript.view.encoded()
+        with pytest.raises(
+            Refused, match=r"would make [\d,]+ tokens, perhaps [\d,]+ more.*sending stops at"
+        ):
+            session.undo()
+        assert session.conversation.transcript.view.encoded() == before
+
+
 def test_a_compaction_is_redone_once() -> None:
     with alone() as session:
-        for number in range(4):
-            session.user(f"say {number}")
-            hear(session, fake_reply(number=number + 1))
-        assert session.compact() is not None
+        _talk_and_compact(session)
         name = session.undo()
         assert session.redo() == name
         with pytest.raises(Refused, match="nothing was undone that could be redone"):

@@ -196,6 +196,27 @@ def test_what_cannot_be_taken_back_is_ended_as_a_torn_line(tmp_path, monkeypatch
     assert path.read_bytes() == b'{"t\nthird\n'
 
 
+@pytest.mark.spec("S12.3")
+def test_a_write_that_fails_takes_back_nothing_that_others_have_written(tmp_path, monkeypatch):
+    path = tmp_path / "s.jsonl"
+    log = JsonlLog.open(path)
+    log.append([b"one\n"])
+    real = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        with path.open("ab") as file:
+            file.write(b"by hand\n")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(TranscriptFull):
+        log.append([RECORD])
+    monkeypatch.setattr(os, "write", real)
+    assert log.append([b"third\n"]) == (12,)
+    log.close()
+    assert path.read_bytes() == b"one\nby hand\nthird\n"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_device_that_is_really_full_is_recognised(tmp_path):
     (tmp_path / "s.jsonl").symlink_to("/dev/full")

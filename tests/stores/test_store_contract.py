@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -31,6 +32,7 @@ from sevenfold.errors import (
     InputError,
     ResultMissing,
     TranscriptError,
+    TranscriptFull,
     TranscriptLocked,
     TranscriptMissing,
     TranscriptOvertaken,
@@ -477,6 +479,105 @@ def test_a_process_that_was_overtaken_while_it_slept_cannot_write_when_it_wakes(
     assert f"taken over by process {os.getpid()}" in told
     log.close()
     assert (tmp_path / "s.jsonl").read_bytes() == b"one\ntwo\n"
+
+
+def test_a_line_counts_when_its_append_returned_and_only_then_however_a_writer_is_overtaken(tmp_path):
+    store = JsonlStore(tmp_path)
+    program = f"""
+        from itertools import count
+        from pathlib import Path
+        from sevenfold.errors import TranscriptOvertaken
+        from sevenfold.stores.jsonl.store import JsonlStore
+        log = JsonlStore(Path({str(tmp_path)!r})).open("s")
+        for number in count():
+            try:
+                log.append([b"%d\\n" % number])
+            except TranscriptOvertaken:
+                break
+            print(number, flush=True)
+    """
+    for _ in range(5):
+        (tmp_path / "s.jsonl").unlink(missing_ok=True)
+        busy = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
+        )
+        assert busy.stdout is not None
+        before = [busy.stdout.readline() for _ in range(20)]
+        log = store.open("s", take=True)
+        log.append([b"taken\n"])
+        after, _ = busy.communicate()
+        log.close()
+        acknowledged = [*"".join(before).split(), *after.split()]
+        assert (tmp_path / "s.jsonl").read_text().split() == [*acknowledged, "taken"]
+
+
+def test_a_writer_stopped_between_its_write_and_the_check_is_told_the_truth(tmp_path, monkeypatch):
+    store = JsonlStore(tmp_path)
+    first = store.open("s")
+    first.append([b"one\n"])
+    real, taken = os.write, list[Log]()
+
+    def overtaken_after(fd: int, data: bytes) -> int:
+        monkeypatch.undo()
+        written = real(fd, data)
+        taken.append(store.open("s", take=True))
+        return written
+
+    monkeypatch.setattr(os, "write", overtaken_after)
+    assert first.append([b"two\n"]) == (4,)
+    assert said(taken[0]) == [b"one\n", b"two\n"]
+    taken[0].append([b"three\n"])
+    with pytest.raises(TranscriptOvertaken):
+        first.append([b"three\n"])
+    first.close()
+    taken[0].close()
+    assert (tmp_path / "s.jsonl").read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_a_takeover_that_fails_lets_go_of_the_session(tmp_path, monkeypatch):
+    store = JsonlStore(tmp_path)
+    first = store.open("s")
+    first.append([b"one\n"])
+    real = os.replace
+
+    def refused(source: object, target: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", refused)
+    with pytest.raises(TranscriptFull):
+        store.open("s", take=True)
+    monkeypatch.setattr(os, "replace", real)
+    second = store.open("s")
+    assert [line for line in said(second) if line.strip()] == [b"one\n"]
+    with pytest.raises(TranscriptOvertaken):
+        first.append([b"two\n"])
+    first.close()
+    second.close()
+
+
+def test_a_writer_is_overtaken_even_where_its_file_has_another_name(tmp_path):
+    store = JsonlStore(tmp_path)
+    first = store.open("s")
+    first.append([b"one\n"])
+    os.link(tmp_path / "s.jsonl", tmp_path / "backup")
+    second = store.open("s", take=True)
+    with pytest.raises(TranscriptOvertaken):
+        first.append([b"two\n"])
+    second.append([b"three\n"])
+    first.close()
+    second.close()
+    assert (tmp_path / "s.jsonl").read_bytes() == b"one\nthree\n"
+
+
+def test_what_someone_adds_to_a_file_without_a_lease_moves_what_comes_after(tmp_path):
+    log = JsonlStore(tmp_path).open("s")
+    log.append([b"one\n"])
+    with (tmp_path / "s.jsonl").open("ab") as file:
+        file.write(b"by hand\n")
+    assert log.append([b"two\n"]) == (12,)
+    assert log.append([b"three\n"]) == (16,)
+    assert said(log) == [b"one\n", b"by hand\n", b"two\n", b"three\n"]
+    log.close()
 
 
 def test_a_lock_file_that_was_deleted_stops_nobody_until_another_writer_comes(tmp_path):

@@ -144,8 +144,7 @@ def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None 
     for index, raw in enumerate(msgspec.json.decode(fields.pop("messages"), type=list[dict[str, Raw]])):
         parts = [bare(part, "messages", index, place) for place, part in enumerate(blocks(raw["content"]))]
         role = msgspec.json.decode(raw["role"], type=str)
-        whole = b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(parts))
-        messages.append(Message(role, tuple(map(read, parts)), whole))
+        messages.append(Message.of(role, list(map(read, parts))))
     frame = Frame(
         msgspec.json.decode(fields.pop("model"), type=str),
         msgspec.json.decode(fields.pop("max_tokens", b"0"), type=int),

@@ -175,6 +175,13 @@ def redo(c: Conversation, reference: str = "") -> str:
     """Make a decision again that was taken back: the newest, or the one named; returns its id."""
     with c.lock:
         name = undone_compaction(c)
+        if name and not compaction_undone(c):
+            if reference == name:
+                raise Refused(
+                    f"{name} was undone, but the conversation was compacted again since then, so it cannot be redone; "
+                    "undo the newer compaction first"
+                )
+            name = ""
         with c.together():
             if name and reference in ("", name):
                 _redo_compaction(c, name)
@@ -402,17 +409,13 @@ def undone_compaction(c: Conversation) -> str:
 
 
 def _compaction_must_fit(c: Conversation, boundary: Boundary) -> None:
-    view, size, blocking = c.transcript.view, c.size(), c.window.blocking
-    since = [item for item in view.items if not view.brought_by(item.said.uuid)]
-    kept = boundary.about.preserved_segment
-    count = c.gauge.estimator.tokens
-    fresh = since if kept is None else [item for item in since if item.said.timestamp > boundary.timestamp]
-    said = sum(round(count(item.weight)) for item in fresh)
-    back = (boundary.about.pre_tokens or 0) + said
-    if back >= blocking:
+    size, blocking = c.size(), c.window.blocking
+    back = c.gauge.size(c.transcript.view_after(Undone(decision=boundary.uuid)))
+    if back.high >= blocking:
         raise Refused(
-            f"undoing this compaction would make about {back:,} tokens of the {size.tokens:,} in the context now, and "
-            f"sending stops at {blocking:,}; look things up with recall, or rewind to before the compaction"
+            f"undoing this compaction would make {back.tokens:,} tokens, perhaps {back.band:,} more, of the "
+            f"{size.tokens:,} in the context now, and sending stops at {blocking:,}; look things up with recall, or "
+            "rewind to before the compaction"
         )
 
 

@@ -182,10 +182,10 @@ def _messages(view: View, upto: str | None) -> list[Message]:
 
 def _message(raw: bytes) -> Message:
     fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    parts = tuple(
+    parts = [
         read_block(bytes(part)) for part in msgspec.json.decode(fields["content"], type=list[msgspec.Raw])
-    )
-    return Message(msgspec.json.decode(fields["role"], type=str), parts, raw)
+    ]
+    return Message.of(msgspec.json.decode(fields["role"], type=str), parts)
 
 
 def own_requests(log: Log) -> Iterator[tuple[int, Request]]:

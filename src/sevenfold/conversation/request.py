@@ -133,7 +133,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         # The last result the provider cleared in the last request.
         edge = edge_of(messages, c.cleared_uses, spared(frame.edits or b"{}"))
     markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
-    body = assemble(frame, messages, markers)
+    body = assemble(frame, messages, markers, said=view.pieces())
     forecast = _look(c, frame, messages, markers)
     newest = view.layout.items[-1] if view.layout.items else None
     record = Request(

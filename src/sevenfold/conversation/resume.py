@@ -50,7 +50,9 @@ def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None) -> V
     view = View(complete=start == 0)
     for position, entry in read(log, start):
         measured = view.add(entry, position)
-        if reports is not None and measured is not None:
+        # While a compaction was undone, prompts held more than what is read here: only their growth tells something.
+        whole = view.missing is None or not view.undone
+        if reports is not None and measured is not None and (whole or measured.before is not None):
             reports.append(measured)
         if reports is not None and isinstance(entry, Decision) and isinstance(entry.made, Epoch):
             reports.append(entry.made)

@@ -32,9 +32,10 @@ from sevenfold.record.decisions import (
     Pin,
     Signed,
 )
-from sevenfold.record.entries import Said, Stored, name_of
+from sevenfold.record.entries import Decision, Said, Stored, name_of
 from sevenfold.record.layout import Item, Measured
 from sevenfold.record.log import Answer, Place, Stamp, Written, shorten_label
+from sevenfold.record.view import View
 
 Made = TypeVar("Made", bound=OwnDecision)
 
@@ -261,19 +262,20 @@ class Transcript:
 
     def _write(self, one: Written) -> Measured | None:
         """Write a record and fold it."""
-        if self._closed or self.view.unknown_kinds:
+        view = self.view
+        if self._closed or view.unknown_kinds:
             self.must_be_writable()
         if self.gate is not None:
             one = self.gate.record(one)
         position = -1
         if self._unwritten is None:
             line = one.line
-            position = self.log.append((line,))[0]
+            (position,) = self.log.append((line,))
             self.written += len(line)
         else:
             self._unwritten.append(one)
-        measured = self.view.add(one.entry, position)
-        if self.view.missing is not None:
+        measured = view.add(one.entry, position)
+        if view.missing is not None:
             self._read_again()
         return measured
 
@@ -298,6 +300,11 @@ class Transcript:
         positions = self.log.append(made, durable=durable)
         self.written += sum(map(len, made))
         return positions
+
+    def view_after(self, decision: OwnDecision) -> View:
+        """What the model would see if this were decided."""
+        made = Decision(replace(decision, at=self.view.tip))
+        return resume(self.log, unwritten=[*(one.entry for one in self._unwritten or ()), made])
 
     def _read_again(self) -> None:
         """Fold the log from further back: the live branch needs records that are not in memory."""

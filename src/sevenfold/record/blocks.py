@@ -106,10 +106,8 @@ _TEXT = b'{"type":"text","text":"'
 _VISIBLE = frozenset(range(ord("!"), 127)) - {ord('"'), ord("\\")}
 """First characters by which a text is known not to be blank without being decoded."""
 
-_KINDS = {b"tool_use": "tool_use", b"tool_result": "tool_result"}
-_NAMED = re.compile(
-    rb'\{"type":"(tool_use|tool_result)","(?:(?<=tool_use",")id|(?<=result",")tool_use_id)":"([\w-]+)"'
-)
+_NAMED = re.compile(rb'\{"type":"tool_(?:use","id|result","tool_use_id)":"([\w-]+)"')
+_RESULT = b'{"type":"tool_r'
 
 _encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(_Head)
@@ -144,7 +142,8 @@ def read(raw: bytes) -> Block:
     """The block in these bytes. Anything that is JSON is accepted; what is not an object is opaque."""
     # Calls and results are most of what is read, and long; they begin with all that is asked for here.
     if named := _NAMED.match(raw):
-        return Block(_KINDS[named[1]], raw, named[2].decode())
+        kind = "tool_result" if raw.startswith(_RESULT) else "tool_use"
+        return Block(kind, raw, named[1].decode())
     try:
         head = _head.decode(raw)
     except msgspec.DecodeError:

@@ -11,25 +11,30 @@ every result of a live call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sevenfold.record.decisions import Segment
 from sevenfold.record.entries import Boundary, Clearing, Link, Said
+
+if TYPE_CHECKING:
+    from sevenfold.record.layout import Item
 
 Linked = Said | Boundary | Clearing
 LINKED = (Said, Boundary, Clearing)
 """The same for `isinstance`, which takes a tuple far faster than a union."""
 
 
-class Node(Struct, frozen=True, gc=False):
+class Node(Struct, gc=False):
     """A record that can be part of a branch, and its place in the file."""
 
     seq: int
     entry: Linked
     offset: int = -1
     """Where its line begins in the store, if that is known."""
+    item: Item | None = None
+    """The record as it is shown where no decision touches it, once that was asked for."""
 
 
 class Branch(Struct, frozen=True, gc=False):
@@ -79,33 +84,35 @@ class Chain:
         self._interjections: dict[str, tuple[str, ...]] = {}
         """Record → what the user said right after it, outside the chain of parents."""
 
-    def add(self, seq: int, entry: Linked, offset: int = -1) -> bool:
+    def add(self, seq: int, entry: Linked, offset: int = -1) -> tuple[Node, bool]:
         """Take a record into the tree; True if it is another record of an answer that is there already."""
         uuid = entry.uuid
-        self.nodes[uuid] = Node(seq, entry, offset)
+        node = self.nodes[uuid] = Node(seq, entry, offset)
         mates: tuple[str, ...] = ()
         if isinstance(entry, Said):
             if entry.role == "assistant":
-                if entry.message_id:
-                    mates = self._groups.get(entry.message_id, ())
-                    self._groups[entry.message_id] = (*mates, uuid)
+                if answer := entry.message_id:
+                    mates = self._groups.get(answer, ())
+                    self._groups[answer] = (*mates, uuid) if mates else (uuid,)
                 for call in entry.calls:
                     self._asked[call] = uuid
             for call in entry.answers:
-                self._answers[call] = (*self._answers.get(call, ()), uuid)
+                given = self._answers.get(call)
+                self._answers[call] = (*given, uuid) if given else (uuid,)
         elif isinstance(entry, Boundary) and (segment := entry.about.preserved_segment):
             self.kept[uuid] = self._keep(uuid, segment)
-        return bool(mates)
+        return node, bool(mates)
 
     def locate(self, uuid: str, offset: int) -> None:
         """A record of the tree is at ``offset``."""
         if node := self.nodes.get(uuid):
-            self.nodes[uuid] = replace(node, offset=offset)
+            node.offset = offset
 
-    def interject(self, seq: int, said: Said, after: str, offset: int) -> None:
+    def interject(self, seq: int, said: Said, after: str, offset: int) -> Node:
         """Take in words that are part of no chain: they live as long as the record they were said after."""
-        self.nodes[said.uuid] = Node(seq, said, offset)
+        node = self.nodes[said.uuid] = Node(seq, said, offset)
         self._interjections[after] = (*self._interjections.get(after, ()), said.uuid)
+        return node
 
     def asked(self, call: str) -> str | None:
         """The record that makes this tool call."""
@@ -251,14 +258,21 @@ class Chain:
     def _close(self, live: set[str]) -> set[str]:
         """Add what belongs to live records: the rest of an answer, and the results of its calls."""
         for uuid in tuple(live):
-            for mate in self.mates(uuid):
-                live.add(mate)
-                for call in self._calls(mate):
-                    live.update(self._answers.get(call, ()))
+            live.update(self.mates(uuid))
+        for uuid in tuple(live):
+            for call in self._calls(uuid):
+                given = self._answers.get(call, ())
+                live.update([result for result in given if not self._answers_elsewhere(result, call, live)])
         for after, words in self._interjections.items():
             if after in live:
                 live.update(words)
         return live
+
+    def _answers_elsewhere(self, result: str, call: str, live: set[str]) -> bool:
+        """Does a result follow an answer that made the same call, and was given up since?"""
+        entry = self.nodes[result].entry
+        parent = entry.parent if isinstance(entry, Said) else None
+        return bool(parent) and parent in self.nodes and parent not in live and call in self._calls(parent)
 
     def _ordered(self, live: set[str], boundary: str | None) -> list[str]:
         """File order, with kept records behind their anchor, and each answer followed by its results."""

@@ -356,7 +356,7 @@ def _origin_of(fields: dict[str, Any]) -> str | None:
 
 def read_usage(reported: Raw) -> Usage | None:
     """The report in a message; one of nothing at all is none."""
-    if reported is _ABSENT or bytes(reported) == b"null":
+    if reported is _ABSENT:
         return None
     usage = Usage.read(reported)
     return usage if usage.input_tokens or usage.total else None

@@ -172,7 +172,7 @@ class Gauge(Struct, frozen=True):
         never more than is sent, so where much was taken out on both sides a count of what is left may know better.
         """
         layout = view.layout
-        anchor, weight = layout.anchor, layout.total
+        anchor = layout.anchor
         freed = twice = 0
         if anchor is None or not anchor.prompt:
             anchor, seen = None, self._counted(layout)
@@ -181,7 +181,7 @@ class Gauge(Struct, frozen=True):
                 freed = ceil(self.estimator.tokens(anchor.removed))
                 twice = max(0, min(edited, freed))
             layout.expected = self.foresee(anchor)
-            seen = self._seen(layout.expected, weight, twice + back)
+            seen = self._seen(layout.expected, layout, twice + back)
         sent = seen.tokens + edited
         if twice and (counted := self._counted(layout)).high < seen.high:
             seen, sent = counted, counted.tokens
@@ -192,20 +192,20 @@ class Gauge(Struct, frozen=True):
             sent=sent,
             anchored=anchor is not None,
             freed=freed - twice,
-            wire=weight.wire + self.opening.wire,
-            images=weight.images + weight.documents,
+            wire=layout.bytes + self.opening.wire,
+            images=layout.pictures,
         )
 
     def _counted(self, layout: Layout) -> Estimate:
         """The size of all that is in view, by nothing but its own weight."""
-        return self.unanchored(layout.total - self._lost(layout.faded))
+        return self.unanchored(layout.total() - self._lost(layout.faded))
 
     def expected(self, anchor: Anchor) -> Estimate:
         """The size by a report and by what changed since."""
-        return self._seen(self.foresee(anchor), SAMPLE, 0)
+        return self._seen(self.foresee(anchor))
 
-    def _seen(self, expected: Expected, weight: Weight, back: int) -> Estimate:
-        """The size that is expected; ``weight`` says what kind of content it is of.
+    def _seen(self, expected: Expected, layout: Layout | None = None, back: int = 0) -> Estimate:
+        """The size that is expected; ``layout`` says what kind of content it is of.
 
         ``back`` are tokens that were taken out since and were not in the report either.
         """
@@ -217,7 +217,7 @@ class Gauge(Struct, frozen=True):
             known += back
             tokens, low = max(0, known + estimate.tokens), max(0, known + estimate.low)
             return Estimate(tokens, low, known + estimate.high)
-        known = round(known * self._exchange(tokenizer, weight))
+        known = round(known * self._exchange(tokenizer, layout.total() if layout else SAMPLE))
         low, high = floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT))
         return _on(known + back, low + back, high + back, estimate)
 

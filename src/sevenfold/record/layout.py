@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
 from sevenfold.record.usage import Usage
-from sevenfold.record.weight import NOTHING, Weight, measure, reasoning, total
+from sevenfold.record.weight import NOTHING, Weight, combined, measure, reasoning, total
 from sevenfold.record.wire import Wire
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Measured(Struct, frozen=True, gc=False):
     before: Anchor | None
     """The report before this one on the same view, if there was one."""
     sent: Weight
-    """All that was in the prompt, system and tools aside."""
+    """All that was in the prompt, system and tools aside; nothing where the report before tells."""
     usage: Usage
     model: str
     faded: Weight = NOTHING
@@ -94,12 +94,16 @@ class Layout:
         self.items: list[Item] = []
         self.index: dict[str, int] = {}
         self.wire = Wire()
-        self.total = NOTHING
+        self.bytes = 0
+        """Of all that is sent."""
+        self.pictures = 0
+        """And documents, in all that is sent."""
+        self._total = NOTHING
+        self._loose: list[Weight] = []
+        """What the total does not contain yet: where sizes are reported it is hardly ever asked for."""
         self.anchor: Anchor | None = None
         self.faded = NOTHING
         """Reasoning of the turns before the user's newest words."""
-        self.round: set[str] = set()
-        """The newest answer and its results: what follows may name any of them as its parent."""
         self.calls: set[str] = set()
         """What the newest answer asks for."""
         self.inserted = 0
@@ -110,19 +114,29 @@ class Layout:
         """What the gauge expected of the next report when it last looked."""
         self._answer = ""
         self._answer_end = 0
+        self._round_start: int | None = None
+        """Where the newest answer begins; None once other things than its results have come."""
         self._round_end = 0
         self._reasoning = NOTHING
         self._answered = False
 
+    def total(self) -> Weight:
+        """The weight of all that is sent."""
+        if self._loose:
+            self._total = combined(self._total, *self._loose)
+            self._loose.clear()
+        return self._total
+
     def add(self, item: Item, *, reported: bool = True) -> Measured | None:
         """Add a record; ``reported`` says whether a size it brings holds for this view."""
-        place = self._enter(item.said)
+        said, items = item.said, self.items
+        place = self._enter(said)
         measured = self._weigh(item, reported)
         self.sized = None
-        if place == len(self.items):
-            self.index[item.said.uuid] = place
-            self.items.append(item)
-            self.wire.add(place, item.role, item.said.message_id, item.shown, begins=item.begins)
+        if place == len(items):
+            self.index[said.uuid] = place
+            items.append(item)
+            self.wire.add(place, item.role, said.message_id, item.shown, item.begins)
             return measured
         self.inserted += 1
         self.items.insert(place, item)
@@ -142,6 +156,11 @@ class Layout:
             return self._answer_end if self.goes_on(said) else len(self.items)
         return len(self.items) if self.calls.isdisjoint(said.answers) else self._round_end
 
+    def in_round(self, *records: str | None) -> bool:
+        """Are these the newest answer or results of it? What follows may name any of them as its parent."""
+        newest = self.items[self._round_start :] if self._round_start is not None else ()
+        return {item.said.uuid for item in newest}.issuperset(records)
+
     def goes_on(self, said: Said) -> bool:
         """Is this more of the newest answer?"""
         return said.message_id == self._answer != ""
@@ -157,28 +176,26 @@ class Layout:
                 place = self._answer_end
                 self.calls.update(said.calls)
             else:
-                place = self._round_end = end
-                self._answer, self.calls, self.round = said.message_id, set(said.calls), set()
+                place = self._round_start = self._round_end = end
+                self._answer, self.calls = said.message_id, set(said.calls)
             self._answer_end = place + 1
         elif self.calls.isdisjoint(said.answers):
-            self.round = set()
+            self._round_start = None
             return end
         else:
             place = self._round_end
         self._round_end += 1
-        if self._round_end > end:
-            self.round.add(said.uuid)
         return place
 
     def _weigh(self, item: Item, reported: bool) -> Measured | None:
         said, weight = item.said, item.weight
-        sent = self.total
-        self.total = sent + weight
+        self._loose.append(weight)
+        self.bytes += weight.wire
+        self.pictures += weight.images + weight.documents
         if said.role == "assistant":
             if weight.thoughts:
                 self._reasoning += reasoning(weight)
-            self._answered = False
-            before = self.anchor
+            self._answered, before = False, self.anchor
             if before and said.message_id and before.message_id == said.message_id:
                 usage = said.usage.last_round if said.usage else None
                 self.anchor = replace(
@@ -205,6 +222,7 @@ class Layout:
                 weight,
                 said.cut,
             )
+            sent = NOTHING if before and before.prompt else self.total() - weight
             return Measured(before, sent, said.usage, said.model, self.faded, self.expected)
         if before:
             self.anchor = replace(before, since=before.since + weight)
@@ -222,7 +240,9 @@ class Layout:
         anchor = self.anchor
         if anchor is None or said.usage is None or said.message_id != anchor.message_id:
             return None
-        return Measured(None, self.total - anchor.reply - anchor.since, said.usage, said.model, self.faded)
+        return Measured(
+            None, self.total() - anchor.reply - anchor.since, said.usage, said.model, self.faded
+        )
 
 
 class Round(Struct, frozen=True, gc=False):

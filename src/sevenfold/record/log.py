@@ -54,6 +54,10 @@ LONGEST_LABEL = 200
 """Characters of a label."""
 
 
+_encoder = msgspec.json.Encoder()
+_encode = _encoder.encode
+
+
 class Place(Struct, frozen=True):
     """Where a session runs; every record carries it."""
 
@@ -64,9 +68,13 @@ class Place(Struct, frozen=True):
     sidechain: bool = False
     own: bool = False
     """Is it a session of ours that writes here? Follows from the version."""
+    head: bytes = b""
+    """What a record says of it, between its parent and its type; follows from the rest."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "own", self.version.startswith(VERSION))
+        where = _Where(self.sidechain, "external", self.cwd, self.session, self.version, self.branch)
+        force_setattr(self, "head", b',%b,"type":' % _encode(where)[1:-1])
 
 
 class Stamp(Struct, frozen=True, gc=False):
@@ -101,46 +109,49 @@ class Written(Struct, frozen=True, gc=False):
     entry: Entry
 
 
-class _Message(Struct, gc=False):
-    role: str
-    content: list[Raw]
-    id: str | UnsetType = UNSET
-    type: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    stop_reason: str | UnsetType | None = UNSET
-    stop_sequence: str | UnsetType | None = UNSET
-    usage: Raw | UnsetType = UNSET
-
-
-class _Record(Struct, gc=False, rename="camel"):
-    parent_uuid: str | None
+class _Where(Struct, gc=False, rename="camel"):
     is_sidechain: bool
     user_type: str
     cwd: str
     session_id: str
     version: str
     git_branch: str
+
+
+class _Reply(Struct, gc=False):
+    """What the message of an answer holds behind its content."""
+
+    id: str
     type: str
-    uuid: str
-    timestamp: str
-    logical_parent_uuid: str | UnsetType | None = UNSET
-    subtype: str | UnsetType = UNSET
-    content: str | UnsetType = UNSET
-    level: str | UnsetType = UNSET
-    message: _Message | UnsetType = UNSET
+    model: str
+    stop_reason: str | None
+    stop_sequence: str | None
+    usage: Raw
+
+
+class _More(Struct, gc=False, rename="camel"):
+    """What a record of something said may hold behind its message."""
+
     attachment: Raw | UnsetType = UNSET
-    request_id: str | UnsetType = UNSET
     is_meta: bool | UnsetType = UNSET
     is_compact_summary: bool | UnsetType = UNSET
     is_visible_in_transcript_only: bool | UnsetType = UNSET
-    compact_metadata: CompactMetadata | UnsetType = UNSET
-    microcompact_metadata: MicrocompactMetadata | UnsetType = UNSET
-    sevenfold: int | UnsetType = UNSET
     key: str | UnsetType = msgspec.field(default=UNSET, name="sevenfold_key")
     stored: dict[str, Stored] | UnsetType = msgspec.field(default=UNSET, name="sevenfold_results")
 
 
-_encoder = msgspec.json.Encoder()
+class _System(Struct, gc=False, rename="camel"):
+    """What a boundary or a clearing holds of its own."""
+
+    subtype: str
+    content: str
+    level: str = "info"
+    is_meta: bool = False
+    compact_metadata: CompactMetadata | UnsetType = UNSET
+    microcompact_metadata: MicrocompactMetadata | UnsetType = UNSET
+    sevenfold: int | UnsetType = UNSET
+
+
 _OWN = b'{"type":"sevenfold","v":%d,' % FORMAT_VERSION
 
 
@@ -160,18 +171,18 @@ def said_by_user(
 
     An ``attachment`` of that kind is recorded with its ``facts``, and with the message it is sent as.
     """
-    record = _record(at, "attachment" if attachment else "user")
-    record.message = _Message(role, _content(blocks))
-    if attachment:
-        record.attachment = Raw(_encoder.encode({"type": attachment, **facts}))
-    if meta:
-        record.is_meta = True
-    if summary:
-        record.is_compact_summary = record.is_visible_in_transcript_only = True
-    if key:
-        record.key = key
-    if stored:
-        record.stored = stored
+    more = b""
+    if attachment or meta or summary or key or stored:
+        held = _More()
+        if attachment:
+            held.attachment = Raw(_encode({"type": attachment, **facts}))
+        if meta:
+            held.is_meta = True
+        if summary:
+            held.is_compact_summary = held.is_visible_in_transcript_only = True
+        held.key, held.stored = key or UNSET, stored or UNSET
+        more = b"," + _encode(held)[1:-1]
+    line = _spoken(at, b'"attachment"' if attachment else b'"user"', role, blocks, b"}" + more)
     said = Said(
         at.uuid,
         at.parent,
@@ -186,18 +197,15 @@ def said_by_user(
         stored=stored or {},
         own=at.place.own,
     )
-    return Written(_encoder.encode_lines((record,)), said)
+    return Written(line, said)
 
 
 def said_by_model(at: Stamp, answer: Answer) -> Written:
     """What the model answered: one record a response."""
-    record, stop, own = _record(at, "assistant"), answer.stop_reason, at.place.own
-    content = _content(answer.blocks)
-    record.message = _Message(
-        "assistant", content, answer.id, "message", answer.model, stop, None, answer.usage
-    )
-    if answer.request_id:
-        record.request_id = answer.request_id
+    stop, own = answer.stop_reason, at.place.own
+    reply = _encode(_Reply(answer.id, "message", answer.model, stop, None, answer.usage))
+    more = b',"requestId":' + _encode(answer.request_id) if answer.request_id else b""
+    line = _spoken(at, b'"assistant"', "assistant", answer.blocks, b"," + reply[1:] + more)
     said = Said(
         at.uuid,
         at.parent,
@@ -211,26 +219,22 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
         own=own,
         cut=own and stop is None,
     )
-    return Written(_encoder.encode_lines((record,)), said)
+    return Written(line, said)
 
 
 def compacted(at: Stamp, about: CompactMetadata) -> Written:
     """The boundary of a compaction of ours, behind the newest record; it counts once its commit is written."""
-    record = _record(at, "system")
-    record.parent_uuid, record.logical_parent_uuid = None, at.parent
-    record.subtype, record.content, record.level = "compact_boundary", BOUNDARY_TEXT, "info"
-    record.is_meta, record.compact_metadata, record.sevenfold = False, about, 1
+    system = _System("compact_boundary", BOUNDARY_TEXT, compact_metadata=about, sevenfold=1)
+    head = _head(at, None, b'"system"') + b',"logicalParentUuid":' + _encode(at.parent)
     made = Boundary(at.uuid, at.parent, about, at.timestamp, True, at.place.sidechain)
-    return Written(_encoder.encode_lines((record,)), made)
+    return Written(b"%b,%b\n" % (head, _encode(system)[1:]), made)
 
 
 def cleared(at: Stamp, about: MicrocompactMetadata) -> Written:
     """A clearing of old tool results."""
-    record = _record(at, "system")
-    record.subtype, record.content, record.level = "microcompact_boundary", CLEARING_TEXT, "info"
-    record.is_meta, record.microcompact_metadata = False, about
+    system = _System("microcompact_boundary", CLEARING_TEXT, microcompact_metadata=about)
     made = Clearing(at.uuid, at.parent, about, at.timestamp, at.place.sidechain)
-    return Written(_encoder.encode_lines((record,)), made)
+    return Written(b"%b,%b\n" % (_head(at, at.parent, b'"system"'), _encode(system)[1:]), made)
 
 
 def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
@@ -243,18 +247,21 @@ def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
 
 def decided(made: OwnDecision) -> Written:
     """One of our own records."""
-    return Written(_OWN + _encoder.encode(made)[1:] + b"\n", Decision(made))
+    return Written(_OWN + _encode(made)[1:] + b"\n", Decision(made))
 
 
-def _record(at: Stamp, kind: str) -> _Record:
-    place, parent = at.place, at.parent
-    where = place.sidechain, "external", place.cwd, place.session, place.version, place.branch
-    return _Record(parent, *where, kind, at.uuid, at.timestamp)
+def _head(at: Stamp, parent: str | None, kind: bytes) -> bytes:
+    """What every record in the chain begins with."""
+    fields = _encode(parent), at.place.head, kind, _encode(at.uuid), _encode(at.timestamp)
+    return b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":%b' % fields
 
 
-def _content(blocks: Sequence[Block]) -> list[Raw]:
+def _spoken(at: Stamp, kind: bytes, role: str, blocks: Sequence[Block], rest: bytes) -> bytes:
+    """The line of something said; ``rest`` is what its message holds behind its content, and the record behind that."""
     # Nearly every message is one block.
-    return [Raw(blocks[0].raw)] if len(blocks) == 1 else [Raw(block.raw) for block in blocks]
+    content = blocks[0].raw if len(blocks) == 1 else b",".join([block.raw for block in blocks])
+    head, speaker = _head(at, at.parent, kind), _encode(role)
+    return b"".join((head, b',"message":{"role":', speaker, b',"content":[', content, b"]", rest, b"}\n"))
 
 
 # -- labels: what a session is known by in a list of sessions ------------------------------------

@@ -97,8 +97,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     @property
     def prompt(self) -> int:
         """All prompt tokens, cached or not."""
-        cached = self.cache_read_input_tokens + self.cache_creation_5m + self.cache_creation_1h
-        return self.input_tokens + cached
+        written = self.cache_creation_5m + self.cache_creation_1h
+        return self.input_tokens + self.cache_read_input_tokens + written
 
     @property
     def total(self) -> int:

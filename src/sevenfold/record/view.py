@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sevenfold.record import ledger
 from sevenfold.record.batch import Batch
-from sevenfold.record.chain import LINKED, Chain, Linked
+from sevenfold.record.chain import LINKED, Chain, Linked, Node
 from sevenfold.record.decisions import (
     AgentEnd,
     AgentStart,
@@ -75,8 +75,6 @@ class View:
         self.epoch: Epoch | None = None
         self._lane: bool | None = None
         self._chain = Chain(complete=self._complete)
-        self._untouched: dict[str, Item] = {}
-        """Records as they are shown where no decision touches them."""
         self._products: dict[str, str] = {}
         """Record → compaction that put it there, its summary and attachments."""
         self._ledger = Ledger()
@@ -132,7 +130,7 @@ class View:
     @property
     def weight(self) -> Weight:
         """Of all that is sent, system and tools aside."""
-        return self.layout.total
+        return self.layout.total()
 
     @property
     def pending_calls(self) -> list[str]:
@@ -148,8 +146,12 @@ class View:
         """The messages of a request sent now."""
         return self.layout.wire.messages()
 
+    def pieces(self) -> list[bytes]:
+        """The bytes of all of them, to be joined."""
+        return self.layout.wire.pieces()
+
     def encoded(self) -> list[bytes]:
-        """The same as bytes, one element a message."""
+        """The bytes of each of them."""
         return self.layout.wire.encoded()
 
     def entry(self, uuid: str) -> Linked | None:
@@ -235,7 +237,8 @@ class View:
         if isinstance(entry, LINKED):
             if entry.sidechain is not self._lane and self._elsewhere(entry):
                 return None
-            if entry.uuid in self._chain.nodes or entry.uuid in self._chain.links:
+            uuid, chain = entry.uuid, self._chain
+            if uuid in chain.nodes or uuid in chain.links:
                 return None  # a copy of a record
         if not self._batch.open:
             return self._hear(entry, offset) if isinstance(entry, Said) else self._take(entry, offset)
@@ -302,7 +305,6 @@ class View:
         gone = {uuid for uuid, node in nodes.items() if node.seq < since} - self.layout.index.keys()
         if gone:
             self._compacted.update(dict.fromkeys(gone, self.boundary))
-            self._untouched = {uuid: item for uuid, item in self._untouched.items() if uuid not in gone}
             self._ledger.prune(since)
             self._chain.prune(nodes.keys() - gone)
 
@@ -343,32 +345,32 @@ class View:
         """Take in words typed while the agent was busy, which follow what is newest."""
         assert self.tip is not None
         said = replace(said, parent=self.tip)
-        self._chain.interject(self._seq, said, self.tip, offset)
-        self.layout.add(self._item(said, self._seq, self._effects))
+        node = self._chain.interject(self._seq, said, self.tip, offset)
+        self.layout.add(self._item(node, said, self._effects))
 
     def _hear(self, entry: Said | Clearing, offset: int) -> Measured | None:
-        parent = entry.parent
+        parent, chain, layout = entry.parent, self._chain, self.layout
         if parent is None and self.tip and isinstance(entry, Said) and entry.attachment == QUEUED_COMMAND:
             self._interject(entry, offset)
             return None
-        if parent in self._chain.links:
-            parent = self._chain.resolve(parent)
-        grows = parent == self.tip or {parent, self.tip} <= self.layout.round
+        if parent in chain.links:
+            parent = chain.resolve(parent)
+        grows = parent == self.tip or layout.in_round(parent, self.tip)
         if self._after_damage:
-            if not grows and self._chain.complete and parent not in self._chain:
+            if not grows and chain.complete and parent not in chain:
                 entry, grows = replace(entry, parent=self.tip), True
             self._after_damage = False
-        joins = self._chain.add(self._seq, entry, offset)
+        node, joins = chain.add(self._seq, entry, offset)
         if isinstance(entry, Clearing):
-            self._ledger.add(self._seq, entry, self._chain)
+            self._ledger.add(self._seq, entry, chain)
         else:
             if entry.summary and isinstance(self.entry(parent or ""), Boundary):
                 self._products[entry.uuid] = parent or ""
             if grows and self._goes_last(entry, joins):
                 self.tip = entry.uuid
-                measured = self.layout.add(self._item(entry, self._seq, self._effects))
-                if self.layout.inserted != self.version[1]:
-                    self.version = self.version[0], self.layout.inserted
+                measured = layout.add(self._item(node, entry, self._effects))
+                if layout.inserted != self.version[1]:
+                    self.version = self.version[0], layout.inserted
                 if entry.summary:
                     self._forget()
                 return measured
@@ -417,20 +419,20 @@ class View:
         items = []
         for node in map(self._chain.nodes.__getitem__, order):
             assert isinstance(node.entry, Said)
-            item = self._item(node.entry, node.seq, active)
+            item = self._item(node, node.entry, active)
             if (compaction := self._products.get(node.entry.uuid)) in self._chain.undone:
                 item = ledger.hide(item, compaction)
             items.append(item)
         return ledger.hide_spans(items, active)
 
-    def _item(self, said: Said, seq: int, active: Effects) -> Item:
+    def _item(self, node: Node, said: Said, active: Effects) -> Item:
         """A record as the model sees it; what no decision touches is rendered and weighed only once."""
-        if not active.quiet and active.touch(said, seq):
-            item = ledger.render(said, seq, active)
-        elif (known := self._untouched.get(said.uuid)) is not None and known.said is said:
+        if not active.quiet and active.touch(said, node.seq):
+            item = ledger.render(said, node.seq, active)
+        elif (known := node.item) is not None:
             item = known
         else:
-            item = self._untouched[said.uuid] = Item.of(said, seq)
+            item = node.item = Item.of(said, node.seq)
         return replace(item, begins=True) if self._forks and said.parent in self._forks else item
 
     def _report_holds(self, seq: int) -> bool:

@@ -20,10 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import repeat
 from math import ceil, floor, sqrt
-from operator import add, mul, sub
+from operator import add, mul, sub, truediv
 from types import MappingProxyType
 from typing import Final, NamedTuple
+from zlib import adler32
 
 from msgspec import Struct
 
@@ -86,7 +88,9 @@ NOTHING = Weight()
 _LOOKED_AT = 1_500
 """Bytes of a text that are enough to tell what it is made of."""
 _PIECE = 250
-_SMALL = bytes(range(ord("a"), ord("z") + 1))
+_BLANK = " \t\n\r\v\f"
+_SMALL_OR_SPACE = bytes(range(ord("a"), ord("z") + 1)) + b" "
+_IS_SPACE = bytes([byte == ord(" ") for byte in range(256)])
 _CAPITAL = bytes(range(ord("A"), ord("Z") + 1))
 _DIGIT = b"0123456789"
 _WIDE = bytes(range(128, 256))
@@ -97,13 +101,11 @@ def measure(block: Block) -> Weight:
     wire = len(block.raw)
     match block.body():
         case ToolResult(content=str() as words):
-            said = words.encode(errors="replace")
-            structured = said[:64].lstrip()[:1] in (b"{", b"[")
-            return _content(said, wire, json=len(said) if structured else 0, results=1)
+            return _content(words, wire, words[:64].lstrip(_BLANK).startswith(("{", "[")), 0, 1)
         case ToolUse(name=name, input=given):
-            return _spelled(name.encode() + bytes(given), wire, calls=1)
+            return _spelled(name.encode() + bytes(given), wire, 1)
         case Text(text=words):
-            return _content(words.encode(errors="replace"), wire)
+            return _content(words, wire)
         case ToolResult(content=None):
             return Weight(results=1, wire=wire)
         case ToolResult(content=list() as parts):
@@ -122,9 +124,14 @@ def measure(block: Block) -> Weight:
             # Base64 of words only the provider can read: three bytes for every four.
             return typical(len(sealed) * 3 // 4)._replace(wire=wire)
         case Compaction(content=summary):
-            return _content((summary or "").encode(errors="replace"), wire)
+            return _content(summary or "", wire)
         case _:
             return _spelled(block.raw, wire)
+
+
+def combined(*weights: Weight) -> Weight:
+    """The sum of several weights."""
+    return tuple.__new__(Weight, map(sum, zip(*weights, strict=True)))
 
 
 def total(shown: Iterable[Block]) -> Weight:
@@ -161,39 +168,43 @@ def opening(*parts: bytes) -> Weight:
 
 def _spelled(raw: bytes, wire: int, calls: int = 0) -> Weight:
     """Content in the spelling of JSON, whose backslashes the model does not see."""
-    return _content(raw, wire, json=len(raw), calls=calls, unseen=raw.count(b"\\"))
+    weight, unseen = _content(raw, wire, True, calls), raw.count(b"\\")
+    return weight._replace(marks=weight.marks - unseen) if unseen else weight
 
 
 def _content(
-    said: bytes, wire: int, *, json: int = 0, calls: int = 0, results: int = 0, unseen: int = 0
+    said: str | bytes, wire: int, structured: bool = False, calls: int = 0, results: int = 0
 ) -> Weight:
     """The weight of a text, by the classes of its characters.
 
     Of a long text pieces are looked at, evenly spread: what it is made of shows in a part of it. The pieces are at odd
-    distances, so as not to fall in step with what repeats. One class after the other is taken out, so that each pass
-    has less to look at.
+    distances, so as not to fall in step with what repeats.
     """
+    if not (plain := said.isascii()) and isinstance(said, str):
+        said = said.encode(errors="replace")
     size = len(said)
-    looked_at = said
-    if size > 2 * _LOOKED_AT:
-        distance = size * _PIECE // _LOOKED_AT | 1
-        looked_at = b"".join([said[start : start + _PIECE] for start in range(0, size - _PIECE, distance)])
-    no_letters = looked_at.translate(None, _SMALL)
-    no_spaces = no_letters.translate(None, b" ")
-    no_capitals = no_spaces.translate(None, _CAPITAL)
-    rest = no_capitals.translate(None, _DIGIT)
-    seen, unlettered, unspaced, left = len(looked_at), len(no_letters), len(no_spaces), len(rest)
-    uncapitalled = len(no_capitals)
-    wide = 0 if rest.isascii() else left - len(rest.translate(None, _WIDE))
+    starts = range(0, size - _PIECE, size * _PIECE // _LOOKED_AT | 1) if size > 2 * _LOOKED_AT else None
+    if isinstance(said, bytes):
+        looked_at = b"".join([said[at : at + _PIECE] for at in starts]) if starts else said
+    else:
+        looked_at = ("".join([said[at : at + _PIECE] for at in starts]) if starts else said).encode()
+    # A checksum that adds up bytes is the quickest way to count them. Of the rest, one class after the other is taken
+    # out, so that each pass has less to look at.
+    spaces = (adler32(looked_at.translate(_IS_SPACE)) & 0xFFFF) - 1
+    other = looked_at.translate(None, _SMALL_OR_SPACE)
+    uncapitalled = other.translate(None, _CAPITAL)
+    rest = uncapitalled.translate(None, _DIGIT)
+    seen, unlettered, small, left = len(looked_at), len(other), len(uncapitalled), len(rest)
+    wide = 0 if plain else left - len(rest.translate(None, _WIDE))
     lines, tabs = rest.count(b"\n"), rest.count(b"\t")
-    letters, capitals, digits = seen - unlettered, unspaced - uncapitalled, uncapitalled - left
-    spaces, marks = unlettered - unspaced, left - lines - tabs - wide
-    if looked_at is not said:
+    letters, capitals, digits = seen - spaces - unlettered, unlettered - small, small - left
+    marks = left - lines - tabs - wide
+    if seen != size:
         letters, capitals, digits = letters * size // seen, capitals * size // seen, digits * size // seen
         spaces, lines, tabs = spaces * size // seen, lines * size // seen, tabs * size // seen
         marks, wide = marks * size // seen, wide * size // seen
-    text = 0 if json else size
-    classes = (letters, capitals, digits, spaces, lines, tabs, marks - unseen, wide)
+    text, json = (0, size) if structured else (size, 0)
+    classes = letters, capitals, digits, spaces, lines, tabs, marks, wide
     return tuple.__new__(Weight, (text, json, *classes, calls, results, 0, 0, 0, 0, 0, wire))
 
 
@@ -203,6 +214,7 @@ PADDING = 4 / 3
 FLAT = 2_000
 """Tokens of a picture or a document."""
 
+_HAIR = 5e-7
 _HIDDEN = 50.0
 """Tokens by which a round is typically off, however small it is."""
 _LOOSE = 0.04
@@ -311,9 +323,9 @@ class Estimator(Struct, frozen=True):
     def band(self, belief: Belief) -> Estimate:
         """What is believed of some content, with its band."""
         tokens, spread = belief.tokens, sqrt(belief.unsure + belief.noise)
-        # Rounded first: a hair above a whole number, left by binary fractions, is no token more.
+        # A hair above a whole number, left by binary fractions, is no token more.
         return Estimate(
-            ceil(round(tokens, 6)), floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
+            ceil(tokens - _HAIR), floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
         )
 
     def observe(self, weight: Weight, tokens: float) -> Estimator:
@@ -323,12 +335,9 @@ class Estimator(Struct, frozen=True):
     def corrected(self, belief: Belief, tokens: float) -> Estimator:
         """The same, where it is known what was believed of the content."""
         error, spread = tokens - belief.tokens, sqrt(belief.unsure + belief.noise)
-        return self._moved(
-            belief,
-            error,
-            max(1.0, self.above + _STEP * ((error > self.above * spread) - _MISSES)),
-            max(1.0, self.below + _STEP * ((error < -self.below * spread) - _MISSES)),
-        )
+        above = self.above + _STEP * ((error > self.above * spread) - _MISSES)
+        below = self.below + _STEP * ((error < -self.below * spread) - _MISSES)
+        return self._moved(belief, error, above if above > 1 else 1.0, below if below > 1 else 1.0)
 
     def learn(self, weight: Weight, tokens: float) -> Estimator:
         """Better rates alone, from content that was counted without having to be foreseen."""
@@ -337,11 +346,17 @@ class Estimator(Struct, frozen=True):
 
     def believe(self, weight: Weight) -> Belief:
         """How many tokens some content seems to be, and how sure that is."""
-        parts = list(map(mul, self.rates, weight))
-        unsure = sum(map(mul, self.doubt, map(mul, weight, weight)))
+        tokens = less = unsure = 0.0
+        for count, rate, doubt in zip(weight, self.rates, self.doubt, strict=False):
+            if count:
+                part = count * rate
+                tokens += part
+                unsure += doubt * (count * count)
+                if part < 0:
+                    less += part
         rounds = sqrt(max(1, abs(weight.results)))
-        noise = (_HIDDEN * rounds + _LOOSE * sum(map(abs, parts)) / rounds) ** 2
-        return Belief(weight, sum(parts), unsure, noise)
+        noise = (_HIDDEN * rounds + _LOOSE * (tokens - 2 * less) / rounds) ** 2
+        return Belief(weight, tokens, unsure, noise)
 
     def _moved(self, belief: Belief, error: float, above: float, below: float) -> Estimator:
         """Every rate moved as far as its doubt and the noise allow, with another band; the doubt shrinks with it."""
@@ -349,8 +364,8 @@ class Estimator(Struct, frozen=True):
         if unsure < _TELLING * noise:
             return Estimator(self.tokenizer, self.rates, self.doubt, above, below)
         noise *= max(1.0, (_TAIL + error**2 / (unsure + noise)) / (_TAIL + 1))
-        towards = list(map(mul, self.doubt, weight))
-        gain = [each / (unsure + noise) for each in towards]
-        rates = tuple([rate + step * error for rate, step in zip(self.rates, gain, strict=True)])
+        towards = tuple(map(mul, self.doubt, weight))
+        gain = tuple(map(truediv, towards, repeat(unsure + noise)))
+        rates = tuple(map(add, self.rates, map(mul, gain, repeat(error))))
         doubt = tuple(map(sub, self.doubt, map(mul, gain, towards)))
         return Estimator(self.tokenizer, rates, doubt, above, below)

@@ -1,15 +1,15 @@
 """From live records to the messages of a request, each encoded once.
 
 Records that make up one message are joined: everything the user side says between two answers, and all
-records of one answer. A message is turned into bytes when the next one begins, and those bytes are then
-only ever joined with others. What a server would refuse in a list of messages (a call without its
-result, a result without its call, a call made twice, a start in the middle) is repaired here, always the
-same way, and reported; the records themselves stay as they are.
+records of one answer. What a message consists of is settled when the next one begins. Its bytes are those of its
+blocks, which are copied only when the body of a request is joined. What a server would refuse in a list of messages
+(a call without its result, a result without its call, a call made twice, a start in the middle) is repaired here,
+always the same way, and reported; the records themselves stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -19,12 +19,15 @@ from sevenfold.record.blocks import Block, read_field
 NO_RESULT = "[No result: the call was interrupted]"
 CUT_START = "[The conversation before this point is not available]"
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
-_HEADS = {
-    "user": b'{"role":"user","content":[',
-    "assistant": b'{"role":"assistant","content":[',
-    "system": b'{"role":"system","content":[',
+_ENDS = {
+    "user": (b'{"role":"user","content":[', b"]},"),
+    "assistant": (b'{"role":"assistant","content":[', b"]},"),
+    "system": (b'{"role":"system","content":[', b"]},"),
+    "": (b"", b","),
 }
-"""What comes before the content of a message, by its role."""
+"""What comes before and after the content of a message in a list of them, by its role."""
+PIECES = 3
+"""A message among others has so many pieces: its content is in the middle."""
 ORPHAN = "[Result of a tool call that is not in view]"
 
 
@@ -41,15 +44,40 @@ class Message(Struct, frozen=True, gc=False):
     """One message of the request: its role, its blocks in order, and its bytes."""
 
     role: str
+    """Empty for one of which only the bytes are known: all of them are its content."""
     parts: tuple[Block, ...]
-    raw: bytes
+    content: bytes
+    """Its blocks as they are sent; the very bytes of its block where there is only one."""
     repairs: tuple[Repair, ...] = ()
 
     @classmethod
     def of(cls, role: str, parts: Sequence[Block], repairs: tuple[Repair, ...] = ()) -> Message:
         """A message as it is sent."""
         content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
-        return cls(role, tuple(parts), b"".join((_HEADS[role], content, b"]}")), repairs)
+        return cls(role, tuple(parts), content, repairs)
+
+    @property
+    def raw(self) -> bytes:
+        """Its bytes, whole."""
+        opening, closing = _ENDS[self.role]
+        return b"%b%b%b" % (opening, self.content, closing[:-1])
+
+    @property
+    def size(self) -> int:
+        """How many bytes those are."""
+        opening, closing = _ENDS[self.role]
+        return len(opening) + len(self.content) + len(closing) - 1
+
+
+def pieces_of(messages: Iterable[Message]) -> list[bytes]:
+    """The bytes of several messages as they follow each other in a request, to be joined."""
+    found: list[bytes] = []
+    for message in messages:
+        opening, closing = _ENDS[message.role]
+        found += (opening, message.content, closing)
+    if found:
+        found[-1] = found[-1][:-1]
+    return found
 
 
 class _Draft(Struct, gc=False):
@@ -79,16 +107,15 @@ class Wire:
     def __init__(self) -> None:
         self._drafts: list[_Draft] = []
         self._sealed: list[Message] = []
-        self._bytes: list[bytes] = []
+        self._pieces: list[bytes] = []
+        """The bytes of those that are sealed."""
         self._calls: set[str] = set()
         self._open: list[Message] | None = None
         """The messages that are not sealed yet, as they are now; None: to be made."""
         self._pending: dict[str, None] | None = {}
         """The calls of the newest answer that have no result yet; None: to be found out."""
 
-    def add(
-        self, number: int, role: str, key: str, parts: Sequence[Block], *, begins: bool = False
-    ) -> None:
+    def add(self, number: int, role: str, key: str, parts: Sequence[Block], begins: bool = False) -> None:
         """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none.
 
         With ``begins`` they start a message of their own.
@@ -126,12 +153,16 @@ class Wire:
         final = len(self._drafts) - 1
         while final > 0 and self._drafts[final].role == "system":
             final -= 1
-        del self._sealed[max(0, final) :], self._bytes[max(0, final) :]
+        del self._sealed[max(0, final) :], self._pieces[PIECES * max(0, final) :]
         return number
 
+    def pieces(self) -> list[bytes]:
+        """The bytes of all messages, to be joined."""
+        return self._pieces + pieces_of(self._tail())
+
     def encoded(self) -> list[bytes]:
-        """All messages as bytes, to be joined with commas."""
-        return self._bytes + [message.raw for message in self._tail()]
+        """The bytes of each message."""
+        return [message.raw for message in self.messages()]
 
     def messages(self) -> list[Message]:
         """All messages with their blocks."""
@@ -211,13 +242,14 @@ class Wire:
         So does the user's message behind a call of the server's own tools that has no result: whether that call can
         be sent depends on all the user says there.
         """
-        drafts = self._drafts
+        drafts, sealed = self._drafts, self._sealed
         if drafts and role != "system":
             end = self._settled() if drafts[-1].server else len(drafts)
-            for index in range(len(self._sealed), end):
+            for index in range(len(sealed), end):
                 message = self._finish(index, role == "assistant")
-                self._sealed.append(message)
-                self._bytes.append(message.raw)
+                sealed.append(message)
+                opening, closing = _ENDS[message.role]
+                self._pieces += (opening, message.content, closing)
         draft = _Draft(role, key, number, number, tuple(parts))
         drafts.append(draft)
         return draft

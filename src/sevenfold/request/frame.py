@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sevenfold.errors import InputError
 from sevenfold.profiles import Cache
 from sevenfold.record.blocks import THINKING, Block, ToolResult, ToolUse, encode_json, read_field
-from sevenfold.record.wire import Message
+from sevenfold.record.wire import PIECES, Message, pieces_of
 from sevenfold.request.sections import SystemPrompt
 
 EDITS = "context_management"
@@ -141,10 +141,14 @@ def assemble(
     messages: Sequence[Message],
     markers: Sequence[Marker] = (),
     extra: Mapping[str, bytes] | None = None,
+    said: list[bytes] | None = None,
 ) -> Body:
-    """The body of a request: the frame, the messages, the markers, and ``extra`` fields of its own."""
+    """The body of a request: the frame, the messages, the markers, and ``extra`` fields of its own.
+
+    ``said`` are the pieces of the messages, where they are at hand.
+    """
     system, tools = list(frame.system), list(frame.tools)
-    said = [message.raw for message in messages]
+    said = pieces_of(messages) if said is None else said
     in_messages: dict[int, dict[int, str]] = {}
     for marker in markers:
         if marker.level == "messages":
@@ -153,14 +157,14 @@ def assemble(
         level = system if marker.level == "system" else tools
         level[marker.index] = marked(level[marker.index], marker.ttl)
     for index, ttls in in_messages.items():
-        said[index] = _with_markers(messages[index], ttls)
+        said[PIECES * index + 1] = _with_markers(messages[index], ttls)
     pieces = [b'{"model":', encode_json(frame.model), b',"max_tokens":%d' % frame.max_tokens]
     for name, parts in (("tools", tools), ("system", system)):
         if parts:
             pieces += [b',"%b":[' % name.encode(), b",".join(parts), b"]"]
     for name, raw in (*frame.settings, *(extra or {}).items()):
         pieces += [b',"%b":' % name.encode(), raw]
-    pieces += [b',"messages":[', b",".join(said), b"]}"]
+    pieces += [b',"messages":[', *said, b"]}"]
     return Body(b"".join(pieces), tuple(markers))
 
 
@@ -198,11 +202,11 @@ def _tool_name(tool: Any, place: int) -> str:
 
 
 def _with_markers(message: Message, ttls: dict[int, str]) -> bytes:
-    parts = [
+    """The content of a message with markers behind some of its blocks."""
+    return b",".join(
         marked(part.raw, ttls[place]) if place in ttls else part.raw
         for place, part in enumerate(message.parts)
-    ]
-    return b'{"role":"%b","content":[%b]}' % (message.role.encode(), b",".join(parts))
+    )
 
 
 # -- where the markers go --------------------------------------------------------------------------
@@ -344,4 +348,6 @@ def _too_far(messages: Sequence[Message], before: Tail, tail: Tail, cache: Cache
 
 
 def _stands(messages: Sequence[Message], place: Tail) -> bool:
-    return place.index < len(messages) and place.block < len(messages[place.index].parts)
+    """Is there something at this place that can be marked? An undo may have put other messages there."""
+    parts = messages[place.index].parts if place.index < len(messages) else ()
+    return place.block < len(parts) and markable(parts[place.block])

@@ -44,7 +44,7 @@ class Sent(Struct, frozen=True):
     def bytes(self) -> int:
         """The size of all its parts."""
         fixed = sum(len(raw) for _, raw in self.frame.parts())
-        return fixed + sum(len(one.raw) for one in self.messages) or 1
+        return fixed + sum(one.size for one in self.messages) or 1
 
     def marked(self) -> set[str]:
         """The fixed parts behind which the provider was asked to keep an entry."""
@@ -159,32 +159,31 @@ class Watched(Struct, frozen=True):
 
 def first_change(before: Sent, now: Sent) -> Change | None:
     """The first part in which a request does not extend the one before it."""
-    was, parts, marked, size = before.frame.parts(), now.frame.parts(), before.marked(), before.bytes
+    was, parts, marked = before.frame.parts(), now.frame.parts(), before.marked()
     passed = safe = 0
     for place, (name, raw) in enumerate(was):
         here = parts[place] if place < len(parts) else ("", b"")
         if here != (name, raw):
             change = _section_change(before.frame, now.frame) if name.startswith("system ") else None
-            return replace(change or _frame_change(was, parts, place), kept=safe / size)
+            return replace(change or _frame_change(was, parts, place), kept=safe / before.bytes)
         passed += len(raw)
         safe = passed if name in marked else safe
     if len(parts) > len(was):
         name, raw = parts[len(was)]
-        return Change(_cause(name), f"{name} was added", b"", raw, safe / size)
+        return Change(_cause(name), f"{name} was added", b"", raw, safe / before.bytes)
     if before.lifetimes != now.lifetimes:
         return Change("lifetime", f"lifetime {before.lifetimes.tail} became {now.lifetimes.tail}")
     for place, message in enumerate(before.messages):
         later = now.messages[place] if place < len(now.messages) else None
         if later is None or not _extends(message, later, last=place == len(before.messages) - 1):
             raw = later.raw if later else b""
-            return Change("message", f"message {place + 1}", message.raw, raw, safe / size)
-        passed += len(message.raw)
-        safe = passed
+            kept = passed + sum(one.size for one in before.messages[:place]) if place else safe
+            return Change("message", f"message {place + 1}", message.raw, raw, kept / before.bytes)
     return None
 
 
 def _extends(message: Message, later: Message, *, last: bool) -> bool:
-    if later is message or later.raw == message.raw:
+    if later is message or (later.role, later.content) == (message.role, message.content):
         return True
     parts = later.parts[: len(message.parts)]
     return last and later.role == message.role and parts == message.parts

@@ -5,8 +5,8 @@ than that of the holder before. The file stays there, unless what it guards is r
 process that got a lock checks whether it is still the file of that name: otherwise two processes could hold two
 different ones.
 
-A process that hangs cannot be made to release its lock. It can be overtaken: the lock file it holds is marked and a
-new one takes its name, and from then on `FileLock.check` refuses it.
+A process that hangs cannot be made to release its lock. It can be overtaken: a new lock file takes the name of the one
+it holds, and from then on `FileLock.check` refuses it.
 """
 
 from __future__ import annotations
@@ -58,9 +58,6 @@ class FileLock:
                         "Commands that only read (recall, audit, profile, compact to a new file) need not wait"
                     )
                 last = max(last, holder.fence if holder else 0)
-                with suppress(OSError), self._path.open("ab") as overtaken:
-                    # Its holder sees the size of the open file change, whatever becomes of the name.
-                    overtaken.write(b" ")
                 self._path.unlink(missing_ok=True)
                 continue
             time.sleep(_POLL_SECONDS)
@@ -74,14 +71,9 @@ class FileLock:
         note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, note, 0)
-        self._note_size = len(note)
 
     def check(self) -> None:
-        """Raise `TranscriptOvertaken` if another process took the lock from this one; called for every write."""
-        # A look at the open file is far cheaper than one at its name, which needs none while the file is as it was.
-        held = os.fstat(self._fd)
-        if held.st_nlink and held.st_size == self._note_size:
-            return
+        """Raise `TranscriptOvertaken` if another process took the lock from this one."""
         try:
             there = self._path.stat()
         except FileNotFoundError:
@@ -114,23 +106,24 @@ class FileLock:
     def _acquired(self) -> int:
         """The lock's file if it is ours now, else -1."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        if _try_lock(fd) and self._is_in_place(fd):
+        if try_lock(fd) and is_named(fd, self._path):
             return fd
         os.close(fd)
         return -1
-
-    def _is_in_place(self, fd: int) -> bool:
-        """Is the open file still the one of that name?"""
-        try:
-            return os.path.samestat(os.fstat(fd), self._path.stat())
-        except FileNotFoundError:
-            return False
 
     def _holder(self) -> Holder | None:
         try:
             return msgspec.json.decode(self._path.read_bytes()[:1024], type=Holder)
         except (OSError, msgspec.DecodeError):
             return None
+
+
+def is_named(fd: int, path: Path) -> bool:
+    """Is the open file still the one of that name?"""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -148,7 +141,8 @@ if sys.platform == "win32":
 
     _FAR = 1 << 30
 
-    def _try_lock(fd: int) -> bool:
+    def try_lock(fd: int) -> bool:
+        """Lock a file until it is closed; False if another process has it locked."""
         os.lseek(fd, _FAR, os.SEEK_SET)
         try:
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
@@ -158,7 +152,7 @@ if sys.platform == "win32":
 
     def lock_file(fd: int) -> None:
         """Wait until no other process has locked a file, and lock it: for the moment of a write."""
-        while not _try_lock(fd):
+        while not try_lock(fd):
             time.sleep(_POLL_SECONDS / 50)
 
     def unlock_file(fd: int) -> None:
@@ -169,7 +163,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _try_lock(fd: int) -> bool:
+    def try_lock(fd: int) -> bool:
+        """Lock a file until it is closed; False if another process has it locked."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

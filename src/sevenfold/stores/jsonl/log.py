@@ -5,6 +5,11 @@ with a line break, and readers count it as damaged. A write that fails takes bac
 was reported as not stored never counts. How far writes are forced to the disk is a setting; forced or not, they survive
 the end of the process, and forced ones a power cut as well.
 
+A writer that is overtaken keeps its open file and may be about to write, or stopped in the middle of it. So the file is
+not shared with it: the new writer adds an empty line, and continues in a copy of all that comes before that line, under
+the same name. An append looks where its lines have landed. In front of the empty line they are in the copy; behind it
+they are in a file without a name, and the append is refused.
+
 Files are read forwards or from the end, one line at a time. A line longer than the limit is not read into memory: it
 comes back empty, with its size in ``problem``.
 """
@@ -13,16 +18,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
 
-from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing
-from sevenfold.stores.files import explain, opened
-from sevenfold.stores.jsonl.lock import FileLock, exclusive, lock_file, unlock_file
+from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
+from sevenfold.stores.files import Staged, explain, explained, opened
+from sevenfold.stores.jsonl.lock import FileLock, is_named, try_lock
 from sevenfold.stores.log import LineLog, positions
 
 LINE_LIMIT = 64 * 1024 * 1024
@@ -30,6 +35,17 @@ LINE_LIMIT = 64 * 1024 * 1024
 
 _CHUNK = 256 * 1024
 _WRITING = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+_process = os.getpid()
+"""This process; asking the system each time would cost more than the rest of the check."""
+
+
+def _note_process() -> None:
+    global _process
+    _process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_process)
 
 
 class Line(Struct, frozen=True):
@@ -118,10 +134,12 @@ class JsonlLog(LineLog):
         """What must be added to a position to get an offset in the file."""
         self._fd = -1
         self._size = 0
-        self._sync = Sync.DURABLE
+        self._always = False
+        self._forces = True
+        """Are durable writes forced to the disk; or ``_always`` all of them?"""
         self._lock: FileLock | None = None
         self._torn = False
-        self._owner = os.getpid()
+        self._process = _process
 
     @classmethod
     def open(
@@ -140,60 +158,82 @@ class JsonlLog(LineLog):
         With ``take`` a writer that has not released it by then is overtaken: its next append is refused.
         """
         log = cls(path, limit=limit, start=start, header=header)
-        try:
+        with ExitStack() as cleanup, explained(path):
+            cleanup.callback(log.close)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             log._lock = _locked(path, wait, take)
             log.fence = log._lock.fence
-            log._fd = os.open(path, _WRITING, 0o600)
+            log._fd = _opened_alone(path)
             log._find_end()
-        except OSError as error:
-            log.close()
-            raise explain(error, path) from error
-        log._sync = sync
+            cleanup.pop_all()
+        log._always, log._forces = sync is Sync.ALWAYS, sync is not Sync.NEVER
         log.was_torn = log._torn
         return log
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
         """Write the lines in one go; see `sevenfold.ports.Log`."""
-        data = lines[0] if len(lines) == 1 else b"".join(lines)
-        fd, lock = self._fd, self._lock
-        if lock is None or self._owner != os.getpid() or len(data) > self._limit:
-            lock = self._must_be_writable(lines)
-        first = self._size + self._torn - self._shift
+        single = len(lines) == 1
+        data = lines[0] if single else b"".join(lines)
+        if self._lock is None or self._process != _process or len(data) > self._limit:
+            self._must_be_writable(lines)
+        if torn := self._torn:
+            data = b"\n" + data
+        start, size, fd = self._size, len(data), self._fd
         try:
-            lock_file(fd)
             try:
-                # In there, so that a process that stops right here and is overtaken cannot write when it wakes.
-                lock.check()
-                if not os.fstat(fd).st_nlink:
-                    raise TranscriptMissing(
-                        f"{self.path}: deleted or replaced while it was open; nothing was written. What was said is "
-                        "no longer on disk under that name, so open the session again to continue from what is there"
-                    )
-                self._write(b"\n" + data if self._torn else data)
-            finally:
-                unlock_file(fd)
-            if self._sync is Sync.ALWAYS or (durable and self._sync is Sync.DURABLE):
+                written = os.write(fd, data)
+                while written < size:
+                    written += os.write(fd, memoryview(data)[written:])
+                end = self._size = start + size
+            except BaseException:
+                self._take_back(data)
+                raise
+            self._torn = False
+            if self._always or (durable and self._forces):
                 os.fsync(fd)
+            now = os.fstat(fd)
+            if now.st_size != end or not now.st_nlink:
+                start = self._look_up(size)
         except OSError as error:
             raise explain(error, self.path) from error
-        return (first,) if len(lines) == 1 else positions(first, lines)
+        first = start + torn - self._shift
+        return (first,) if single else positions(first, lines)
 
-    def _must_be_writable(self, lines: Sequence[bytes]) -> FileLock:
-        """The lock that is held; raises if these lines cannot be written."""
+    def _look_up(self, size: int) -> int:
+        """Where the last ``size`` bytes are that were written, when the file is not as this writer left it.
+
+        Raises if they are not in the transcript.
+        """
+        end = os.lseek(self._fd, 0, os.SEEK_CUR)
+        assert self._lock is not None
+        try:
+            self._lock.check()
+        except TranscriptOvertaken:
+            if end == self._size and size:
+                return end - size
+            raise
+        if not is_named(self._fd, self.path):
+            raise TranscriptMissing(
+                f"{self.path}: deleted or replaced while it was open; nothing was written. What was said is "
+                "no longer on disk under that name, so open the session again to continue from what is there"
+            )
+        self._find_end()
+        return end - size
+
+    def _must_be_writable(self, lines: Sequence[bytes]) -> None:
+        """Raise if these lines cannot be written."""
         if self._lock is None:
             raise TranscriptError(f"{self.path}: opened for reading only, so nothing can be appended")
-        if self._owner != os.getpid():
+        if self._process != _process:
             # A fork shares its parent's lock, and knows nothing of what the parent has written since.
             raise TranscriptError(
-                f"{self.path}: opened by process {self._owner}, of which this one ({os.getpid()}) is a fork; two that "
+                f"{self.path}: opened by process {self._process}, of which this one ({_process}) is a fork; two that "
                 "write would lose what the other said. Open a session of its own in the new process"
             )
         if (longest := max(map(len, lines))) > self._limit:
             raise TranscriptError(
                 f"{self.path}: a record of {longest:,} bytes is over the limit of {self._limit:,}; nothing was written"
             )
-        return self._lock
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Lines from a position on."""
@@ -212,7 +252,7 @@ class JsonlLog(LineLog):
         """Force what was written to the disk, unless that is switched off, and let others write."""
         fd, lock, self._fd, self._lock = self._fd, self._lock, -1, None
         try:
-            if fd >= 0 and self._sync is not Sync.NEVER:
+            if fd >= 0 and self._forces:
                 os.fsync(fd)
         except OSError as error:
             raise explain(error, self.path) from error
@@ -222,20 +262,13 @@ class JsonlLog(LineLog):
             if lock:
                 lock.release()
 
-    def _write(self, data: bytes) -> None:
-        """All of it, however many calls that takes, or nothing."""
-        try:
-            written = os.write(self._fd, data)
-            while written < len(data):
-                written += os.write(self._fd, memoryview(data)[written:])
-        except BaseException:
+    def _take_back(self, data: bytes) -> None:
+        """Remove what was written of it, unless others have written since."""
+        if data.startswith(os.pread(self._fd, len(data) + 1, self._size)):
             # A line that lacks only its end would count once the next writer ends it.
             with suppress(OSError):
                 os.ftruncate(self._fd, self._size)
             self._find_end()
-            raise
-        self._size += written
-        self._torn = False
 
     def _find_end(self) -> None:
         """Learn how long the file is and whether its last line is torn."""
@@ -249,12 +282,32 @@ def _locked(path: Path, wait: float, take: bool) -> FileLock:
     except TranscriptLocked:
         if not take:
             raise
-    fd = os.open(path, _WRITING, 0o600)
-    try:
-        with exclusive(fd):
-            return FileLock(path, take=True)
-    finally:
-        os.close(fd)
+    return FileLock(path, take=True)
+
+
+def _opened_alone(path: Path) -> int:
+    """A transcript opened and locked for its writer; if another process has it so, a copy takes its name first.
+
+    That process was overtaken, or someone deleted the file by which it held its lease.
+    """
+    while True:
+        with ExitStack() as cleanup:
+            fd = os.open(path, _WRITING, 0o600)
+            cleanup.callback(os.close, fd)
+            if try_lock(fd):
+                cleanup.pop_all()
+                return fd
+            os.write(fd, b"\n")
+            end = os.lseek(fd, 0, os.SEEK_CUR) - 1
+        with Staged(path.resolve(), _chunks(path, end)) as copy:
+            copy.commit()
+
+
+def _chunks(path: Path, end: int) -> Iterator[bytes]:
+    """A file up to a position, piece by piece."""
+    with opened(path) as file:
+        while chunk := file.read(min(_CHUNK, end - file.tell())):
+            yield chunk
 
 
 def end_of(path: Path) -> tuple[int, bool]:
