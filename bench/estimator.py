@@ -30,6 +30,7 @@ from statistics import fmean, median
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sevenfold import profiles
 from sevenfold.record import entries
@@ -96,9 +97,11 @@ def load(corpus: Path) -> list[Session]:
     for path in sorted(corpus.rglob("*.jsonl")):
         view, reports = View(), []
         for line in lines.scan(path):
-            measured = view.add(entries.read(line.raw))
-            if measured:
-                reports.append(measured)
+            measured, anchor = view.add(entries.read(line.raw)), view.layout.anchor
+            if measured and anchor:
+                # A stretch is estimated from all that was in its last prompt, which a report need not hold.
+                sent = view.weight - anchor.reply - anchor.since
+                reports.append(replace(measured, sent=sent))
         if reports:
             tokenizer = profiles.find(reports[0].model).tokenizer
             sessions.append(Session(path.stem, tokenizer, tuple(reports)))

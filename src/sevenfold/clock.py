@@ -11,9 +11,8 @@ import uuid
 class SystemClock:
     """The machine's clock."""
 
-    def now(self) -> float:
-        """Seconds since 1970."""
-        return time.time()
+    now = staticmethod(time.time)
+    """Seconds since 1970."""
 
 
 class ManualClock:
