@@ -200,7 +200,10 @@ class Wire:
             elif block.kind in SERVER_CALLS or block.kind.endswith("_tool_result"):
                 server = True
             kept.append(block)
-        draft = self._answer_draft(number, key, kept) if kept else self._drafts[-1]
+        if kept and self._drafts and self._drafts[-1].role != "assistant":
+            draft = self._begin("assistant", key, number, kept)
+        else:
+            draft = self._after_answer(number, key, kept) if kept else self._drafts[-1]
         if calls:
             self._calls.update(calls)
             draft.calls = (*draft.calls, *calls)
@@ -210,21 +213,20 @@ class Wire:
             draft.server = True
         return draft
 
-    def _answer_draft(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
+    def _after_answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
+        """The draft of an answer that follows another one, or nothing at all."""
         last = self._drafts[-1] if self._drafts else None
+        if last is not None and key and last.key == key:
+            last.put(parts)
+            return last
         if last is None and parts[0].kind != "compaction":
             opening = self._begin("user", "", number, (blocks.text(CUT_START),))
             opening.repairs = (Repair("cut_start", ""),)
-        elif last is not None and last.role == "assistant":
-            if key and last.key == key:
-                last.put(parts)
-                return last
-            if last.calls:
-                self._begin("user", "", number, ())
-            draft = self._begin("assistant", key, number, parts)
-            draft.server = last.server
-            return draft
-        return self._begin("assistant", key, number, parts)
+        elif last is not None and last.calls:
+            self._begin("user", "", number, ())
+        draft = self._begin("assistant", key, number, parts)
+        draft.server = last is not None and last.server
+        return draft
 
     def _users(self, number: int, parts: Sequence[Block]) -> _Draft:
         """The message the user side is speaking in; a system message stays behind what the user says."""
