@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from math import fsum
 from typing import Any
 
 from msgspec import Struct
@@ -165,7 +166,7 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
     With a perfect cache every token that ever followed the same tokens is read, and all others are written once.
     """
     profile, scales, known = find(MODEL), Scales(COUNTER), dict[tuple[int, bytes], int]()
-    paid = ideal = prompt = read = 0.0
+    paid, ideal, prompt, read = list[float](), list[float](), 0, 0
     for body, usage in requests:
         sent, place, fresh = read_prompt(body, scales, profile.tokenizer), 0, 0
         for part in (*sent.tools, *sent.system, *sent.items):
@@ -175,11 +176,12 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
         fresh, output = min(fresh, usage.prompt), usage.output_tokens
         cached = usage.prompt - fresh
         best = Usage(cache_read_input_tokens=cached, cache_creation_5m=fresh, output_tokens=output)
-        paid += Usage.cost(usage, profile) or 0.0
-        ideal += Usage.cost(best, profile) or 0.0
+        paid.append(Usage.cost(usage, profile) or 0.0)
+        ideal.append(Usage.cost(best, profile) or 0.0)
         prompt += usage.prompt
         read += usage.cache_read_input_tokens
-    return paid, ideal, read / max(1, prompt)
+    # Exact, so the order in which requests at the same time were answered makes no difference.
+    return fsum(paid), fsum(ideal), read / max(1, prompt)
 
 
 def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
