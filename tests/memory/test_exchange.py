@@ -106,12 +106,13 @@ def test_any_folder_comes_out_as_it_went_in_twice(files, tool):
 
 
 _ANY = st.text(st.characters(), min_size=1, max_size=30)
+_PATH = st.text(min_size=1, max_size=30)
 
 
 @given(
     st.lists(
         st.fixed_dictionaries(
-            {"path": _ANY, "content": _ANY.filter(lambda text: bool(text.strip()) and "\0" not in text)},
+            {"path": _PATH, "content": _ANY.filter(lambda text: bool(text.strip()) and "\0" not in text)},
             optional={"id": _ANY, "size": st.integers(0, 9), "tags": st.lists(_ANY, max_size=2)},
         ),
         max_size=5,
@@ -127,6 +128,14 @@ def test_any_list_of_memory_stores_comes_out_as_it_went_in(given_list):
     for one in given_list:
         assert {**one, **out[one["path"]], "path": one["path"]} == {**out[one["path"]], **one}
     assert exchange.read_stores(written) == (files, extras)
+
+
+@pytest.mark.parametrize("path", ["\ud800", "notes/\udcff.md"])
+def test_a_file_whose_name_has_no_bytes_in_utf_8_is_left_and_the_others_are_taken(path):
+    held = memory()
+    done = exchange.take_in(held, "claude", {path: b"Use tabs.", "ä.md": b"Use spaces."}, 1.0)
+    assert done.left == {path: "its name is not valid Unicode; rename it"}
+    assert [one.entry.body for one in held.entries()] == ["Use spaces."]
 
 
 def test_what_the_user_confirmed_is_not_replaced_by_another_import():

@@ -57,7 +57,7 @@ def take_in(
     known, left = list[str](), dict[str, str]()
     for path, content in sorted(files.items()):
         source = f"{tool}:{path}"
-        problem = _unfit(content) or memory.refuses(content)
+        problem = _unfit(path, content) or memory.refuses(content)
         file = by_source.get(source) or free_entry(path, {*there, *edits})
         if problem:
             left[path] = problem
@@ -140,7 +140,9 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-def _unfit(content: bytes) -> str:
+def _unfit(path: str, content: bytes) -> str:
+    if not path.isascii() and path != path.encode(errors="ignore").decode():
+        return "its name is not valid Unicode; rename it"
     if len(content) > MOST_BYTES:
         return f"it has more than {MOST_BYTES:,} bytes"
     if b"\0" in content[:1024]:
