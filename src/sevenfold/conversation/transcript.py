@@ -318,8 +318,7 @@ class Transcript:
         return next((position for position, made in self.log.decisions(Epoch) if made.id == epoch), None)
 
     def _stamp(self) -> Stamp:
-        moment = _moment(int(self._clock.now() * 1000))
-        return Stamp(self.place, self._ids.new(), self.view.tip, moment)
+        return Stamp(self.place, self._ids.new(), self.view.tip, self._now())
 
     def _now(self) -> str:
         return _moment(int(self._clock.now() * 1000))

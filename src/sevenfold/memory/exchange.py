@@ -56,7 +56,7 @@ def take_in(
     edits: dict[str, EntryEdit] = {}
     known, left = list[str](), dict[str, str]()
     for path, content in sorted(files.items()):
-        source = f"{tool}:{path}"
+        source, extra = f"{tool}:{path}", extras.get(path, "")
         problem = _unfit(path, content) or memory.refuses(content)
         file = by_source.get(source) or free_entry(path, {*there, *edits})
         if problem:
@@ -66,7 +66,6 @@ def take_in(
         elif file in there and there[file].trusted:
             left[path] = f"you confirmed another text of it: {file}; forget that first"
         else:
-            extra = extras.get(path, "")
             stamp = Provenance(digest(content), "import", source=source, extra=extra, created=now)
             edits[file] = EntryEdit(content, stamp)
     if edits:

@@ -178,8 +178,7 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
         best = Usage(cache_read_input_tokens=cached, cache_creation_5m=fresh, output_tokens=output)
         paid.append(Usage.cost(usage, profile) or 0.0)
         ideal.append(Usage.cost(best, profile) or 0.0)
-        prompt += usage.prompt
-        read += usage.cache_read_input_tokens
+        prompt, read = prompt + usage.prompt, read + usage.cache_read_input_tokens
     # Exact, so the order in which requests at the same time were answered makes no difference.
     return fsum(paid), fsum(ideal), read / max(1, prompt)
 
