@@ -366,9 +366,17 @@ class View:
         else:
             if entry.summary and isinstance(self.entry(parent or ""), Boundary):
                 self._products[entry.uuid] = parent or ""
-            if grows and self._goes_last(entry, joins):
+            # Nearly always nothing was decided that concerns it, and if it answers calls, they are the newest.
+            effects = self._effects
+            plain = effects.quiet and not (joins or effects.spans or chain.kept or self._forks)
+            newest = plain and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
+            if grows and (newest or self._goes_last(entry, joins)):
                 self.tip = entry.uuid
-                measured = layout.add(self._item(node, entry, self._effects))
+                if plain:
+                    item = node.item = Item.of(entry, node.seq)
+                else:
+                    item = self._item(node, entry, effects)
+                measured = layout.add(item)
                 if layout.inserted != self.version[1]:
                     self.version = self.version[0], layout.inserted
                 if entry.summary:
