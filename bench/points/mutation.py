@@ -44,12 +44,13 @@ TESTS = (
 """The tests that are about the core."""
 RECORDED = re.compile(r"tests/recorded/.*_recorded\[")
 """In the names of tests that hold a scenario or a part against its recording."""
-QUICK_CORE = ("src/sevenfold/request", "src/sevenfold/layers/clear", "src/sevenfold/layers/offload")
+QUICK_CORE = ("src/sevenfold/record", "src/sevenfold/request")
 QUICK_TESTS = (
-    *("tests/request", "tests/layers", "tests/test_price.py", "tests/test_window.py"),
-    "tests/recorded/test_recorded_parts.py",
+    *("tests/record", "tests/request", "tests/layers"),
+    *(f"tests/test_{name}.py" for name in ("gauge", "price", "tokens", "window")),
+    *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
 )
-"""A part of the core and its tests, which can be mapped in a minute."""
+"""A part of the core and its tests, which can be mapped in two minutes."""
 SEED, NUMBER, FEW = 7, 40, 10
 BAR = 0.8
 MOST_TESTS = 200

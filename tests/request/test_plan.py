@@ -86,6 +86,15 @@ def test_what_cannot_be_marked_is_not_where_the_last_tail_was_even_if_it_is_ther
 
 
 @pytest.mark.spec("S6.3")
+def test_what_the_provider_clears_up_to_is_marked_once_where_it_is_the_tail_itself():
+    messages = _words(3)
+    alone = plan(FRAME, messages, CACHE, BIG, Lifetimes())
+    assert plan(FRAME, messages, CACHE, BIG, Lifetimes(), edge=Tail(2, 0)) == alone
+    before = plan(FRAME, messages, CACHE, BIG, Lifetimes(), edge=Tail(1, 0))
+    assert before[-2:] == (Marker("messages", 1, 0), Marker("messages", 2, 0))
+
+
+@pytest.mark.spec("S6.3")
 def test_the_look_back_reaches_exactly_as_many_positions_as_the_provider_says():
     look_back, before = CACHE.look_back, Tail(2, 0)
     assert look_back is not None
