@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
+from sevenfold.conversation.epoch import frame_of
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
 from sevenfold.ports import Log
@@ -22,6 +23,7 @@ from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING, Weight, total
 from sevenfold.record.wire import Message, open_server_calls
+from sevenfold.request.frame import Frame
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -174,19 +176,28 @@ def undo(c: Conversation, reference: str = "") -> str:
 def redo(c: Conversation, reference: str = "") -> str:
     """Make a decision again that was taken back: the newest, or the one named; returns its id."""
     with c.lock:
-        name = undone_compaction(c)
-        if name and not compaction_undone(c):
-            if reference == name:
+        view, compaction = c.transcript.view, undone_compaction(c)
+        if compaction and not compaction_undone(c):
+            if reference == compaction:
                 raise Refused(
-                    f"{name} was undone, but the conversation was compacted again since then, so it cannot be redone; "
-                    "undo the newer compaction first"
+                    f"{reference} was undone, but the conversation was compacted again since then, so it cannot be "
+                    "redone; undo the newer compaction first"
                 )
-            name = ""
+            compaction = ""
+        decisions = _undone_decisions(view)
+        last = (one for one in _taken_back(view) if one == compaction or one in decisions)
+        name = reference or next(last, "")
         with c.together():
-            if name and reference in ("", name):
+            if name and name == compaction:
                 _redo_compaction(c, name)
+            elif name in decisions:
+                _redo_decision(c, decisions[name])
             else:
-                name = _redo_decision(c, reference)
+                raise Refused(
+                    f"{name} was not undone, so it cannot be redone"
+                    if name
+                    else "nothing was undone that could be redone"
+                )
         events.epochs(c)
         return name
 
@@ -200,23 +211,48 @@ def _undo_decision(c: Conversation, reference: str) -> str:
     return _name(made)
 
 
-def _redo_decision(c: Conversation, reference: str) -> str:
-    view = c.transcript.view
+def _redo_decision(c: Conversation, made: Undoable) -> None:
+    for each in [_name(made), *_partner(c.transcript.view, made)]:
+        c.transcript.decide(Undone(decision=each, redo=True))
+    if c.profile.thinking.bound:
+        _go_on_after(c, _name(made), _place(made))
+    else:
+        c.open_epoch("redo", after=_place(made))
+
+
+def _go_on_after(c: Conversation, redone: str, place: str | None) -> None:
+    """Open the epoch that follows a redo.
+
+    Reasoning from before the decision was taken back follows again exactly what it was produced behind, so it is sent
+    again; only that up to ``place`` if something else precedes the messages now. What was produced in the meantime is
+    not.
+    """
+    held = c.transcript.view.decisions()
+    undone = [isinstance(made, Undone) and made.decision == redone and not made.redo for made in held]
+    since = held[len(held) - undone[::-1].index(True) :]
+    meanwhile = next((made for made in since if isinstance(made, Epoch)), None)
+    # By the log: on the live branch epochs may be missing that a rewind left behind, and they hold all the same.
+    epochs = pairwise(made for _, made in c.transcript.log.decisions(Epoch))
+    before = next((older for newer, older in epochs if meanwhile and newer.id == meanwhile.id), None)
+    if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
+        meanwhile = None
+    after = meanwhile.at if meanwhile else place
+    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=after)
+    if meanwhile is not None:
+        c.transcript.decide(Undone(decision=meanwhile.id))
+
+
+def _precedes(frame: Frame) -> tuple[object, ...]:
+    return frame.model, frame.system, frame.tools
+
+
+def _undone_decisions(view: View) -> dict[str, Undoable]:
+    """The decisions that were taken back, but for epochs that go with another of them."""
     names = _decisions(view, undone=True)
     for made in list(names.values()):
         for partner in _partner(view, made):
             names.pop(partner, None)
-    name = reference or next((one for one in _taken_back(view) if one in names), "")
-    if name not in names:
-        raise Refused(
-            f"{name} was not undone, so it cannot be redone"
-            if name
-            else "nothing was undone that could be redone"
-        )
-    for each in [name, *_partner(view, names[name])]:
-        c.transcript.decide(Undone(decision=each, redo=True))
-    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=_place(names[name]))
-    return name
+    return names
 
 
 def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
@@ -347,42 +383,14 @@ def _undo_compaction(c: Conversation) -> str:
 
 
 def _redo_compaction(c: Conversation, boundary: str) -> None:
-    """Make a compaction again.
-
-    Reasoning from before it was taken back follows again exactly what it was produced behind, so it is sent again;
-    what was produced in the meantime is not.
-    """
+    """Make a compaction again."""
     own, _ = _epochs(c.transcript.log, boundary)
-    meanwhile = _meanwhile(c.transcript.view, own) if own is not None else None
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
         c.return_to(own)
-    last = meanwhile.at if meanwhile is not None else None
-    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=last)
-    if meanwhile is not None:
-        c.transcript.decide(Undone(decision=meanwhile.id))
+    _go_on_after(c, boundary, None)
     c.tail = None
-
-
-def _meanwhile(view: View, own: Epoch) -> Epoch | None:
-    """The epoch that began when a compaction was taken back, if until then the same preceded the messages."""
-    before = found = None
-    taken_back = False
-    for made in view.decisions():
-        match made:
-            case Undone(decision=name, redo=redo) if name == own.boundary:
-                taken_back, found = not redo, None
-            case Epoch() if not taken_back:
-                before = made
-            case Epoch(reason="undo") if found is None:
-                found = made
-    same = before is not None and _precedes(before) == _precedes(own)
-    return found if same else None
-
-
-def _precedes(epoch: Epoch) -> tuple[object, ...]:
-    return epoch.model, epoch.system, epoch.tools
 
 
 def _newest_boundary(c: Conversation) -> str:

@@ -145,6 +145,8 @@ def steps(parts: Parts, budget: Budget, *, clears: bool, compacts: bool, snips: 
         found.append("remove rounds that are no longer needed (snip)")
     if parts.pinned:
         found.append("unpin what is pinned")
+    if parts.newest and not found:
+        found.append("rewind to before the newest messages and send less at once")
     larger = ", or with a model that has a larger window" if budget == "tokens" else ""
     return (*found, f"go on in a new session{larger}")
 
@@ -205,9 +207,15 @@ def explain(c: Conversation, check: Check) -> str:
         clears=settings.size_clearing,
         # One that was made just now, and was not enough, need not be made again.
         compacts=settings.compaction and (c.transcript.view.boundary or "") == c.boundary_then,
-        snips=settings.snip,
+        snips=settings.snip and _has_rounds(c.transcript.view),
     )
     return too_full(check, c.window, filled, limit=limit, steps=possible)
+
+
+def _has_rounds(view: View) -> bool:
+    """Is there a round that could be removed? The newest cannot."""
+    answers = (item for item in view.items if item.said.role == "assistant" and not item.hidden_by)
+    return sum(view.begins_round(item.said.uuid) for item in answers) > 1
 
 
 def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
