@@ -362,6 +362,7 @@ class RandomSession:
         """Closed and opened again, it is the same."""
         body = self.body() if self.dice.random() < 0.7 else None
         shown, size = self.view.encoded(), self.session.conversation.size()
+        boundary = self.view.boundary
         self.session.close()
         self.session = self.opened()
         now = self.session.conversation.size()
@@ -369,8 +370,12 @@ class RandomSession:
             raise Wrong("opened again, other messages are in view")
         if now.anchored and (now.low > size.high or now.high < size.low):
             raise Wrong(f"opened again, it has {now.tokens} tokens and not {size.tokens}")
-        if body is not None and self.body() != body:
-            raise Wrong("opened again, another body is sent")
+        decided = len(self.view.decisions())
+        if body is None or (again := self.body()) == body:
+            return
+        # What a layer tried before is forgotten, so it may act now; then it says so.
+        if self.view.boundary == boundary and len(self.view.decisions()) == decided:
+            raise Wrong(f"opened again, {'another body' if again else 'nothing'} is sent")
 
     def change(self) -> None:
         """Go on with another model or another system prompt."""
@@ -389,7 +394,12 @@ class RandomSession:
         self.dice.choice((self.snip, self.compact))()
         if self.view.boundary == boundary and len(self.view.decisions()) == decided:
             return
-        self.session.undo()
+        try:
+            self.session.undo()
+        except Refused as error:
+            if body is None:
+                raise
+            raise Wrong(f"what was there directly before cannot be had again: {error}") from None
         if self.view.encoded() != shown:
             raise Wrong("undone directly, a decision leaves other messages than it found")
         if body is not None and _unmarked(self.body()) != _unmarked(body):
@@ -416,12 +426,12 @@ class RandomSession:
         """Do what the error names until the next request is answered."""
         for _ in range(MOST_WAYS):
             try:
-                if "alone does not fit" in error or "rewind to before the newest" in error:
+                if "alone does not fit" in error or "rewind to before the newest round" in error:
                     self.forget_newest()
-                elif "compact()" in error or "compact it" in error:
+                elif "compact()" in error:
                     self.session.compact()
-                elif "snip" in error:
-                    names = self.rounds()
+                elif "(snip)" in error:
+                    names = self.rounds(hidden=False)
                     self.session.snip(names[0], self.before(names[1]))
                 elif "unpin" in error:
                     for pinned in self.session.conversation.transcript.pinned():
@@ -441,7 +451,6 @@ class RandomSession:
 
     def heed(self, error: str) -> None:
         """Do what a refusal names."""
-        conversation = self.session.conversation
         if "unpin it first" in error:
             self.session.unpin(error.split()[0])
         elif "rewind to before the compaction" in error:
@@ -449,9 +458,10 @@ class RandomSession:
             assert isinstance(entry, Boundary)
             self.session.rewind(entry.logical_parent)
         elif "undo the newer compaction first" in error:
-            while self.view.boundary and conversation.transcript.view.boundary != error.split()[0]:
-                if self.session.undo() == self.view.boundary:
-                    break
+            try:
+                self.session.undo(self.view.boundary)
+            except Refused as another:
+                self.heed(str(another))
 
     # Looking
 
@@ -475,13 +485,15 @@ class RandomSession:
         except ContextFull:
             return None
 
-    def rounds(self) -> list[str]:
-        """The records with which rounds begin."""
+    def rounds(self, *, hidden: bool = True) -> list[str]:
+        """The records with which rounds begin, also those that are out of sight."""
         items: list[Item] = self.view.items
         return [
             item.said.uuid
             for item in items
-            if item.said.role == "assistant" and self.view.begins_round(item.said.uuid)
+            if item.said.role == "assistant"
+            and (hidden or not item.hidden_by)
+            and self.view.begins_round(item.said.uuid)
         ]
 
     def before(self, record: str) -> str:
@@ -490,10 +502,13 @@ class RandomSession:
         return items[items.index(record) - 1]
 
     def forget_newest(self) -> None:
-        """Go back to before what the model has not answered yet."""
-        items: list[Item] = self.view.items
-        answers = [place for place, item in enumerate(items) if item.said.role == "assistant"]
-        self.session.rewind(items[answers[-1]].said.uuid if answers else None)
+        """Go back to before what the model has not answered yet; results go with the answer that made the calls."""
+        answers = [item for item in self.view.items if item.said.role == "assistant"]
+        if not answers:
+            self.session.rewind(None)
+        else:
+            newest = answers[-1].said
+            self.session.rewind(newest.parent if newest.calls else newest.uuid)
 
 
 def _betas(headers: Mapping[str, str]) -> tuple[str, ...]:
