@@ -17,7 +17,7 @@ from sevenfold.conversation.epoch import frame_of
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
 from sevenfold.ports import Log
-from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pin, Rewound, Snip, Undone
+from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pin, Pinned, Rewound, Snip, Undone
 from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
@@ -204,9 +204,10 @@ def redo(c: Conversation, reference: str = "") -> str:
 
 def _undo_decision(c: Conversation, reference: str) -> str:
     made = _find(c.transcript.view, reference)
-    _must_fit(c, made)
-    for each in [_name(made), *_partner(c.transcript.view, made)]:
-        c.transcript.decide(Undone(decision=each))
+    undone = [Undone(decision=each) for each in (_name(made), *_partner(c.transcript.view, made))]
+    _must_fit(c, *undone)
+    for each in undone:
+        c.transcript.decide(each)
     c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=_place(made))
     return _name(made)
 
@@ -224,8 +225,7 @@ def _go_on_after(c: Conversation, redone: str, place: str | None) -> None:
     """Open the epoch that follows a redo.
 
     Reasoning from before the decision was taken back follows again exactly what it was produced behind, so it is sent
-    again; only that up to ``place`` if something else precedes the messages now. What was produced in the meantime is
-    not.
+    again; only that up to ``place`` if something else precedes it now. What was produced in the meantime is not.
     """
     held = c.transcript.view.decisions()
     undone = [isinstance(made, Undone) and made.decision == redone and not made.redo for made in held]
@@ -234,7 +234,8 @@ def _go_on_after(c: Conversation, redone: str, place: str | None) -> None:
     # By the log: on the live branch epochs may be missing that a rewind left behind, and they hold all the same.
     epochs = pairwise(made for _, made in c.transcript.log.decisions(Epoch))
     before = next((older for newer, older in epochs if meanwhile and newer.id == meanwhile.id), None)
-    if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
+    changed = any(isinstance(made, Clearing | Snip | Fold | Pinned) for made in since)
+    if changed or before is None or _precedes(frame_of(before)) != _precedes(c.frame):
         meanwhile = None
     after = meanwhile.at if meanwhile else place
     c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=after)
@@ -328,38 +329,15 @@ def _place(made: Undoable) -> str | None:
     return made.uuid if isinstance(made, Clearing) else made.at
 
 
-def _must_fit(c: Conversation, made: Undoable) -> None:
-    view = c.transcript.view
-    thinking = isinstance(made, Epoch) or bool(_partner(view, made))
-    hidden = [item for item in view.items if _touched(item, made, thinking)]
-    back = sum((_whole(item) - item.weight for item in hidden), NOTHING)
-    tokens = round(c.gauge.estimator.tokens(back))
+def _must_fit(c: Conversation, *undone: Undone) -> None:
     size, blocking = c.size(), c.window.blocking
-    if tokens + size.high >= blocking:
+    back = c.gauge.size(c.transcript.view_after(*undone))
+    if back.high >= blocking:
         raise Refused(
-            f"undoing this would put back about {tokens:,} tokens, and with {size.tokens:,} in the context that is "
-            f"over the {blocking:,} at which sending stops; fetch single results, or snip other rounds first"
+            f"undoing this would put back about {back.tokens - size.tokens:,} tokens, and with {size.tokens:,} in the "
+            f"context that is over the {blocking:,} at which sending stops; fetch single results, or snip other rounds "
+            "first"
         )
-
-
-def _whole(item: Item) -> Weight:
-    """What a record weighs when all of it is sent; offloaded results stay as they are."""
-    offloaded = {block.id: block for block in item.shown if block.kind == "tool_result"}
-    return total(
-        [
-            offloaded.get(block.id, block) if block.id in item.said.stored else block
-            for block in item.said.blocks
-        ]
-    )
-
-
-def _touched(item: Item, made: Undoable, thinking: bool) -> bool:
-    """Does a decision take something out of a record, be it its reasoning?"""
-    if thinking and item.said.role == "assistant" and not item.hidden_by:
-        return True
-    if isinstance(made, Clearing):
-        return not set(item.said.answers).isdisjoint(made.about.compacted_tool_ids)
-    return item.hidden_by == made.id
 
 
 # -- undoing a compaction -------------------------------------------------------------------------
