@@ -436,7 +436,11 @@ class RandomSession:
         """Do what the error names until the next request is answered."""
         for _ in range(MOST_WAYS):
             try:
-                if "alone does not fit" in error or "rewind to before the newest round" in error:
+                if "size_clearing" in error:
+                    self.session.close()
+                    self.settings["size_clearing"] = True
+                    self.session = self.opened()
+                elif "alone does not fit" in error or "rewind to before the newest round" in error:
                     self.forget_newest()
                 elif "unpin" in error:
                     for pinned in self.session.conversation.transcript.pinned():

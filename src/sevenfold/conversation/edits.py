@@ -184,7 +184,7 @@ def redo(c: Conversation, reference: str = "") -> str:
                     "redone; undo the newer compaction first"
                 )
             compaction = ""
-        decisions = _undone_decisions(view)
+        decisions = _decisions(view, undone=True)
         last = (one for one in _taken_back(view) if one == compaction or one in decisions)
         name = reference or next(last, "")
         with c.together():
@@ -213,29 +213,37 @@ def _undo_decision(c: Conversation, reference: str) -> str:
 
 
 def _redo_decision(c: Conversation, made: Undoable) -> None:
+    meanwhile = _meanwhile(c.transcript.view, _name(made)) if c.profile.thinking.bound else None
     for each in [_name(made), *_partner(c.transcript.view, made)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    if c.profile.thinking.bound:
-        _go_on_after(c, _name(made), _place(made))
-    else:
-        c.open_epoch("redo", after=_place(made))
+    _go_on_after(c, meanwhile, _place(made))
 
 
-def _go_on_after(c: Conversation, redone: str, place: str | None) -> None:
+def _meanwhile(view: View, redone: str) -> Epoch | None:
+    """The epoch that began when a decision was taken back, if since then nothing was done about the records before."""
+    found: Epoch | None = None
+    taken_back = changed = False
+    for made in view.decisions():
+        match made:
+            case Undone(decision=name, redo=False) if name == redone:
+                taken_back, found, changed = True, None, False
+            case Epoch() if taken_back and found is None:
+                found = made
+            case Clearing() | Snip() | Fold() | Pinned():
+                changed = True
+    return None if changed else found
+
+
+def _go_on_after(c: Conversation, meanwhile: Epoch | None, place: str | None) -> None:
     """Open the epoch that follows a redo.
 
     Reasoning from before the decision was taken back follows again exactly what it was produced behind, so it is sent
     again; only that up to ``place`` if something else precedes it now. What was produced in the meantime is not.
     """
-    held = c.transcript.view.decisions()
-    undone = [isinstance(made, Undone) and made.decision == redone and not made.redo for made in held]
-    since = held[len(held) - undone[::-1].index(True) :]
-    meanwhile = next((made for made in since if isinstance(made, Epoch)), None)
     # By the log: on the live branch epochs may be missing that a rewind left behind, and they hold all the same.
     epochs = pairwise(made for _, made in c.transcript.log.decisions(Epoch))
     before = next((older for newer, older in epochs if meanwhile and newer.id == meanwhile.id), None)
-    changed = any(isinstance(made, Clearing | Snip | Fold | Pinned) for made in since)
-    if changed or before is None or _precedes(frame_of(before)) != _precedes(c.frame):
+    if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
         meanwhile = None
     after = meanwhile.at if meanwhile else place
     c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=after)
@@ -247,22 +255,12 @@ def _precedes(frame: Frame) -> tuple[object, ...]:
     return frame.model, frame.system, frame.tools
 
 
-def _undone_decisions(view: View) -> dict[str, Undoable]:
-    """The decisions that were taken back, but for epochs that go with another of them."""
-    names = _decisions(view, undone=True)
-    for made in list(names.values()):
-        for partner in _partner(view, made):
-            names.pop(partner, None)
-    return names
-
-
 def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
-    """The decisions that could be taken back, by name and in order, or those that were."""
-    return {
-        _name(made): made
-        for made in view.decisions()
-        if isinstance(made, Undoable) and (_name(made) in view.undone) is undone and _is_decision(made)
-    }
+    """The decisions that could be taken back, by name and in order, or those that were; epochs go with others."""
+    made = [one for one in view.decisions() if isinstance(one, Undoable) and _is_decision(one)]
+    partners = {partner for one in made for partner in _partner(view, one)}
+    names = {_name(one): one for one in made if (_name(one) in view.undone) is undone}
+    return {name: one for name, one in names.items() if name not in partners}
 
 
 def _taken_back(view: View) -> Iterator[str]:
@@ -363,11 +361,12 @@ def _undo_compaction(c: Conversation) -> str:
 def _redo_compaction(c: Conversation, boundary: str) -> None:
     """Make a compaction again."""
     own, _ = _epochs(c.transcript.log, boundary)
+    meanwhile = _meanwhile(c.transcript.view, boundary)
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
         c.return_to(own)
-    _go_on_after(c, boundary, None)
+    _go_on_after(c, meanwhile, None)
     c.tail = None
 
 

@@ -181,6 +181,9 @@ def amend(c: Conversation) -> None:
     They are sent whole instead if the model takes no such additions, or if that costs nothing.
     """
     with c.together():
+        if not c.profile.system_messages and any(item.role == "system" for item in c.transcript.view.items):
+            # A rewind or an undo may bring back what another model was told.
+            withdraw_changes(c.transcript)
         c.amended = c.transcript.view, c.transcript.view.version, c.wanted
         added = _changes(c, c.frame, c.wanted, c.lifetimes)
         if added is None:

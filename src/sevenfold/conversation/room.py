@@ -145,7 +145,7 @@ def steps(parts: Parts, budget: Budget, *, clears: bool, compacts: bool, snips: 
         found.append("remove rounds that are no longer needed (snip)")
     if parts.pinned:
         found.append("unpin what is pinned")
-    if not parts.pinned and not (parts.rest and (compacts or snips)):
+    if not found:
         found.append("rewind to before the newest round and send less in it")
     larger = ", or with a model that has a larger window" if budget == "tokens" else ""
     return (*found, f"go on in a new session{larger}")

@@ -111,9 +111,8 @@ class Ledger:
         """Take in a decision; it was made at the present tip, so it holds."""
         made = Made(seq, what)
         if isinstance(what, Epoch):
-            stays = chain.nodes.get(what.drops_thinking_after or "")
             again = chain.nodes.get(what.drops_thinking_before or "")
-            made = Made(seq, what, (stays.seq if stays else -1, again.seq if again else seq))
+            made = Made(seq, what, (chain.end_of(what.drops_thinking_after), again.seq if again else seq))
         self.all.append(made)
         self._holding.append(made)
 

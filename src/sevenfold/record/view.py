@@ -336,6 +336,8 @@ class View:
         target = self._chain.resolve(target)
         if target is None:
             self.tip = self.boundary = None
+            # Which decisions hold at the start, only the whole log tells.
+            self.missing = None if self._chain.complete else ""
             self._chain.undone = self._ledger.settle(self._chain, None)
             self._show([])
         elif target in self._chain or not self._chain.complete:
