@@ -240,15 +240,19 @@ def _go_on_after(c: Conversation, meanwhile: Epoch | None, place: str | None) ->
     Reasoning from before the decision was taken back follows again exactly what it was produced behind, so it is sent
     again; only that up to ``place`` if something else precedes it now. What was produced in the meantime is not.
     """
-    # By the log: on the live branch epochs may be missing that a rewind left behind, and they hold all the same.
-    epochs = pairwise(made for _, made in c.transcript.log.decisions(Epoch))
-    before = next((older for newer, older in epochs if meanwhile and newer.id == meanwhile.id), None)
+    before = _before(c, meanwhile)
     if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
         meanwhile = None
     after = meanwhile.at if meanwhile else place
     c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=after)
     if meanwhile is not None:
         c.transcript.decide(Undone(decision=meanwhile.id))
+
+
+def _before(c: Conversation, epoch: Epoch | None) -> Epoch | None:
+    """The epoch that was in force before another; by the log, because a rewind leaves them in force."""
+    epochs = pairwise(made for _, made in c.transcript.log.decisions(Epoch))
+    return next((older for newer, older in epochs if epoch and newer.id == epoch.id), None)
 
 
 def _precedes(frame: Frame) -> tuple[object, ...]:
@@ -365,7 +369,8 @@ def _redo_compaction(c: Conversation, boundary: str) -> None:
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
-        c.return_to(own)
+    if again := _before(c, meanwhile) or own:
+        c.return_to(again)
     _go_on_after(c, meanwhile, None)
     c.tail = None
 

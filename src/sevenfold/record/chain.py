@@ -190,7 +190,6 @@ class Chain:
             if uuid is None or uuid in seen or uuid not in self.nodes:
                 continue
             seen.add(uuid)
-            entry = self.nodes[uuid].entry
             behind.append(self._said_before(uuid))
             behind.extend(kept.anchor for kept in self.kept.values() if uuid in kept.members)
         return self._close(seen)
