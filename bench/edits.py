@@ -49,7 +49,7 @@ from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.ports import Call, Reply, Watcher
 from sevenfold.providers.anthropic import MESSAGES
 from sevenfold.providers.failures import Endpoint, explain, report_of
-from sevenfold.record.entries import Boundary
+from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.layout import Item
 from sevenfold.session.replies import reply_of
 from sevenfold.stores.memory import MemoryStore
@@ -524,7 +524,12 @@ class RandomSession:
             self.session.rewind(None)
         else:
             newest = answers[-1].said
-            self.session.rewind(self.view.said_at(newest.parent) if newest.calls else newest.uuid)
+            self.session.rewind(self.said_before(newest) if newest.calls else newest.uuid)
+
+    def said_before(self, said: Said | Clearing) -> str | None:
+        """The record before another that says something; clearings are links of the chain too."""
+        _, entry = self.session.conversation.transcript.log.record(said.parent or "") or (0, None)
+        return self.said_before(entry) if isinstance(entry, Clearing) else said.parent
 
 
 def _betas(headers: Mapping[str, str]) -> tuple[str, ...]:

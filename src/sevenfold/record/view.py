@@ -410,7 +410,7 @@ class View:
 
     def _show(self, order: list[str]) -> None:
         """Lay out the live records from scratch."""
-        self._effects = self._ledger.effects()
+        self._effects = self._ledger.effects(answers=self.epoch.model if self.epoch else "")
         self.layout = Layout()
         for item in self._rendered(order, self._effects):
             self.layout.add(item, reported=self._report_holds(item.seq))
