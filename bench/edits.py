@@ -35,7 +35,7 @@ from msgspec import Struct
 import sevenfold
 from sevenfold.clock import CountedIds
 from sevenfold.conversation.intake import must_have_news
-from sevenfold.errors import ContextFull, InputError, ModelError, Refused, SevenfoldError
+from sevenfold.errors import ContextFull, InputError, ModelError, Refused
 from sevenfold.events import Acted, EpochOpened, Event
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -51,6 +51,7 @@ from sevenfold.providers.anthropic import MESSAGES
 from sevenfold.providers.failures import Endpoint, explain, report_of
 from sevenfold.record.entries import Boundary, Clearing, Said
 from sevenfold.record.layout import Item
+from sevenfold.record.view import View
 from sevenfold.session.replies import reply_of
 from sevenfold.stores.memory import MemoryStore
 
@@ -89,9 +90,8 @@ class Found(Struct):
     def __str__(self) -> str:
         """In a line."""
         number = sum(map(len, self.problems.values()))
-        return (
-            f"{number} problems in {self.sessions:,} sessions with {self.steps:,} steps and {self.requests:,} requests"
-        )
+        done = f"{self.steps:,} steps and {self.requests:,} requests"
+        return f"{number} problems in {self.sessions:,} sessions with {done}"
 
 
 class Wrong(Exception):
@@ -319,7 +319,7 @@ class RandomSession:
 
     def compact(self) -> None:
         """Compact by any engine, all of it or a part."""
-        engine = self.dice.choice(("notes", "provider", "fork", "plain", "extractive", None))
+        engine: Any = self.dice.choice(("notes", "provider", "fork", "plain", "extractive", None))
         names, wish = self.rounds(), Json()
         span = self.dice.choice(("whole", "from", "up_to", "range"))
         if len(names) > 3 and span != "whole":
@@ -348,7 +348,7 @@ class RandomSession:
 
     def undo(self) -> None:
         """Take the newest decision back, or another one."""
-        names = [made.uuid if hasattr(made, "uuid") else made.id for made in self.view.decisions()]
+        names = [made.uuid if isinstance(made, Clearing) else made.id for made in self.view.decisions()]
         self.session.undo(self.dice.choice(names) if names and self.dice.random() < 0.2 else "")
 
     def redo(self) -> None:
@@ -475,14 +475,14 @@ class RandomSession:
             self.session.rewind(entry.logical_parent)
         elif "undo the newer compaction first" in error:
             try:
-                self.session.undo(self.view.boundary)
+                self.session.undo(self.view.boundary or "")
             except Refused as another:
                 self.heed(str(another))
 
     # Looking
 
     @property
-    def view(self) -> Any:
+    def view(self) -> View:
         """What the model would see."""
         return self.session.conversation.transcript.view
 
@@ -575,7 +575,9 @@ def main() -> int:
     given = parser.parse_args()
     found = search(given.count, given.seed, tells=given.steps)
     print(f"seed {given.seed}: {found}, {found.declined:,} steps declined with an error of ours")
-    for words, number in Counter({words: len(seeds) for words, seeds in found.problems.items()}).most_common():
+    for words, number in Counter(
+        {words: len(seeds) for words, seeds in found.problems.items()}
+    ).most_common():
         print(f"  {number:>4,}  {words}  (seed {', '.join(map(str, found.problems[words][:3]))})")
     return 1 if found.problems else 0
 

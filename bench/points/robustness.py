@@ -91,7 +91,11 @@ def random_edits(_: Path | None) -> list[Outcome]:
     seed, count = random.randrange(10**9), 150 if is_quick() else 3_000
     found = edits.search(count, seed)
     worst = next(iter(found.problems), "")
-    again = f"; first: {worst}, see python bench/edits.py --count 1 --seed {found.problems[worst][0]}" if worst else ""
+    again = (
+        f"; first: {worst}, see python bench/edits.py --count 1 --seed {found.problems[worst][0]}"
+        if worst
+        else ""
+    )
     name = "sessions edited at random: requests refused, bytes changed, or stuck"
     return [Outcome(name, not worst and found.sessions == count, f"{found} from seed {seed}{again}", "0")]
 

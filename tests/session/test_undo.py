@@ -328,7 +328,9 @@ def test_reasoning_stays_away_from_a_redone_compaction_if_rounds_were_snipped_me
             session.user(words)
             session.complete()
         boundary = session.undo()
-        since = [item.said.uuid for item in session.conversation.transcript.view.items if not item.hidden_by]
+        since = [
+            item.said.uuid for item in session.conversation.transcript.view.items if not item.hidden_by
+        ]
         session.snip(since[-5], since[-4])
         assert session.redo(boundary) == boundary
         session.user("seven")

@@ -17,11 +17,21 @@ from sevenfold.conversation.epoch import frame_of
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
 from sevenfold.ports import Log
-from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pin, Pinned, Rewound, Snip, Undone
+from sevenfold.record.decisions import (
+    Epoch,
+    Fold,
+    Offloaded,
+    OwnDecision,
+    Pin,
+    Pinned,
+    Rewound,
+    Snip,
+    Undone,
+)
 from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
-from sevenfold.record.weight import NOTHING, Weight, total
+from sevenfold.record.weight import NOTHING
 from sevenfold.record.wire import Message, open_server_calls
 from sevenfold.request.frame import Frame
 

@@ -194,7 +194,9 @@ def _compaction(
     segment = None
     if divided.kept:
         first, last = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
-        tip = next((item for item in divided.kept if item.said.uuid == script.view.said_at(script.view.tip)), None)
+        tip = next(
+            (item for item in divided.kept if item.said.uuid == script.view.said_at(script.view.tip)), None
+        )
         if tip is not None and tip.seq < max(item.seq for item in divided.kept):
             # After a rewind: the newest results of an answer may follow what was left behind.
             last = tip.said.uuid
