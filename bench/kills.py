@@ -42,6 +42,8 @@ from sevenfold.stores.jsonl.log import JsonlLog
 KILLS = 300
 LONGEST = 0.6
 """Seconds a process lives at most, from its first report on."""
+PATIENCE = 60.0
+"""Seconds for a process to start and do the first thing."""
 SESSION_KILLS = 6
 """Kills after which another session begins."""
 PAIRS: tuple[tuple[str, bool], ...] = (
@@ -70,6 +72,8 @@ class Done(Struct, frozen=True):
     what: str
     words: str = ""
     """What must be on record since."""
+    error: str = ""
+    """Why nothing more can be done, if it failed."""
 
 
 class Tally(Struct):
@@ -214,7 +218,13 @@ def work(url: str, file: str, pair: tuple[str, bool], seed: int, reports: Connec
     with session(url, Path(file), *pair) as opened:
         doing = Work(opened, chance, str(seed))
         while True:
-            reports.send(doing.step())
+            try:
+                done = doing.step()
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
+                done = Done("failing", error=repr(error))
+            reports.send(done)
+            if done.error:
+                return
 
 
 # What kills it, and looks
@@ -240,19 +250,20 @@ def kill_once(url: str, file: Path, pair: tuple[str, bool], seed: int) -> list[D
     lives = random.Random(seed).uniform(0, LONGEST)
     with suppress(EOFError):
         # The time it takes to start is not part of it.
-        done.append(reader.recv())
+        if not reader.poll(PATIENCE):
+            done.append(Done("starting", error=f"nothing was done within {PATIENCE:.0f} seconds"))
         until = time.monotonic() + lives
         while (left := until - time.monotonic()) > 0:
             if reader.poll(left):
                 done.append(reader.recv())
     child.kill()
     child.join()
-    if child.exitcode != -signal.SIGKILL:
-        raise RuntimeError(f"the process ended by itself with exit code {child.exitcode}")
     with suppress(EOFError):
         while reader.poll():
             done.append(reader.recv())
     reader.close()
+    if child.exitcode != -signal.SIGKILL and not any(one.error for one in done):
+        done.append(Done("ending", error=f"the process ended by itself with exit code {child.exitcode}"))
     return done
 
 
@@ -298,7 +309,8 @@ def search(kills: int = KILLS, seed: int = 0, keep: Path | None = None) -> Tally
                 known += done
                 tally.kills += 1
                 tally.done.update(one.what for one in done)
-                found = look(url, file, pair, known)
+                found = [f"failed: {one.error}" for one in done if one.error]
+                found += look(url, file, pair, known)
                 tally.problems += [
                     f"{pair[0]}: after {done[-1].what if done else 'nothing'}: {one}" for one in found
                 ]

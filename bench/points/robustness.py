@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import conversations, fuzz_reader, kills, mailbox
+from bench import conversations, edits, fuzz_reader, kills, mailbox
 from bench.points import Outcome, Point, is_quick
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -86,6 +86,20 @@ def random_conversations(_: Path | None) -> list[Outcome]:
     ]
 
 
+def random_edits(_: Path | None) -> list[Outcome]:
+    """Sessions that are edited at random, closed and opened again."""
+    seed, count = random.randrange(10**9), 150 if is_quick() else 3_000
+    found = edits.search(count, seed)
+    worst = next(iter(found.problems), "")
+    again = (
+        f"; first: {worst}, see python bench/edits.py --count 1 --seed {found.problems[worst][0]}"
+        if worst
+        else ""
+    )
+    name = "sessions edited at random: requests refused, bytes changed, or stuck"
+    return [Outcome(name, not worst and found.sessions == count, f"{found} from seed {seed}{again}", "0")]
+
+
 def _number(kinds: Mapping[str, Sequence[int]]) -> str:
     worst = next(iter(kinds), "")
     return f"{sum(map(len, kinds.values())):,}" + (f" ({worst}, seed {kinds[worst][0]})" if worst else "")
@@ -119,4 +133,5 @@ POINTS: list[Point] = [
     ("random examples", examples),
     ("bent transcripts", damaged_files),
     ("random conversations", random_conversations),
+    ("random edits", random_edits),
 ]

@@ -99,7 +99,10 @@ def test_only_steps_that_are_legal_and_could_help_are_named() -> None:
     assert "snip" not in steps(snips=False)
     assert steps(clears=False).startswith("let old tool results be cleared")
     assert steps(compacts=True).startswith("compact the conversation")
-    assert steps(0, compacts=True) == "go on in a new session, or with a model that has a larger window"
+    assert steps(0, compacts=True) == (
+        "rewind to before the newest round and send less in it; "
+        "go on in a new session, or with a model that has a larger window"
+    )
 
 
 @pytest.mark.spec("S2.8")

@@ -17,7 +17,20 @@ from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.memory import MemoryLog
-from tests.session.talking import ALONE, BOUND, FREE, answer, output, reader, streamed, uuids, work, world
+from tests.session.talking import (
+    ALONE,
+    BOUND,
+    FREE,
+    answer,
+    fake_reply,
+    hear,
+    output,
+    reader,
+    streamed,
+    uuids,
+    work,
+    world,
+)
 from tests.support import answer as spoken
 from tests.support import transcript
 
@@ -180,3 +193,21 @@ def test_a_log_with_lines_twice_folds_and_resumes_as_with_each_once(tmp_path: Pa
         assert say("and on")
         session.rewind(uuids(session)[-3])
         assert same_twice()
+
+
+@pytest.mark.spec("S0.6", "S8.4")
+def test_opened_again_behind_a_compaction_what_it_hid_does_not_count_as_overhead(tmp_path: Path) -> None:
+    def opened() -> sevenfold.Session:
+        file = tmp_path / "s.jsonl"
+        return sevenfold.Session.open("s", file=file, folder=tmp_path, model=FREE, settings=ALONE)
+
+    with opened() as session:
+        for number in range(3):
+            session.user("words of it " * 4_000)
+            hear(session, fake_reply(number=number, prompt=20_000 * (number + 1)))
+        session.user("go on")
+        session.compact(engine="extractive", span="up_to", record=uuids(session)[-2])
+        before = session.conversation.size()
+    with opened() as session:
+        after = session.conversation.size()
+        assert before.low <= after.tokens <= before.high

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sevenfold
-from sevenfold.errors import Refused
+from sevenfold.errors import InputError, Refused
 from sevenfold.events import Acted, EpochOpened
 from sevenfold.record.entries import Clearing
 from tests.session.talking import (
@@ -21,6 +21,8 @@ from tests.session.talking import (
     hear,
     kinds_of,
     output,
+    reader,
+    said,
     talker,
     uuids,
     work,
@@ -283,3 +285,132 @@ def test_a_compaction_is_redone_once() -> None:
         assert session.redo() == name
         with pytest.raises(Refused, match="nothing was undone that could be redone"):
             session.redo()
+
+
+def test_redo_makes_again_what_was_undone_last() -> None:
+    with alone() as session:
+        _talk_and_compact(session)
+        session.undo()
+        records = uuids(session)
+        snipped = session.snip(records[1], records[2])
+        assert session.undo() == snipped
+        assert session.redo() == snipped
+
+
+@pytest.mark.spec("S10.1")
+def test_undone_and_redone_a_snip_leaves_the_reasoning_that_came_after_it() -> None:
+    with world(talker()) as here, here.session() as session:
+        for words in ("one", "two", "three"):
+            session.user(words)
+            session.complete()
+        records = uuids(session)
+        session.snip(records[1], records[2])
+        session.user("four")
+        session.complete()
+        session.user("five")
+        before = session.prepare().body
+        assert "thinking" in kinds_of(before)
+        session.undo()
+        session.redo()
+        assert session.prepare().body == before
+        session.complete()
+
+
+@pytest.mark.spec("S9.2", "S10.1")
+def test_reasoning_stays_away_from_a_redone_compaction_if_rounds_were_snipped_meanwhile() -> None:
+    with world(reader(0, thinks=False)) as here, here.session() as session:
+        for words in ("one", "two", "three"):
+            session.user(words)
+            session.complete()
+        assert session.compact(engine="extractive") is not None
+        here.simulator.brain = talker()
+        for words in ("four", "five", "six"):
+            session.user(words)
+            session.complete()
+        boundary = session.undo()
+        since = [
+            item.said.uuid for item in session.conversation.transcript.view.items if not item.hidden_by
+        ]
+        session.snip(since[-5], since[-4])
+        assert session.redo(boundary) == boundary
+        session.user("seven")
+        session.complete()
+        assert all(request.status == 200 for request in here.simulator.requests)
+
+
+@pytest.mark.spec("S10.1")
+def test_the_epoch_of_a_snip_is_not_undone_without_it() -> None:
+    with world(talker()) as here, here.session() as session:
+        for words in ("one", "two", "three"):
+            session.user(words)
+            session.complete()
+        records = uuids(session)
+        session.snip(records[1], records[2])
+        epoch = here.told(EpochOpened)[-1]
+        with pytest.raises(Refused, match="nothing to undo"):
+            session.undo(epoch.epoch)
+
+
+@pytest.mark.spec("S10.1")
+def test_undo_directly_after_a_snip_is_not_refused_where_the_request_fitted() -> None:
+    with alone(model=FREE, settings={"context_window": 30_000}) as session:
+        for number in range(4):
+            session.user("some words of it " * 700)
+            hear(session, fake_reply(number=number, prompt=5_000 * (number + 1)))
+        session.user("more words " * 300)
+        before = session.prepare().body
+        records = uuids(session)
+        session.snip(records[1], records[4])
+        session.undo()
+        assert session.prepare().body == before
+
+
+def test_rewound_to_the_start_a_session_forgets_what_was_decided() -> None:
+    with alone() as session:
+        for number in range(4):
+            session.user(f"say {number}")
+            hear(session, fake_reply(number=number + 1))
+        records = uuids(session)
+        session.snip(records[1], records[2])
+        assert session.compact() is not None
+        session.user("and more")
+        hear(session, fake_reply(number=9))
+        session.rewind(None)
+        with pytest.raises(Refused, match="nothing to undo"):
+            session.undo()
+
+
+@pytest.mark.spec("S9.2")
+def test_what_another_model_was_told_is_withdrawn_when_a_rewind_brings_it_back(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world(talker()) as here:
+        with here.open(file) as session:
+            session.user("one")
+            session.complete()
+        with here.open(file, system="Other. " * 600) as session:
+            session.user("two")
+            session.complete()
+            assert "system" in {message["role"] for message in said(here.bodies[-1])}
+            session.user("three")
+            newest = uuids(session)[-1]
+        with here.open(file, model=FREE, system="Other. " * 600) as session:
+            session.rewind(newest)
+            session.complete()
+            assert "system" not in {message["role"] for message in said(here.bodies[-1])}
+
+
+@pytest.mark.spec("S8.6")
+def test_results_in_part_wait_for_the_rest_behind_what_an_undo_left() -> None:
+    with alone() as session:
+        for number in range(2):
+            session.user("go on")
+            hear(session, fake_reply(number=number))
+        session.user("go on")
+        hear(session, fake_reply(calling("t1"), calling("t2"), number=3))
+        assert session.compact() is not None
+        session.undo()
+        session.tool_results({"t1": "done"})
+        records = uuids(session)
+        session.snip(records[1], records[2])
+        with pytest.raises(InputError, match="calls still wait for results: t2"):
+            session.prepare()

@@ -13,15 +13,27 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
+from sevenfold.conversation.epoch import frame_of
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
 from sevenfold.ports import Log
-from sevenfold.record.decisions import Epoch, Fold, Offloaded, OwnDecision, Pin, Rewound, Snip, Undone
+from sevenfold.record.decisions import (
+    Epoch,
+    Fold,
+    Offloaded,
+    OwnDecision,
+    Pin,
+    Pinned,
+    Rewound,
+    Snip,
+    Undone,
+)
 from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
-from sevenfold.record.weight import NOTHING, Weight, total
+from sevenfold.record.weight import NOTHING
 from sevenfold.record.wire import Message, open_server_calls
+from sevenfold.request.frame import Frame
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
@@ -174,58 +186,95 @@ def undo(c: Conversation, reference: str = "") -> str:
 def redo(c: Conversation, reference: str = "") -> str:
     """Make a decision again that was taken back: the newest, or the one named; returns its id."""
     with c.lock:
-        name = undone_compaction(c)
-        if name and not compaction_undone(c):
-            if reference == name:
+        view, compaction = c.transcript.view, undone_compaction(c)
+        if compaction and not compaction_undone(c):
+            if reference == compaction:
                 raise Refused(
-                    f"{name} was undone, but the conversation was compacted again since then, so it cannot be redone; "
-                    "undo the newer compaction first"
+                    f"{reference} was undone, but the conversation was compacted again since then, so it cannot be "
+                    "redone; undo the newer compaction first"
                 )
-            name = ""
+            compaction = ""
+        decisions = _decisions(view, undone=True)
+        last = (one for one in _taken_back(view) if one == compaction or one in decisions)
+        name = reference or next(last, "")
         with c.together():
-            if name and reference in ("", name):
+            if name and name == compaction:
                 _redo_compaction(c, name)
+            elif name in decisions:
+                _redo_decision(c, decisions[name])
             else:
-                name = _redo_decision(c, reference)
+                raise Refused(
+                    f"{name} was not undone, so it cannot be redone"
+                    if name
+                    else "nothing was undone that could be redone"
+                )
         events.epochs(c)
         return name
 
 
 def _undo_decision(c: Conversation, reference: str) -> str:
     made = _find(c.transcript.view, reference)
-    _must_fit(c, made)
-    for each in [_name(made), *_partner(c.transcript.view, made)]:
-        c.transcript.decide(Undone(decision=each))
+    undone = [Undone(decision=each) for each in (_name(made), *_partner(c.transcript.view, made))]
+    _must_fit(c, *undone)
+    for each in undone:
+        c.transcript.decide(each)
     c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=_place(made))
     return _name(made)
 
 
-def _redo_decision(c: Conversation, reference: str) -> str:
-    view = c.transcript.view
-    names = _decisions(view, undone=True)
-    for made in list(names.values()):
-        for partner in _partner(view, made):
-            names.pop(partner, None)
-    name = reference or next((one for one in _taken_back(view) if one in names), "")
-    if name not in names:
-        raise Refused(
-            f"{name} was not undone, so it cannot be redone"
-            if name
-            else "nothing was undone that could be redone"
-        )
-    for each in [name, *_partner(view, names[name])]:
+def _redo_decision(c: Conversation, made: Undoable) -> None:
+    meanwhile = _meanwhile(c.transcript.view, _name(made)) if c.profile.thinking.bound else None
+    for each in [_name(made), *_partner(c.transcript.view, made)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=_place(names[name]))
-    return name
+    _go_on_after(c, meanwhile, _place(made))
+
+
+def _meanwhile(view: View, redone: str) -> Epoch | None:
+    """The epoch that began when a decision was taken back, if since then nothing was done about the records before."""
+    found: Epoch | None = None
+    taken_back = changed = False
+    for made in view.decisions():
+        match made:
+            case Undone(decision=name, redo=False) if name == redone:
+                taken_back, found, changed = True, None, False
+            case Epoch() if taken_back and found is None:
+                found = made
+            case Clearing() | Snip() | Fold() | Pinned():
+                changed = True
+    return None if changed else found
+
+
+def _go_on_after(c: Conversation, meanwhile: Epoch | None, place: str | None) -> None:
+    """Open the epoch that follows a redo.
+
+    Reasoning from before the decision was taken back follows again exactly what it was produced behind, so it is sent
+    again; only that up to ``place`` if something else precedes it now. What was produced in the meantime is not.
+    """
+    before = _before(c, meanwhile)
+    if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
+        meanwhile = None
+    after = meanwhile.at if meanwhile else place
+    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=after)
+    if meanwhile is not None:
+        c.transcript.decide(Undone(decision=meanwhile.id))
+
+
+def _before(c: Conversation, epoch: Epoch | None) -> Epoch | None:
+    """The epoch that was in force before another; by the log, because a rewind leaves them in force."""
+    epochs = pairwise(made for _, made in c.transcript.log.decisions(Epoch))
+    return next((older for newer, older in epochs if epoch and newer.id == epoch.id), None)
+
+
+def _precedes(frame: Frame) -> tuple[object, ...]:
+    return frame.model, frame.system, frame.tools
 
 
 def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
-    """The decisions that could be taken back, by name and in order, or those that were."""
-    return {
-        _name(made): made
-        for made in view.decisions()
-        if isinstance(made, Undoable) and (_name(made) in view.undone) is undone and _is_decision(made)
-    }
+    """The decisions that could be taken back, by name and in order, or those that were; epochs go with others."""
+    made = [one for one in view.decisions() if isinstance(one, Undoable) and _is_decision(one)]
+    partners = {partner for one in made for partner in _partner(view, one)}
+    names = {_name(one): one for one in made if (_name(one) in view.undone) is undone}
+    return {name: one for name, one in names.items() if name not in partners}
 
 
 def _taken_back(view: View) -> Iterator[str]:
@@ -292,38 +341,15 @@ def _place(made: Undoable) -> str | None:
     return made.uuid if isinstance(made, Clearing) else made.at
 
 
-def _must_fit(c: Conversation, made: Undoable) -> None:
-    view = c.transcript.view
-    thinking = isinstance(made, Epoch) or bool(_partner(view, made))
-    hidden = [item for item in view.items if _touched(item, made, thinking)]
-    back = sum((_whole(item) - item.weight for item in hidden), NOTHING)
-    tokens = round(c.gauge.estimator.tokens(back))
+def _must_fit(c: Conversation, *undone: Undone) -> None:
     size, blocking = c.size(), c.window.blocking
-    if tokens + size.high >= blocking:
+    back = c.gauge.size(c.transcript.view_after(*undone))
+    if back.high >= blocking:
         raise Refused(
-            f"undoing this would put back about {tokens:,} tokens, and with {size.tokens:,} in the context that is "
-            f"over the {blocking:,} at which sending stops; fetch single results, or snip other rounds first"
+            f"undoing this would put back about {back.tokens - size.tokens:,} tokens, and with {size.tokens:,} in the "
+            f"context that is over the {blocking:,} at which sending stops; fetch single results, or snip other rounds "
+            "first"
         )
-
-
-def _whole(item: Item) -> Weight:
-    """What a record weighs when all of it is sent; offloaded results stay as they are."""
-    offloaded = {block.id: block for block in item.shown if block.kind == "tool_result"}
-    return total(
-        [
-            offloaded.get(block.id, block) if block.id in item.said.stored else block
-            for block in item.said.blocks
-        ]
-    )
-
-
-def _touched(item: Item, made: Undoable, thinking: bool) -> bool:
-    """Does a decision take something out of a record, be it its reasoning?"""
-    if thinking and item.said.role == "assistant" and not item.hidden_by:
-        return True
-    if isinstance(made, Clearing):
-        return not set(item.said.answers).isdisjoint(made.about.compacted_tool_ids)
-    return item.hidden_by == made.id
 
 
 # -- undoing a compaction -------------------------------------------------------------------------
@@ -347,42 +373,16 @@ def _undo_compaction(c: Conversation) -> str:
 
 
 def _redo_compaction(c: Conversation, boundary: str) -> None:
-    """Make a compaction again.
-
-    Reasoning from before it was taken back follows again exactly what it was produced behind, so it is sent again;
-    what was produced in the meantime is not.
-    """
+    """Make a compaction again."""
     own, _ = _epochs(c.transcript.log, boundary)
-    meanwhile = _meanwhile(c.transcript.view, own) if own is not None else None
+    meanwhile = _meanwhile(c.transcript.view, boundary)
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
-        c.return_to(own)
-    last = meanwhile.at if meanwhile is not None else None
-    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=last)
-    if meanwhile is not None:
-        c.transcript.decide(Undone(decision=meanwhile.id))
+    if again := _before(c, meanwhile) or own:
+        c.return_to(again)
+    _go_on_after(c, meanwhile, None)
     c.tail = None
-
-
-def _meanwhile(view: View, own: Epoch) -> Epoch | None:
-    """The epoch that began when a compaction was taken back, if until then the same preceded the messages."""
-    before = found = None
-    taken_back = False
-    for made in view.decisions():
-        match made:
-            case Undone(decision=name, redo=redo) if name == own.boundary:
-                taken_back, found = not redo, None
-            case Epoch() if not taken_back:
-                before = made
-            case Epoch(reason="undo") if found is None:
-                found = made
-    same = before is not None and _precedes(before) == _precedes(own)
-    return found if same else None
-
-
-def _precedes(epoch: Epoch) -> tuple[object, ...]:
-    return epoch.model, epoch.system, epoch.tools
 
 
 def _newest_boundary(c: Conversation) -> str:

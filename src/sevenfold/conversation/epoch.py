@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from sevenfold.conversation.resume import Foreseen, SizeReport
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
@@ -147,7 +148,7 @@ def _sections(made: Epoch | Amended) -> tuple[tuple[str, str], ...]:
     return () if left else tuple(found)
 
 
-def learned(profile: Profile, told: Iterable[Measured | Epoch], *before_messages: bytes) -> Gauge:
+def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: bytes) -> Gauge:
     """The gauge of a session that goes on, with all it had learnt from the reports on record."""
     gauge = Gauge.of(profile, *before_messages)
     for one in told:
@@ -157,8 +158,10 @@ def learned(profile: Profile, told: Iterable[Measured | Epoch], *before_messages
                     # What was reported before concerns another program's system and tools.
                     gauge = replace(gauge, overhead=None)
                 gauge = gauge.opened(*map(bytes, tools), *map(bytes, system))
-            case report:
-                gauge = gauge.observe(report)
+            case Measured():
+                gauge = gauge.observe(one)
+            case Foreseen(tokens=tokens, weight=weight, model=model):
+                gauge = gauge.reminded(tokens, weight, model)
     return gauge.opened(*before_messages).switched(profile)
 
 
@@ -181,6 +184,9 @@ def amend(c: Conversation) -> None:
     They are sent whole instead if the model takes no such additions, or if that costs nothing.
     """
     with c.together():
+        if not c.profile.system_messages and any(item.role == "system" for item in c.transcript.view.items):
+            # A rewind or an undo may bring back what another model was told.
+            withdraw_changes(c.transcript)
         c.amended = c.transcript.view, c.transcript.view.version, c.wanted
         added = _changes(c, c.frame, c.wanted, c.lifetimes)
         if added is None:

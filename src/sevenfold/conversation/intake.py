@@ -246,7 +246,7 @@ def must_have_news(view: View) -> None:
         need = f"tool_results() for {', '.join(waiting)}" if waiting else "user()"
         raise InputError(f"the model spoke last, so there is nothing new to send: call {need} first")
     # A system message behind results in part does not complete them.
-    heard = next((item for item in reversed(view.items) if item.role != "system"), newest)
+    heard = next((item for item in reversed(view.items) if item.shown and item.role != "system"), newest)
     if waiting and heard.said.answers:
         raise InputError(
             f"calls still wait for results: {', '.join(waiting)}; give them with tool_results() first"

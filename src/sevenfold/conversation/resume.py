@@ -10,16 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from sevenfold.ports import Log
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue
-from sevenfold.record.decisions import Carry, Commit, Epoch
+from sevenfold.record.decisions import Carry, Commit, Epoch, OwnDecision
 from sevenfold.record.entries import Boundary, Damaged, Decision, Entry
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
+from sevenfold.record.weight import Weight
 
-SizeReport = Measured | Epoch
-"""What a reader learns about sizes: reports, and what preceded the messages when they were made."""
+
+class Foreseen(Struct, frozen=True):
+    """What a compaction of ours was expected to leave, by all that was known of sizes then."""
+
+    tokens: int
+    weight: Weight
+    model: str
+
+
+SizeReport = Measured | Epoch | Foreseen
+"""What a reader learns about sizes: reports, what preceded the messages when they were made, and expectations."""
 
 
 def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequence[Entry] = ()) -> View:
@@ -54,9 +66,19 @@ def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None) -> V
         whole = view.missing is None or not view.undone
         if reports is not None and measured is not None and (whole or measured.before is not None):
             reports.append(measured)
-        if reports is not None and isinstance(entry, Decision) and isinstance(entry.made, Epoch):
-            reports.append(entry.made)
+        if reports is not None and isinstance(entry, Decision):
+            reports.extend(_expected(view, entry.made))
     return view
+
+
+def _expected(view: View, made: OwnDecision) -> Iterator[SizeReport]:
+    match made:
+        case Epoch():
+            yield made
+        case Commit(boundary=name) if name and name == view.boundary and view.epoch is not None:
+            left = view.entry(name)
+            if isinstance(left, Boundary) and left.about.post_tokens:
+                yield Foreseen(left.about.post_tokens, view.weight, view.epoch.model)
 
 
 def read(log: Log, start: int = 0) -> Iterator[tuple[int, Entry]]:

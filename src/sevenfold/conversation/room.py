@@ -145,6 +145,8 @@ def steps(parts: Parts, budget: Budget, *, clears: bool, compacts: bool, snips: 
         found.append("remove rounds that are no longer needed (snip)")
     if parts.pinned:
         found.append("unpin what is pinned")
+    if not found:
+        found.append("rewind to before the newest round and send less in it")
     larger = ", or with a model that has a larger window" if budget == "tokens" else ""
     return (*found, f"go on in a new session{larger}")
 
@@ -197,17 +199,27 @@ def check(c: Conversation, size: Size) -> Check:
 
 def explain(c: Conversation, check: Check) -> str:
     """Why the next request cannot be sent, and what to do about it."""
-    settings, filled, limits = c.settings, parts(c, check.budget), c.limits
+    filled, limits = parts(c, check.budget), c.limits
     limit = {"bytes": limits.wire, "images": limits.images}.get(check.budget) or c.window.blocking
-    possible = steps(
+    return too_full(check, c.window, filled, limit=limit, steps=ways_on(c, filled, check.budget))
+
+
+def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[str, ...]:
+    """What a user can do now about a conversation filled like this."""
+    view, settings = c.transcript.view, c.settings
+    answers = [item for item in view.items if item.said.role == "assistant" and not item.hidden_by]
+    rounds = sum(view.begins_round(item.said.uuid) for item in answers)
+    # An answer is kept with the results of its calls, and the newest round cannot be removed. A compaction that was
+    # made just now, and was not enough, need not be made again.
+    older = rounds - (1 if answers and answers[-1].said.calls else 0)
+    made = (view.boundary or "") != c.boundary_then
+    return steps(
         filled,
-        check.budget,
+        budget,
         clears=settings.size_clearing,
-        # One that was made just now, and was not enough, need not be made again.
-        compacts=settings.compaction and (c.transcript.view.boundary or "") == c.boundary_then,
-        snips=settings.snip,
+        compacts=settings.compaction and older > 0 and not made,
+        snips=settings.snip and rounds > 1,
     )
-    return too_full(check, c.window, filled, limit=limit, steps=possible)
 
 
 def parts(c: Conversation, budget: Budget = "tokens") -> Parts:

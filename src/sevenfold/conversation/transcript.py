@@ -301,10 +301,10 @@ class Transcript:
         self.written += sum(map(len, made))
         return positions
 
-    def view_after(self, decision: OwnDecision) -> View:
-        """What the model would see if this were decided."""
-        made = Decision(replace(decision, at=self.view.tip))
-        return resume(self.log, unwritten=[*(one.entry for one in self._unwritten or ()), made])
+    def view_after(self, *decisions: OwnDecision) -> View:
+        """What the model would see if these were decided."""
+        made = [Decision(replace(one, at=self.view.tip)) for one in decisions]
+        return resume(self.log, unwritten=[*(one.entry for one in self._unwritten or ()), *made])
 
     def _read_again(self) -> None:
         """Fold the log from further back: the live branch needs records that are not in memory."""

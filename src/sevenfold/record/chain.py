@@ -153,6 +153,17 @@ class Chain:
         """Where the conversation goes on behind ``uuid``: an anchor is followed by what it keeps."""
         return next((kept.tail for kept in self._in_force() if kept.anchor == uuid), uuid)
 
+    def end_of(self, uuid: str | None) -> int:
+        """The place in the file up to which everything is seen before or at a record; -1 for one that is not known.
+
+        What a compaction keeps follows its summary, and comes before it in the file.
+        """
+        kept = next((kept for kept in self._in_force() if kept.anchor == uuid), None)
+        if kept is not None:
+            return min(self.nodes[member].seq for member in kept.members) - 1
+        node = self.nodes.get(uuid or "")
+        return node.seq if node else -1
+
     def branch(self, leaf: str) -> Branch:
         """The live records when ``leaf`` is the newest."""
         return self._way_to(self.tip_of(leaf))
@@ -179,9 +190,7 @@ class Chain:
             if uuid is None or uuid in seen or uuid not in self.nodes:
                 continue
             seen.add(uuid)
-            entry = self.nodes[uuid].entry
-            before = entry.logical_parent if isinstance(entry, Boundary) else entry.parent
-            behind.append(self.resolve(before))
+            behind.append(self._said_before(uuid))
             behind.extend(kept.anchor for kept in self.kept.values() if uuid in kept.members)
         return self._close(seen)
 
@@ -270,9 +279,17 @@ class Chain:
 
     def _answers_elsewhere(self, result: str, call: str, live: set[str]) -> bool:
         """Does a result follow an answer that made the same call, and was given up since?"""
-        entry = self.nodes[result].entry
-        parent = entry.parent if isinstance(entry, Said) else None
-        return bool(parent) and parent in self.nodes and parent not in live and call in self._calls(parent)
+        seen, uuid = {result}, self._said_before(result)
+        while uuid is not None and uuid not in seen and call not in self._calls(uuid):
+            seen.add(uuid)
+            uuid = self._said_before(uuid)
+        return uuid is not None and uuid not in seen and uuid not in live
+
+    def _said_before(self, uuid: str) -> str | None:
+        """The record that was the newest when another one was written, if it was read."""
+        entry = self.nodes[uuid].entry
+        before = self.resolve(entry.logical_parent if isinstance(entry, Boundary) else entry.parent)
+        return before if before in self.nodes else None
 
     def _ordered(self, live: set[str], boundary: str | None) -> list[str]:
         """File order, with kept records behind their anchor, and each answer followed by its results."""

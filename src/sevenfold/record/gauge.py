@@ -133,6 +133,18 @@ class Gauge(Struct, frozen=True):
             estimator = estimator.learn(before.reply, before.output)
         return replace(gauge, estimator=estimator)
 
+    def reminded(self, tokens: int, weight: Weight, model: str) -> Gauge:
+        """The gauge after a compaction that was expected to leave messages of that weight, with so many tokens in all.
+
+        That was known from the whole conversation, of which this gauge may have seen a part: where the two disagree
+        on more than they can know, it was right.
+        """
+        gauge = self if model == self.profile.model else self.switched(profiles.find(model))
+        here = gauge.unanchored(weight)
+        if tokens >= here.low:
+            return self
+        return replace(gauge, overhead=gauge._beyond(tokens, weight))
+
     def switched(self, profile: Profile) -> Gauge:
         """The gauge for another model; what is known is rescaled if that one counts tokens another way."""
         if profile.tokenizer == self.profile.tokenizer:

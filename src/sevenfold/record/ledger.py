@@ -111,9 +111,8 @@ class Ledger:
         """Take in a decision; it was made at the present tip, so it holds."""
         made = Made(seq, what)
         if isinstance(what, Epoch):
-            stays = chain.nodes.get(what.drops_thinking_after or "")
             again = chain.nodes.get(what.drops_thinking_before or "")
-            made = Made(seq, what, (stays.seq if stays else -1, again.seq if again else seq))
+            made = Made(seq, what, (chain.end_of(what.drops_thinking_after), again.seq if again else seq))
         self.all.append(made)
         self._holding.append(made)
 
@@ -127,9 +126,9 @@ class Ledger:
         self._holding = [made for made in self.all if self._holds(made, chain, lineage)]
         return self._undone(None)
 
-    def effects(self, seq: int | None = None) -> Effects:
-        """What is out of sight, now or when the file was only ``seq`` long."""
-        undone, answers = self._undone(seq), self._model(seq)
+    def effects(self, seq: int | None = None, answers: str = "") -> Effects:
+        """What is out of sight, now that the model ``answers``, or when the file was only ``seq`` long."""
+        undone, answers = self._undone(seq), answers if seq is None else self._model(seq)
         found = Effects()
         for made in self._holding:
             if made.id in undone or (seq is not None and made.seq >= seq):
@@ -182,10 +181,10 @@ class Ledger:
             return True
         return chain.resolve(place) in lineage
 
-    def _model(self, seq: int | None) -> str:
-        """The model that answers, as far as is known."""
+    def _model(self, seq: int) -> str:
+        """The model that answered then, as far as is known."""
         for made in reversed(self.all):
-            if isinstance(made.what, Epoch) and (seq is None or made.seq < seq):
+            if isinstance(made.what, Epoch) and made.seq < seq:
                 return made.what.model
         return ""
 

@@ -336,6 +336,8 @@ class View:
         target = self._chain.resolve(target)
         if target is None:
             self.tip = self.boundary = None
+            # Which decisions hold at the start, only the whole log tells.
+            self.missing = None if self._chain.complete else ""
             self._chain.undone = self._ledger.settle(self._chain, None)
             self._show([])
         elif target in self._chain or not self._chain.complete:
@@ -416,7 +418,7 @@ class View:
 
     def _show(self, order: list[str]) -> None:
         """Lay out the live records from scratch."""
-        self._effects = self._ledger.effects()
+        self._effects = self._ledger.effects(answers=self.epoch.model if self.epoch else "")
         self.layout = Layout()
         for item in self._rendered(order, self._effects):
             self.layout.add(item, reported=self._report_holds(item.seq))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sevenfold.conversation.layer import Offer, TooFull
 from sevenfold.conversation.restore import FilesSlot, PinsSlot, Seen
 from sevenfold.conversation.results import paths_read
+from sevenfold.conversation.room import parts, ways_on
 from sevenfold.errors import BodyTooLarge, ContextFull, PromptTooLong, Refused
 from sevenfold.layers.compact import scope
 from sevenfold.layers.compact.compactor import AUTO, Compactor
@@ -152,7 +153,8 @@ def _collapse(c: Conversation) -> Flow[None]:
     if (size := c.size().high) >= COLLAPSE_BLOCKS * c.window.effective:
         raise ContextFull(
             f"the conversation has about {size:,} tokens and nothing is left that could be folded; collapse "
-            f"stops sending at {int(COLLAPSE_BLOCKS * c.window.effective):,}: compact it, or snip rounds"
+            f"stops sending at {int(COLLAPSE_BLOCKS * c.window.effective):,}; next: "
+            f"{', or '.join(ways_on(c, parts(c)))}"
         )
 
 

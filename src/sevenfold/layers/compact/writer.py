@@ -19,6 +19,7 @@ from sevenfold.conversation.transcript import Attachment
 from sevenfold.events import Acted
 from sevenfold.events import Compacted as CompactedEvent
 from sevenfold.layers.compact.request import OUTPUT_CAP, Compacted, CompactionRequest, Preview
+from sevenfold.layers.compact.scope import messages_of
 from sevenfold.prompts.compact import Continued
 from sevenfold.prompts.context import Folded, RecordedFacts
 from sevenfold.record import blocks, redact
@@ -183,13 +184,22 @@ def _compaction(
     attachments, restored, missed = _restore(c, made, after)
     after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
     boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
-    drops = c.profile.thinking.bound and divided.side == "after" and got.signed is None
+    # Where a text stands for rounds a cut may go through a message; then what is kept follows other bytes than before.
+    summarised = messages_of(divided.hidden)
+    torn = script.view.messages()[: len(summarised)] != summarised
+    drops = c.profile.thinking.bound and divided.side == "after" and (got.signed is None or torn)
     frame = c.frame if divided.side == "before" else c.wanted
     if block and (needed := c.profile.betas.on_demand_compaction):
         frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
     segment = None
     if divided.kept:
         first, last = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
+        tip = next(
+            (item for item in divided.kept if item.said.uuid == script.view.said_at(script.view.tip)), None
+        )
+        if tip is not None and tip.seq < max(item.seq for item in divided.kept):
+            # After a rewind: the newest results of an answer may follow what was left behind.
+            last = tip.said.uuid
         segment = Segment(first, boundary if divided.side == "before" else anchor, last)
     total = made.verdict.score.total
     about = CompactMetadata(
