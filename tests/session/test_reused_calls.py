@@ -260,5 +260,7 @@ def test_a_message_of_ten_thousand_calls_is_answered_in_seconds(name: str, at_a_
         for place in range(0, count, at_a_time):
             left = session.tool_results(results[place : place + at_a_time])
         assert left == []
+        session.rewind(session.conversation.transcript.view.tip)
+        assert len(session.conversation.transcript.view) == 2 + count // at_a_time
         _ = session.prepare().body
         assert process_time() - began < 30

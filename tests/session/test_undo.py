@@ -9,6 +9,7 @@ import pytest
 import sevenfold
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Acted, EpochOpened
+from sevenfold.record.decisions import MicrocompactMetadata
 from sevenfold.record.entries import Clearing
 from tests.session.talking import (
     BOUND,
@@ -395,6 +396,9 @@ def test_what_another_model_was_told_is_withdrawn_when_a_rewind_brings_it_back(t
             newest = uuids(session)[-1]
         with here.open(file, model=FREE, system="Other. " * 600) as session:
             session.rewind(newest)
+            fork = session.fork()
+            fork.user("in short?")
+            assert "system" not in {message["role"] for message in said(fork.prepare().body.raw)}
             session.complete()
             assert "system" not in {message["role"] for message in said(here.bodies[-1])}
 
@@ -414,3 +418,74 @@ def test_results_in_part_wait_for_the_rest_behind_what_an_undo_left() -> None:
         session.snip(records[1], records[2])
         with pytest.raises(InputError, match="calls still wait for results: t2"):
             session.prepare()
+
+
+@pytest.mark.spec("S9.2", "S10.1")
+def test_reasoning_stays_away_from_a_redone_snip_if_the_rounds_before_were_compacted_meanwhile() -> None:
+    with world(talker()) as here, here.session() as session:
+        for words in ("one", "two", "three", "four"):
+            session.user(words)
+            session.complete()
+        records = uuids(session)
+        session.snip(records[3], records[4])
+        session.user("five")
+        session.complete()
+        snip = session.undo()
+        assert session.compact(engine="provider", span="up_to", record=records[3]) is not None
+        assert session.redo(snip) == snip
+        session.user("six")
+        session.complete()
+        assert all(request.status == 200 for request in here.simulator.requests)
+
+
+@pytest.mark.spec("S8.6")
+def test_opened_again_after_a_compaction_was_undone_the_request_has_the_same_markers(
+    tmp_path: Path,
+) -> None:
+    with world(talker()) as here:
+        with here.open(tmp_path / "s.jsonl") as session:
+            for _ in range(3):
+                session.user(output(times=900))
+                session.complete()
+            session.compact(engine="extractive")
+            for _ in range(3):
+                session.user(output(times=900))
+                session.complete()
+            session.undo()
+            session.user("go on")
+            before = session.prepare().body
+        with here.open(tmp_path / "s.jsonl") as session:
+            assert session.prepare().body == before
+
+
+@pytest.mark.spec("S9.2")
+def test_what_was_cleared_for_a_request_stays_so_if_the_user_speaks_before_its_answer() -> None:
+    with alone() as session:
+        session.user("go on")
+        hear(session, fake_reply(calling("t1")))
+        session.tool_results({"t1": output()})
+        hear(session, fake_reply(calling("t2"), number=2))
+        session.tool_results({"t2": "done"})
+        session.conversation.transcript.clear(MicrocompactMetadata(compacted_tool_ids=["t1"]))
+        sent = session.prepare().body
+        session.user("wait")
+        session.observe(fake_reply(number=3))
+        assert output().encode()[:16] not in sent
+        assert output().encode()[:16] not in session.prepare().body
+
+
+@pytest.mark.spec("S9.2")
+def test_no_reasoning_from_behind_another_system_prompt_is_kept_after_a_summary(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world(talker()) as here:
+        with here.open(file) as session:
+            for words in ("one", "two", "three"):
+                session.user(words)
+                session.complete()
+        with here.open(file, system="Other. " * 600) as session:
+            session.user("four")
+            session.complete()
+            assert session.compact(engine="provider", span="up_to", record=uuids(session)[3]) is not None
+            session.user("five")
+            session.complete()
+        assert all(request.status == 200 for request in here.simulator.requests)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
-from sevenfold.conversation.epoch import frame_of
+from sevenfold.conversation.epoch import frame_of, withdraw_untold
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
 from sevenfold.ports import Log
@@ -121,6 +121,7 @@ def go_back(c: Conversation, record: str | None) -> None:
     with c.together():
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
+        withdraw_untold(c)
         left = transcript.view.messages()
         # A call of the provider's own tools that has no result goes as soon as something is said.
         waits = open_server_calls([block for message in left for block in message.parts])
@@ -179,6 +180,7 @@ def undo(c: Conversation, reference: str = "") -> str:
                 name = _undo_compaction(c)
             else:
                 name = _undo_decision(c, reference)
+            withdraw_untold(c)
         events.epochs(c)
         return name
 
@@ -208,6 +210,7 @@ def redo(c: Conversation, reference: str = "") -> str:
                     if name
                     else "nothing was undone that could be redone"
                 )
+            withdraw_untold(c)
         events.epochs(c)
         return name
 
@@ -237,6 +240,8 @@ def _meanwhile(view: View, redone: str) -> Epoch | None:
         match made:
             case Undone(decision=name, redo=False) if name == redone:
                 taken_back, found, changed = True, None, False
+            case Epoch(boundary=str()):
+                changed = True
             case Epoch() if taken_back and found is None:
                 found = made
             case Clearing() | Snip() | Fold() | Pinned():

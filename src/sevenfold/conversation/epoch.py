@@ -184,9 +184,6 @@ def amend(c: Conversation) -> None:
     They are sent whole instead if the model takes no such additions, or if that costs nothing.
     """
     with c.together():
-        if not c.profile.system_messages and any(item.role == "system" for item in c.transcript.view.items):
-            # A rewind or an undo may bring back what another model was told.
-            withdraw_changes(c.transcript)
         c.amended = c.transcript.view, c.transcript.view.version, c.wanted
         added = _changes(c, c.frame, c.wanted, c.lifetimes)
         if added is None:
@@ -285,6 +282,12 @@ def withdraw_changes(transcript: Transcript) -> None:
     void = [item.said.uuid for item in items if item.said.attachment == AMENDED and item.shown]
     if void:
         transcript.clear(MicrocompactMetadata(cleared_attachment_uuids=void))
+
+
+def withdraw_untold(c: Conversation) -> None:
+    """A rewind or an undo may bring back what another model was told, in a way that this one does not take."""
+    if not c.profile.system_messages and any(item.role == "system" for item in c.transcript.view.items):
+        withdraw_changes(c.transcript)
 
 
 # -- going on without what a provider refused -------------------------------------------------------

@@ -126,11 +126,17 @@ def last_request(log: Log) -> LastRequest | None:
                     return None
                 case Said(role="assistant", usage=usage) as said if found is None and _answers(said, made):
                     found = LastRequest(made, usage)
+                case Decision(made=Undone(decision=name)) if found and _is_boundary(log, name):
+                    return None
                 case Clearing() | Decision(made=Undone() | Rewound() | Snip() | Fold() | Pinned()) if found:
                     found = replace(found, changed=True)
         if found is not None:
             return found
     return None
+
+
+def _is_boundary(log: Log, name: str) -> bool:
+    return any(boundary.uuid == name for _, boundary in log.boundaries())
 
 
 def whole(log: Log) -> View:

@@ -78,7 +78,7 @@ class Chain:
         """Records that are only a link between others → their parent."""
         self._groups: dict[str, tuple[str, ...]] = {}
         self._answers: dict[str, tuple[str, ...]] = {}
-        self._asked: dict[str, str] = {}
+        self._asked: dict[str, tuple[str, ...]] = {}
         self.kept: dict[str, _Kept] = {}
         """Compaction → the segment it keeps."""
         self._interjections: dict[str, tuple[str, ...]] = {}
@@ -95,7 +95,9 @@ class Chain:
                     mates = self._groups.get(answer, ())
                     self._groups[answer] = (*mates, uuid) if mates else (uuid,)
                 for call in entry.calls:
-                    self._asked[call] = uuid
+                    asked = self._asked.get(call, ())
+                    if uuid not in asked[-1:]:
+                        self._asked[call] = (*asked, uuid)
             for call in entry.answers:
                 given = self._answers.get(call)
                 self._answers[call] = (*given, uuid) if given else (uuid,)
@@ -115,8 +117,8 @@ class Chain:
         return node
 
     def asked(self, call: str) -> str | None:
-        """The record that makes this tool call."""
-        return self._asked.get(call)
+        """The newest record that makes this tool call."""
+        return self._asked.get(call, (None,))[-1]
 
     def link(self, entry: Link) -> None:
         """Take in a record that is only a link between others."""
@@ -212,7 +214,7 @@ class Chain:
         self._groups = _only(self._groups, kept)
         self._answers = _only(self._answers, kept)
         self._interjections = _only(self._interjections, kept)
-        self._asked = {call: uuid for call, uuid in self._asked.items() if uuid in kept}
+        self._asked = _only(self._asked, kept)
         self.kept = {boundary: segment for boundary, segment in self.kept.items() if boundary in kept}
 
     def _in_force(self) -> list[_Kept]:
@@ -271,7 +273,9 @@ class Chain:
         for uuid in tuple(live):
             for call in self._calls(uuid):
                 given = self._answers.get(call, ())
-                live.update([result for result in given if not self._answers_elsewhere(result, call, live)])
+                if len(self._asked[call]) > 1:
+                    given = tuple(one for one in given if not self._answers_elsewhere(one, call, live))
+                live.update(given)
         for after, words in self._interjections.items():
             if after in live:
                 live.update(words)

@@ -184,11 +184,12 @@ def _compaction(
     attachments, restored, missed = _restore(c, made, after)
     after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
     boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
+    frame = c.frame if divided.side == "before" else c.wanted
     # Where a text stands for rounds a cut may go through a message; then what is kept follows other bytes than before.
     summarised = messages_of(divided.hidden)
     torn = script.view.messages()[: len(summarised)] != summarised
-    drops = c.profile.thinking.bound and divided.side == "after" and (got.signed is None or torn)
-    frame = c.frame if divided.side == "before" else c.wanted
+    other = (frame.system, frame.tools) != (c.frame.system, c.frame.tools)
+    drops = c.profile.thinking.bound and divided.side == "after" and (got.signed is None or torn or other)
     if block and (needed := c.profile.betas.on_demand_compaction):
         frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
     segment = None
