@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from sevenfold.conversation.resume import Foreseen, SizeReport
 from sevenfold.errors import BoundThinking, ModelError, RequestRefused
 from sevenfold.profiles import Profile
 from sevenfold.prompts.context import Replaced
@@ -32,6 +31,7 @@ from sevenfold.request.watch import SECONDS
 
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
+    from sevenfold.conversation.resume import SizeReport
     from sevenfold.conversation.transcript import Transcript
     from sevenfold.ports import Log
 
@@ -160,8 +160,8 @@ def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: byte
                 gauge = gauge.opened(*map(bytes, tools), *map(bytes, system))
             case Measured():
                 gauge = gauge.observe(one)
-            case Foreseen(tokens=tokens, weight=weight, model=model):
-                gauge = gauge.reminded(tokens, weight, model)
+            case foreseen:
+                gauge = gauge.reminded(foreseen.tokens, foreseen.weight, foreseen.model)
     return gauge.opened(*before_messages).switched(profile)
 
 

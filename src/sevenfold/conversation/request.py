@@ -249,7 +249,8 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
     with c.together():
         if late:
             c.announce("said meanwhile")
-            transcript.decide(Rewound(to=prepared.last))
+            # To a clearing, if there is one behind the last words: what was sent is what follows it.
+            transcript.decide(Rewound(to=prepared.record.tip))
         measured = transcript.model(reply.answer)
         for item in late:
             transcript.again(item.said)
