@@ -47,7 +47,7 @@ MESSAGES_JOINED = 200_000
 LONG = 50_000
 """Messages from which a session is measured apart, beside the first of the sizes."""
 MOST_GROWTH = 1.5
-MOST_OVER_FLOOR = 6.5
+MOST_OVER_FLOOR = 6.0
 MOST_OVER_JOIN = 1.2
 
 MODEL = "claude-sonnet-5-5"

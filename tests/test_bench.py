@@ -77,10 +77,10 @@ def test_turns_are_measured_at_every_length() -> None:
 
 
 def test_a_turn_is_judged_by_the_first_length_and_by_its_floor() -> None:
-    row = {"messages": 100, "turn": 1.0, "floor": 0.1, "x_first": 1.0, "x_floor": 6.5, "x_join": 1.0}
+    row = {"messages": 100, "turn": 1.0, "floor": 0.1, "x_first": 1.0, "x_floor": 6.0, "x_join": 1.0}
     slow = {**row, "messages": 1000, "x_first": 1.6}
     assert [met for *_, met in turn_cost.bars([row, slow])] == [False, True, True]
-    assert [met for *_, met in turn_cost.bars([row, {**row, "x_floor": 6.6}])] == [True, False, True]
+    assert [met for *_, met in turn_cost.bars([row, {**row, "x_floor": 6.1}])] == [True, False, True]
 
 
 def test_importing_is_compared_with_a_bare_interpreter() -> None:

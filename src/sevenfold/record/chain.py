@@ -95,8 +95,8 @@ class Chain:
                     mates = self._groups.get(answer, ())
                     self._groups[answer] = (*mates, uuid) if mates else (uuid,)
                 for call in entry.calls:
-                    asked = self._asked.get(call, ())
-                    if uuid not in asked[-1:]:
+                    asked = self._asked.setdefault(call, (uuid,))
+                    if asked[-1] != uuid:
                         self._asked[call] = (*asked, uuid)
             for call in entry.answers:
                 given = self._answers.get(call)

@@ -374,10 +374,9 @@ class View:
             newest = plain and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
             if grows and (newest or self._goes_last(entry, joins)):
                 self.tip = entry.uuid
+                item = Item.of(entry, node.seq) if plain else self._item(node, entry, effects)
                 if plain:
-                    item = node.item = Item.of(entry, node.seq)
-                else:
-                    item = self._item(node, entry, effects)
+                    node.item = item
                 measured = layout.add(item)
                 if layout.inserted != self.version[1]:
                     self.version = self.version[0], layout.inserted

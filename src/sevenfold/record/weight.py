@@ -99,11 +99,13 @@ _WIDE = bytes(range(128, 256))
 def measure(block: Block) -> Weight:
     """The weight of one block as it is sent."""
     wire = len(block.raw)
-    match block.body():
-        case ToolResult(content=str() as words):
-            return _content(words, wire, words[:64].lstrip(_BLANK).startswith(("{", "[")), 0, 1)
-        case ToolUse(name=name, input=given):
-            return _spelled(name.encode() + bytes(given), wire, 1)
+    body = block.body()
+    # Calls and results are most of what is measured, and a pattern takes longer.
+    if isinstance(body, ToolUse):
+        return _spelled(body.name.encode() + bytes(body.input), wire, 1)
+    if isinstance(body, ToolResult) and isinstance(words := body.content, str):
+        return _content(words, wire, words[:64].lstrip(_BLANK).startswith(("{", "[")), 0, 1)
+    match body:
         case Text(text=words):
             return _content(words, wire)
         case ToolResult(content=None):
