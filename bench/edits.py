@@ -8,8 +8,8 @@ system prompt, and closing and opening at any point. It must hold at each of the
 
 - the provider takes every request, summaries and notes included;
 - an error is one of ours, and changes nothing in view;
-- a session that was opened again shows the same messages, sends the same bytes and, where a report holds, has the same
-  size, give or take what both say they may be off by;
+- a session that was opened again shows the same messages; where a report holds it also sends the same bytes and has the
+  same size, give or take what both say they may be off by (sizes with the provider's own edits are not compared);
 - undone directly, a decision leaves the bytes it found; undone and redone, the bytes it had made, cache markers aside;
 - where a request does not fit, or an edit is refused, what the error names can be done and helps.
 

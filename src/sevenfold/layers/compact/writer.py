@@ -185,7 +185,7 @@ def _compaction(
     after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
     boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
     frame = c.frame if divided.side == "before" else c.wanted
-    # Where a text stands for rounds a cut may go through a message; then what is kept follows other bytes than before.
+    # Where a text replaces rounds a cut may go through a message; then what is kept follows other bytes than before.
     summarised = messages_of(divided.hidden)
     torn = script.view.messages()[: len(summarised)] != summarised
     other = (frame.system, frame.tools) != (c.frame.system, c.frame.tools)
