@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -111,7 +111,7 @@ class Transcript:
         ``stored`` says where the whole of those results is of which ``blocks`` hold only a preview.
         """
         at = self._stamp()
-        self._write(lines.said_by_user(at, _some(blocks), meta=meta, key=key, stored=stored))
+        self._write(lines.said_by_user(at, blocks or _nothing(), meta=meta, key=key, stored=stored))
         return at.uuid
 
     def model(self, answer: Answer) -> Measured | None:
@@ -138,7 +138,7 @@ class Transcript:
     ) -> str:
         """Record an attachment, as it will be sent."""
         at = self._stamp()
-        self._write(lines.said_by_user(at, _some(blocks), role=role, attachment=kind, facts=facts))
+        self._write(lines.said_by_user(at, blocks or _nothing(), role=role, attachment=kind, facts=facts))
         return at.uuid
 
     def again(self, said: Said) -> str:
@@ -199,7 +199,7 @@ class Transcript:
             block = Signed(boundary=boundary, block=Raw(signed), model=epoch.model if epoch else "")
             written.append(lines.decided(replace(block, id=self._ids.new(), at=boundary, timestamp=now)))
         at = Stamp(self.place, anchor, boundary, now)
-        written.append(lines.said_by_user(at, _some(summary), summary=True))
+        written.append(lines.said_by_user(at, summary or _nothing(), summary=True))
         for one in attachments:
             at = Stamp(self.place, self._ids.new(), at.uuid, now)
             kind, facts = one.kind, one.facts
@@ -318,7 +318,8 @@ class Transcript:
         return next((position for position, made in self.log.decisions(Epoch) if made.id == epoch), None)
 
     def _stamp(self) -> Stamp:
-        return Stamp(self.place, self._ids.new(), self.view.tip, self._now())
+        now = _moment(int(self._clock.now() * 1000))
+        return Stamp(self.place, self._ids.new(), self.view.tip, now)
 
     def _now(self) -> str:
         return _moment(int(self._clock.now() * 1000))
@@ -336,7 +337,5 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _some(blocks: Sequence[Block]) -> Sequence[Block]:
-    if not blocks:
-        raise InputError("there is nothing to record: a message needs at least one content block")
-    return blocks
+def _nothing() -> NoReturn:
+    raise InputError("there is nothing to record: a message needs at least one content block")

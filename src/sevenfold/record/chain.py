@@ -199,11 +199,10 @@ class Chain:
     def compaction_after(self, uuid: str) -> str | None:
         """The first compaction since a record, or the record itself if it is one."""
         seq = self.nodes[uuid].seq
-        later = (
-            node for node in self.nodes.values() if isinstance(node.entry, Boundary) and node.seq >= seq
-        )
-        first = min(later, key=lambda node: node.seq, default=None)
-        return first.entry.uuid if first else None
+        for later, node in self.nodes.items():
+            if node.seq >= seq and isinstance(node.entry, Boundary):
+                return later
+        return None
 
     def prune(self, keep: Iterable[str]) -> None:
         """Forget every record but these: they are no longer in view, and the store still has them."""

@@ -140,8 +140,7 @@ class Gauge(Struct, frozen=True):
         on more than they can know, it was right.
         """
         gauge = self if model == self.profile.model else self.switched(profiles.find(model))
-        here = gauge.unanchored(weight)
-        if tokens >= here.low:
+        if tokens >= gauge.unanchored(weight).low:
             return self
         return replace(gauge, overhead=gauge._beyond(tokens, weight))
 
@@ -227,8 +226,8 @@ class Gauge(Struct, frozen=True):
             tokenizer = profiles.find(model).tokenizer
         if tokenizer == self.profile.tokenizer:
             known += back
-            tokens, low = max(0, known + estimate.tokens), max(0, known + estimate.low)
-            return Estimate(tokens, low, known + estimate.high)
+            tokens, low = known + estimate.tokens, known + estimate.low
+            return Estimate(tokens if tokens > 0 else 0, low if low > 0 else 0, known + estimate.high)
         known = round(known * self._exchange(tokenizer, layout.total() if layout else SAMPLE))
         low, high = floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT))
         return _on(known + back, low + back, high + back, estimate)

@@ -225,7 +225,8 @@ class Layout:
             sent = NOTHING if before and before.prompt else self.total() - weight
             return Measured(before, sent, said.usage, said.model, self.faded, self.expected)
         if before:
-            self.anchor = replace(before, since=before.since + weight)
+            since = before.since
+            self.anchor = replace(before, since=weight if since is NOTHING else since + weight)
         return None
 
     def _fade(self) -> None:

@@ -89,6 +89,7 @@ _LOOKED_AT = 1_500
 """Bytes of a text that are enough to tell what it is made of."""
 _PIECE = 250
 _BLANK = " \t\n\r\v\f"
+_OPENING = frozenset("{[")
 _SMALL_OR_SPACE = bytes(range(ord("a"), ord("z") + 1)) + b" "
 _IS_SPACE = bytes([byte == ord(" ") for byte in range(256)])
 _CAPITAL = bytes(range(ord("A"), ord("Z") + 1))
@@ -104,7 +105,7 @@ def measure(block: Block) -> Weight:
     if isinstance(body, ToolUse):
         return _spelled(body.name.encode() + bytes(body.input), wire, 1)
     if isinstance(body, ToolResult) and isinstance(words := body.content, str):
-        return _content(words, wire, words[:64].lstrip(_BLANK).startswith(("{", "[")), 0, 1)
+        return _content(words, wire, words[:64].lstrip(_BLANK)[:1] in _OPENING, 0, 1)
     match body:
         case Text(text=words):
             return _content(words, wire)
@@ -356,7 +357,7 @@ class Estimator(Struct, frozen=True):
                 unsure += doubt * (count * count)
                 if part < 0:
                     less += part
-        rounds = sqrt(max(1, abs(weight.results)))
+        rounds = sqrt(abs(weight.results)) or 1.0
         noise = (_HIDDEN * rounds + _LOOSE * (tokens - 2 * less) / rounds) ** 2
         return Belief(weight, tokens, unsure, noise)
 

@@ -175,18 +175,22 @@ class Wire:
     def pending(self) -> list[str]:
         """Calls of the newest answer that have no result yet."""
         if self._pending is None:
-            answered: set[str] = set()
-            asked: tuple[str, ...] = ()
+            self._pending, answered = {}, set[str]()
             for draft in reversed(self._drafts):
                 if draft.role == "assistant":
-                    asked = draft.calls
+                    self._pending = {call: None for call in draft.calls if call not in answered}
                     break
                 answered.update([block.id for block in draft.blocks])
-            self._pending = {call: None for call in asked if call not in answered}
         return list(self._pending)
 
     def _answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
         """The draft of an answer with these blocks in it; a call that was made before is left out."""
+        # Nearly every answer is one new call.
+        if len(parts) == 1 and (first := parts[0]).kind == "tool_use" and first.id not in self._calls:
+            self._calls.add(first.id)
+            draft = self._speak(number, key, parts)
+            draft.calls = (*draft.calls, first.id)
+            return draft
         kept: list[Block] = []
         calls: dict[str, None] = {}
         repairs: list[Repair] = []
@@ -200,22 +204,18 @@ class Wire:
             elif block.kind in SERVER_CALLS or block.kind.endswith("_tool_result"):
                 server = True
             kept.append(block)
-        if kept and self._drafts and self._drafts[-1].role != "assistant":
-            draft = self._begin("assistant", key, number, kept)
-        else:
-            draft = self._after_answer(number, key, kept) if kept else self._drafts[-1]
-        if calls:
-            self._calls.update(calls)
-            draft.calls = (*draft.calls, *calls)
-        if repairs:
-            draft.repairs = (*draft.repairs, *repairs)
-        if server:
-            draft.server = True
+        draft = self._speak(number, key, kept) if kept else self._drafts[-1]
+        self._calls.update(calls)
+        draft.calls = (*draft.calls, *calls)
+        draft.repairs = (*draft.repairs, *repairs)
+        draft.server = draft.server or server
         return draft
 
-    def _after_answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
-        """The draft of an answer that follows another one, or nothing at all."""
+    def _speak(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
+        """The draft of an answer: a new one, or that which it continues."""
         last = self._drafts[-1] if self._drafts else None
+        if last is not None and last.role != "assistant":
+            return self._begin("assistant", key, number, parts)
         if last is not None and key and last.key == key:
             last.put(parts)
             return last
@@ -329,6 +329,8 @@ def _answered(
 ) -> tuple[Sequence[Block], list[Repair]]:
     """A user message as a server takes it: results first, one for each call ``before`` it, then the rest."""
     calls = before.calls if before else ()
+    if len(said) == 1 == len(calls) and said[0].kind == "tool_result" and said[0].id == calls[0]:
+        return said, []
     given = tuple([block.id if block.kind == "tool_result" else "" for block in said])
     if given == calls or not (calls or any(given)):
         return said, []
