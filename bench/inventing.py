@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -182,8 +182,10 @@ def bars(planted: Mapping[str, Found], honest: Mapping[str, Found]) -> Iterator[
     yield "texts in which something was deleted or moved", str(gone), "0", gone == 0
 
 
-def measured(sets: Mapping[str, tuple[Path, Path, Path]], *, verbose: bool) -> bool:
-    """Show what is marked in these sets; do they meet the bars together?"""
+def together(
+    sets: Mapping[str, tuple[Path, Path, Path]], tell: Callable[[str, list[str]], None]
+) -> list[Bar]:
+    """What holds of all sets together; ``tell`` hears the figures of each, and the sentences judged wrongly."""
     sums = {layout: (Found(), Found()) for layout in LAYOUTS}
     for title, (planted_file, honest_file, record) in sets.items():
         planted = checked(planted_file, record, planted=True)
@@ -191,11 +193,12 @@ def measured(sets: Mapping[str, tuple[Path, Path, Path]], *, verbose: bool) -> b
         for layout, both in sums.items():
             for total, one in zip(both, (planted[layout], honest[layout]), strict=True):
                 total.add(one)
-        print(f"{title}: {figures(planted)} planted, {figures(honest)} honest marked")
-        if verbose:
-            wrong = [one for found in (planted, honest) for each in found.values() for one in each.wrong]
-            print(*(f"      {one}" for one in dict.fromkeys(wrong)), sep="\n")
-    return show(list(bars(*({layout: both[kind] for layout, both in sums.items()} for kind in (0, 1)))))
+        wrong = [one for found in (planted, honest) for each in found.values() for one in each.wrong]
+        tell(
+            f"{title}: {figures(planted)} planted, {figures(honest)} honest marked",
+            list(dict.fromkeys(wrong)),
+        )
+    return list(bars(*({layout: both[kind] for layout, both in sums.items()} for kind in (0, 1))))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -215,10 +218,16 @@ def main(arguments: Sequence[str]) -> int:
     if own and (options.planted is None or options.honest is None):
         parser.error("--planted and --honest go together")
     sets = {"these sentences": (options.planted, options.honest, options.record)} if own else SETS
-    met = measured(sets, verbose=options.verbose)
+
+    def tell(figures: str, wrong: list[str]) -> None:
+        print(figures)
+        if options.verbose:
+            print(*(f"      {one}" for one in wrong), sep="\n")
+
+    met = show(together(sets, tell))
     if own:
         return 0 if met else 1
-    met &= measured(FRESH, verbose=options.verbose)
+    met &= show(together(FRESH, tell))
     if options.folder.is_dir():
         found = real(options.folder)
         print(f"summaries models wrote in real sessions: {found.marked} of {found.told} sentences marked")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench import compaction
+from bench import compaction, inventing
 from bench.compaction import BADLY, BY_CODE, BY_PROVIDER, NOT_AT_ALL, Bar
 from bench.points import Outcome, Point, without_corpus
 
@@ -41,9 +41,20 @@ def price(_: Path | None) -> list[Outcome]:
     return _outcomes([*compaction.time_bars(compaction.timed()), *compaction.cost_bars(compaction.costs())])
 
 
+def claims(_: Path | None) -> list[Outcome]:
+    """Planted claims and honest sentences of all writers, in every layout of a summary."""
+    sets = {"": inventing.SETS, " (not learnt from)": inventing.FRESH}
+    return _outcomes(
+        (f"{name}{which}", figure, asked, met)
+        for which, files in sets.items()
+        for name, figure, asked, met in inventing.together(files, lambda figures, wrong: None)
+    )
+
+
 POINTS: list[Point] = [
     ("compaction: real sessions", real_sessions),
     ("compaction: the next request", next_requests),
     ("compaction: ten in a row", in_a_row),
     ("compaction: time and calls", price),
+    ("compaction: claims", claims),
 ]

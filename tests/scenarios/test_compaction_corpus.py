@@ -271,7 +271,6 @@ def test_a_fork_reads_the_cache_and_notes_and_code_ask_nobody():
 
 def test_what_is_marked_in_real_summaries_is_counted(folder):
     assert inventing.real(folder).told == 0
-    assert inventing.main([str(folder)]) == 0
 
 
 def test_time_is_taken_with_and_without_an_index():
