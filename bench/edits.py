@@ -6,7 +6,8 @@ Each session draws a model, settings and some dozens of steps: words, answers wi
 late or twice, compactions of every kind, clearings, notes, snips, pins, undo, redo, rewind, another model, another
 system prompt, and closing and opening at any point. It must hold at each of them:
 
-- the provider takes every request, summaries and notes included;
+- the provider takes every request, summaries and notes included; only a request for a summary may be found too long
+  once, where the conversation is as large as the window: it is then made with less;
 - an error is one of ours, and changes nothing in view;
 - a session that was opened again shows the same messages; where a report holds it also sends the same bytes and has the
   same size, give or take what both say they may be off by (sizes with the provider's own edits are not compared);
@@ -35,7 +36,7 @@ from msgspec import Struct
 import sevenfold
 from sevenfold.clock import CountedIds
 from sevenfold.conversation.intake import must_have_news
-from sevenfold.errors import ContextFull, InputError, ModelError, Refused
+from sevenfold.errors import ContextFull, InputError, ModelError, PromptTooLong, Refused
 from sevenfold.events import Acted, EpochOpened, Event
 from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply
 from sevenfold.lab.simulator.clock import VirtualClock
@@ -131,12 +132,12 @@ class InProcess:
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """The answer to a request of the engine's."""
-        return reply_of(self.answered(call.body, call.betas), asked=call.body)
+        return reply_of(self.answered(call.body, call.betas, call.source), asked=call.body)
 
     def close(self) -> None:
         """There is nothing to let go of."""
 
-    def answered(self, body: bytes, betas: tuple[str, ...]) -> Json:
+    def answered(self, body: bytes, betas: tuple[str, ...], source: str = "main") -> Json:
         """What the provider answers."""
         self.requests += 1
         sim, asked = self.simulator, json.loads(body)
@@ -150,7 +151,8 @@ class InProcess:
             meant = explain(
                 report_of(error.messages_body("req"), error.status), Endpoint(MESSAGES.vendor, "simulator")
             )
-            self.refused = self.refused or f"the provider refused a request: {error}"
+            if source != "compact" or not isinstance(meant, PromptTooLong):
+                self.refused = self.refused or f"the provider refused a request: {error}"
             raise meant from None
         for plan in plans:
             sim.cache.commit(plan)

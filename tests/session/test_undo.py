@@ -9,6 +9,7 @@ import pytest
 import sevenfold
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Acted, EpochOpened
+from sevenfold.lab.simulator.brains import ScriptedBrain
 from sevenfold.record.decisions import MicrocompactMetadata
 from sevenfold.record.entries import Clearing
 from tests.session.talking import (
@@ -25,6 +26,7 @@ from tests.session.talking import (
     reader,
     said,
     talker,
+    thought,
     uuids,
     work,
     world,
@@ -489,3 +491,28 @@ def test_no_reasoning_from_behind_another_system_prompt_is_kept_after_a_summary(
             session.user("five")
             session.complete()
         assert all(request.status == 200 for request in here.simulator.requests)
+
+
+@pytest.mark.spec("S9.2", "S10.1")
+@pytest.mark.parametrize("decided", ["compaction", "snip"])
+def test_a_result_that_came_late_takes_the_reasoning_behind_it_out_of_what_an_undo_brings_back(
+    decided: str,
+) -> None:
+    with world(reader()) as here, here.session() as session:
+        session.user("one")
+        work(session, 3)
+        waiting = session.complete().calls
+        session.user("never mind")
+        reads, here.simulator.brain = here.simulator.brain, ScriptedBrain(lambda prompt: [thought()])
+        session.complete()
+        here.simulator.brain = reads
+        records = uuids(session)
+        if decided == "snip":
+            session.snip(records[1], records[2])
+        else:
+            assert session.compact(engine="extractive", span="up_to", record=records[3]) is not None
+        session.tool_results({call.id: "late" for call in waiting})
+        answer(session, session.complete())
+        session.undo()
+        session.complete()
+        assert [request.status for request in here.simulator.requests if request.status != 200] == []

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
 from sevenfold.conversation.epoch import frame_of, withdraw_untold
+from sevenfold.conversation.resume import resume
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
 from sevenfold.ports import Log
+from sevenfold.record.blocks import THINKING, Block
 from sevenfold.record.decisions import (
     Epoch,
     Fold,
@@ -221,7 +223,7 @@ def _undo_decision(c: Conversation, reference: str) -> str:
     _must_fit(c, *undone)
     for each in undone:
         c.transcript.decide(each)
-    c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=_place(made))
+    _go_on_from(c, "undo", _name(made), _place(made))
     return _name(made)
 
 
@@ -229,7 +231,7 @@ def _redo_decision(c: Conversation, made: Undoable) -> None:
     meanwhile = _meanwhile(c.transcript.view, _name(made)) if c.profile.thinking.bound else None
     for each in [_name(made), *_partner(c.transcript.view, made)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    _go_on_after(c, meanwhile, _place(made))
+    _go_on_after(c, meanwhile, _name(made), _place(made))
 
 
 def _meanwhile(view: View, redone: str) -> Epoch | None:
@@ -249,7 +251,7 @@ def _meanwhile(view: View, redone: str) -> Epoch | None:
     return None if changed else found
 
 
-def _go_on_after(c: Conversation, meanwhile: Epoch | None, place: str | None) -> None:
+def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: str | None) -> None:
     """Open the epoch that follows a redo.
 
     Reasoning from before the decision was taken back follows again exactly what it was produced behind, so it is sent
@@ -258,10 +260,26 @@ def _go_on_after(c: Conversation, meanwhile: Epoch | None, place: str | None) ->
     before = _before(c, meanwhile)
     if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
         meanwhile = None
-    after = meanwhile.at if meanwhile else place
-    c.open_epoch("redo", drops_thinking=c.profile.thinking.bound, after=after)
+    _go_on_from(c, "redo", redone, meanwhile.at if meanwhile else place)
     if meanwhile is not None:
         c.transcript.decide(Undone(decision=meanwhile.id))
+
+
+def _go_on_from(c: Conversation, reason: str, decision: str, place: str | None) -> None:
+    """Open the epoch that follows an undo or a redo: up to ``place`` reasoning is sent again, if it may be.
+
+    It may if the messages begin again as they did before what is taken back was decided. A result that came late may
+    have changed them since.
+    """
+    bound, log = c.profile.thinking.bound, c.transcript.log
+    then = _said(resume(log.upto(max(0, _decided_at(log, decision))))) if bound else []
+    same = _said(c.transcript.view)[: len(then)] == then
+    c.open_epoch(reason, drops_thinking=bound, after=place if same else None)
+
+
+def _said(view: View) -> list[Block]:
+    """What is sent, reasoning aside."""
+    return [part for message in view.messages() for part in message.parts if part.kind not in THINKING]
 
 
 def _before(c: Conversation, epoch: Epoch | None) -> Epoch | None:
@@ -372,7 +390,7 @@ def _undo_compaction(c: Conversation) -> str:
         c.transcript.decide(Undone(decision=own.id))
     if before is not None:
         c.return_to(before)
-    c.open_epoch("undo", drops_thinking=c.profile.thinking.bound, after=entry.logical_parent)
+    _go_on_from(c, "undo", entry.uuid, entry.logical_parent)
     c.tail = None
     return entry.uuid
 
@@ -386,7 +404,7 @@ def _redo_compaction(c: Conversation, boundary: str) -> None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
     if again := _before(c, meanwhile) or own:
         c.return_to(again)
-    _go_on_after(c, meanwhile, None)
+    _go_on_after(c, meanwhile, boundary, None)
     c.tail = None
 
 
