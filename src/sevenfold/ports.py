@@ -381,7 +381,6 @@ class Reply(Struct, frozen=True):
 
     answer: Answer
     diagnostics: Raw = Raw(b"null")
-    context_management: Raw = Raw(b"null")
     input_transformations: Raw = Raw(b"null")
     stop_details: Raw = Raw(b"null")
 

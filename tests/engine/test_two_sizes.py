@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +103,20 @@ def test_a_preview_of_a_range_leaves_what_is_around_it() -> None:
         done = session.compact(engine="extractive", span="range", record=first, until=until)
         assert done is not None
         assert seen.tokens_after == pytest.approx(done.tokens_after, rel=0.1)
+
+
+@pytest.mark.spec("S0.6", "S8.4")
+def test_opened_again_a_session_knows_what_the_provider_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    with world() as here:
+        with here.open(file, settings=BY_PROVIDER) as session:
+            provider_edits.ask(session.conversation)
+            session.user(ASKED)
+            while not session.conversation.edited:
+                here.work(session, 1, 2_500)
+            before, body = session.conversation.size(), session.prepare().body
+        with here.open(file, settings=BY_PROVIDER) as session:
+            after = session.conversation.size()
+            assert before.sent - before.tokens == after.sent - after.tokens > 1_000
+            assert before.low <= after.tokens <= before.high
+            assert session.prepare().body == body

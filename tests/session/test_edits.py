@@ -23,6 +23,8 @@ FOUND = (
     20_708,
     20_723,
     21_564,
+    8_000_221,
+    9_100_210,
 )
 """Seeds of sessions that went wrong once, each in another way."""
 

@@ -41,7 +41,7 @@ from sevenfold.record.decisions import Epoch, Why
 from sevenfold.record.gauge import Gauge, Size
 from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
-from sevenfold.record.usage import BilledCall, Tally
+from sevenfold.record.usage import UNEDITED, BilledCall, Edits, Tally
 from sevenfold.record.weight import NOTHING, Weight, measure
 from sevenfold.request.frame import EDITS, Frame, Lifetimes, Sizes, Tail
 from sevenfold.request.sources import source as rules_of
@@ -59,7 +59,7 @@ UNDER_WAY = (
 )
 _DECIDED = (
     "frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed",
-    "tail", "edited", "cleared_uses", "opened", "new_fork", "vouched",
+    "tail", "opened", "new_fork", "vouched",
 )  # fmt: skip
 """What decisions change besides the transcript; each value is replaced and never changed in place."""
 
@@ -148,13 +148,6 @@ class Conversation:
         self.account = account_of(log)
         self.own_usd = 0.0
         """What the engine's own calls have cost since it was opened."""
-        self.cleared_uses = 0
-        self.edited = 0
-        """Tokens that the provider's own edits took out of the last request, and still take out."""
-        self.deleted = 0
-        """The part of them that was deleted from the cached prefix by reference."""
-        self.returned = 0
-        """Tokens that were taken out of the last request, and are in the next one again."""
         self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
         self.wanted = frame
@@ -373,7 +366,6 @@ class Conversation:
         """Open a new epoch with other parts before the messages."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
         self.wanted, self.amended = frame, None
-        self.edited = self.cleared_uses = 0
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
         self.open_epoch(reason, drops_thinking=self.profile.thinking.bound, announced=False)
 
@@ -421,7 +413,6 @@ class Conversation:
         self.frame = frame_of(epoch)
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
         self.tail = None
-        self.edited = self.cleared_uses = 0
         self.opened += (epoch,)
         self.vouched = True
 
@@ -453,17 +444,29 @@ class Conversation:
         """How large the conversation is now."""
         # Asked several times between two changes of the view: the layout remembers until it changes.
         known = self.transcript.view.layout.sized
-        same = known is not None and known[0] == (self.gauge, self.edited, self.returned)
+        same = known is not None and known[0] == (self.gauge, self.edited)
         return known[1] if known and same else self._weigh()
 
     def _weigh(self) -> Size:
-        size = self.gauge.size(self.transcript.view, edited=self.edited, back=self.returned)
-        self.transcript.view.layout.sized = (self.gauge, self.edited, self.returned), size
+        edits, edited = self.edits, self.edited
+        back = edits.cleared + edits.deleted - edited
+        size = self.gauge.size(self.transcript.view, edited=edited, back=back)
+        self.transcript.view.layout.sized = (self.gauge, edited), size
         return size
 
-    def undelete(self) -> None:
-        """What was deleted from the cached prefix is sent whole again."""
-        self.edited, self.returned, self.deleted = self.edited - self.deleted, self.deleted, 0
+    @property
+    def edits(self) -> Edits:
+        """What the provider's own edits took out of the last request."""
+        anchor = self.transcript.view.layout.anchor
+        return anchor.edits if anchor else UNEDITED
+
+    @property
+    def edited(self) -> int:
+        """Tokens that they will take out of the next one too; the rest of what they took out is back then."""
+        if (edits := self.edits) is UNEDITED:
+            return 0
+        deleted = edits.deleted if self.transcript.view.deletes else 0
+        return deleted + (edits.cleared if self.frame.edits else 0)
 
     def item_tokens(self, item: Item) -> int:
         """Tokens of a record."""

@@ -17,7 +17,7 @@ from sevenfold.record.blocks import THINKING, ToolUse, read_fields
 from sevenfold.record.decisions import Request, Rewound, Why
 from sevenfold.record.gauge import Size
 from sevenfold.record.layout import Item, Measured
-from sevenfold.record.usage import BilledCall, Usage, counted, ideal_cost
+from sevenfold.record.usage import BilledCall, Usage, ideal_cost
 from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import (
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 
-_DELETED = "cache_deleted_input_tokens"
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
 """Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
 
@@ -129,9 +128,9 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         changed, messages = True, tuple(view.messages())
     size = c.seen = c.size() if changed else c.seen
     edge = shared_edge(messages) if c.new_fork else None
-    if c.cleared_uses and not c.new_fork:
+    if c.edits.uses and frame.edits and not c.new_fork:
         # The last result the provider cleared in the last request.
-        edge = edge_of(messages, c.cleared_uses, spared(frame.edits or b"{}"))
+        edge = edge_of(messages, c.edits.uses, spared(frame.edits))
     markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
     body = assemble(frame, messages, markers, said=view.pieces())
     forecast = _look(c, frame, messages, markers)
@@ -225,14 +224,15 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     """Record the answer to a request, and learn from what it reports."""
     reply = replace(reply, answer=c.transcript.distinct(reply.answer))
     c.tail = tail_of(prepared.body.markers) or c.tail
-    measured = _answer(c, prepared, reply)
+    before, measured = c.edits, _answer(c, prepared, reply)
     usage = measured.usage if measured else Usage.read(reply.answer.usage)
-    moved = _take_edits(c, reply)
-    if moved and not c.watched.announced:
-        c.watched = c.watched.announce("provider edits")
-    elif measured and not moved:
-        # With other edits than last time, the growth of the prompt says nothing about what was added.
+    if measured:
         c.gauge = c.gauge.observe(measured)
+    if c.edits != before and not c.watched.announced:
+        c.watched = c.watched.announce("provider edits")
+    if (deleted := c.edits.deleted - before.deleted) > 0:
+        # What was deleted from the cached prefix is no longer read from it, and none of the rest is written again.
+        c.watched = replace(c.watched, cached=max(0, c.watched.cached - deleted))
     c.watched, broken = c.watched.judge(usage, c.profile)
     cost, uncached = usage.cost(c.profile), usage.uncached_cost(c.profile)
     c.account = c.account.billed(cost)
@@ -276,18 +276,3 @@ def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
         if item.said.uuid == last:
             return items[len(items) - back :]
     return ()
-
-
-def _take_edits(c: Conversation, reply: Reply) -> bool:
-    """Learn what the provider took out of the request by itself; True if that is more or less than last time."""
-    usage, managed = bytes(reply.answer.usage), bytes(reply.context_management)
-    deleted = counted(read_fields(usage), _DELETED) if _DELETED.encode() in usage else 0
-    listed = read_fields(managed).get("applied_edits") if managed != b"null" else None
-    edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
-    before, c.edited = c.edited, deleted + sum(counted(edit, "cleared_input_tokens") for edit in edits)
-    c.cleared_uses = sum(counted(edit, "cleared_tool_uses") for edit in edits)
-    if deleted > c.deleted:
-        # What was deleted from the cached prefix is no longer read from it, and none of the rest is written again.
-        c.watched = replace(c.watched, cached=max(0, c.watched.cached - (deleted - c.deleted)))
-    c.deleted, c.returned = deleted, 0
-    return c.edited != before

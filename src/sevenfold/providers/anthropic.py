@@ -28,6 +28,7 @@ from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptio
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block
 from sevenfold.record.log import Answer
+from sevenfold.record.usage import UNMANAGED
 
 ANTHROPIC = Vendor(
     "Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "anthropic"
@@ -210,7 +211,7 @@ class MessagesReader:
     def reply(self, request_id: str | None) -> Reply:
         """The finished answer and what came with it."""
         head = self._begun()
-        extras = (head.diagnostics, head.context_management, head.input_transformations, head.stop_details)
+        extras = head.diagnostics, head.input_transformations, head.stop_details
         return Reply(self._answer(self._blocks, request_id), *map(_kept, extras))
 
     def partial(self, request_id: str | None) -> Answer | None:
@@ -253,7 +254,9 @@ class MessagesReader:
         head = self._begun()
         ordered = tuple(block for _, block in sorted(found.items()))
         usage = _kept(Raw(msgspec.json.encode(self._usage)))
-        return Answer(head.id, head.model, ordered, usage, head.stop_reason, request_id)
+        managed = head.context_management
+        edits = UNMANAGED if bytes(managed) == b"null" else _kept(managed)
+        return Answer(head.id, head.model, ordered, usage, head.stop_reason, request_id, edits)
 
 
 def streaming(body: bytes) -> bytes:

@@ -26,7 +26,7 @@ from msgspec.structs import force_setattr
 from sevenfold.record import blocks, decisions
 from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import CompactMetadata, MicrocompactMetadata, OwnDecision
-from sevenfold.record.usage import Usage
+from sevenfold.record.usage import DELETED, UNEDITED, UNMANAGED, Edits, Usage
 
 
 class Stored(Struct, frozen=True, gc=False):
@@ -61,6 +61,8 @@ class Said(Struct, frozen=True, gc=False):
     """Did a session of ours write it? Then what is not the user's is flagged, and the rest is the user's as it is."""
     cut: bool = False
     """An answer of ours that was interrupted: what was reported of it by then need not count all of it."""
+    edits: Edits = UNEDITED
+    """What the provider took by itself out of the prompt of this answer."""
     calls: tuple[str, ...] = ()
     """Ids of the tool calls in it; follows from its blocks."""
     answers: tuple[str, ...] = ()
@@ -199,6 +201,7 @@ class _Message(Struct, frozen=True, gc=False):
     content: str | list[Raw] | None = None
     stop_reason: Any = None
     usage: Raw = _ABSENT
+    context_management: Raw = UNMANAGED
 
 
 class _Record(_Envelope, frozen=True, gc=False, rename="camel"):
@@ -312,6 +315,9 @@ def _said(head: _Envelope, uuid: str) -> Said:
     message = message or _Message()
     synthetic = bool(head.is_api_error_message) or message.model == SYNTHETIC_MODEL
     own = bytes(head.version).startswith(_OURS)
+    edits, managed = UNEDITED, message.context_management
+    if managed is not UNMANAGED or DELETED in bytes(message.usage):
+        edits = Edits.read(managed, message.usage)
     return Said(
         uuid,
         head.parent_uuid,
@@ -330,6 +336,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         head.stored or {},
         own,
         own and head.type == "assistant" and message.stop_reason is None,
+        edits,
     )
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sevenfold.record.blocks import Block
 from sevenfold.record.entries import Said
-from sevenfold.record.usage import Usage
+from sevenfold.record.usage import UNEDITED, Edits, Usage
 from sevenfold.record.weight import NOTHING, Weight, combined, measure, reasoning, total
 from sevenfold.record.wire import Wire
 
@@ -64,6 +64,8 @@ class Anchor(Struct, frozen=True, gc=False):
     """The answer that came with the report."""
     cut: bool = False
     """The answer was interrupted, so the report may count a part of it only."""
+    edits: Edits = UNEDITED
+    """What the provider took out of the prompt before it counted."""
     since: Weight = NOTHING
     """What was said after that answer."""
     removed: Weight = NOTHING
@@ -221,7 +223,11 @@ class Layout:
                 len(self.items),
                 weight,
                 said.cut,
+                said.edits,
             )
+            if said.edits != (before.edits if before else UNEDITED):
+                # With other edits than last time, the growth of the prompt says nothing about what was added.
+                return None
             sent = NOTHING if before and before.prompt else self.total() - weight
             return Measured(before, sent, said.usage, said.model, self.faded, self.expected)
         if before:
@@ -240,6 +246,8 @@ class Layout:
         """What the report in this record tells when there is none before it to compare with."""
         anchor = self.anchor
         if anchor is None or said.usage is None or said.message_id != anchor.message_id:
+            return None
+        if said.edits is not UNEDITED:
             return None
         return Measured(
             None, self.total() - anchor.reply - anchor.since, said.usage, said.model, self.faded

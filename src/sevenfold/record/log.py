@@ -33,6 +33,7 @@ from sevenfold.record.entries import (
     Stored,
     read_usage,
 )
+from sevenfold.record.usage import DELETED, UNEDITED, UNMANAGED, Edits
 
 if TYPE_CHECKING:
     from sevenfold.record.layout import Item
@@ -95,6 +96,7 @@ class Answer(Struct, frozen=True, gc=False):
     usage: Raw = Raw(b"{}")
     stop_reason: str | None = None
     request_id: str | None = None
+    context_management: Raw = UNMANAGED
 
     @property
     def blank(self) -> bool:
@@ -127,6 +129,7 @@ class _Reply(Struct, gc=False):
     stop_reason: str | None
     stop_sequence: str | None
     usage: Raw
+    context_management: Raw | UnsetType = UNSET
 
 
 class _More(Struct, gc=False, rename="camel"):
@@ -203,7 +206,11 @@ def said_by_user(
 def said_by_model(at: Stamp, answer: Answer) -> Written:
     """What the model answered: one record a response."""
     stop, own = answer.stop_reason, at.place.own
-    reply = _encode(_Reply(answer.id, "message", answer.model, stop, None, answer.usage))
+    edits, managed = UNEDITED, answer.context_management
+    if managed is not UNMANAGED or DELETED in bytes(answer.usage):
+        edits = Edits.read(managed, answer.usage)
+    kept = managed if edits.cleared else UNSET
+    reply = _encode(_Reply(answer.id, "message", answer.model, stop, None, answer.usage, kept))
     more = b',"requestId":' + _encode(answer.request_id) if answer.request_id else b""
     line = _spoken(at, b'"assistant"', "assistant", answer.blocks, b"," + reply[1:] + more)
     said = Said(
@@ -218,6 +225,7 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
         at.place.sidechain,
         own=own,
         cut=own and stop is None,
+        edits=edits,
     )
     return Written(line, said)
 

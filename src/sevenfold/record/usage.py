@@ -29,6 +29,36 @@ OFFLINE = "offline"
 """The service tier of what the offline model answers."""
 
 
+UNMANAGED = msgspec.Raw(b"null")
+"""The ``context_management`` of an answer that has none."""
+DELETED = b"cache_deleted_input_tokens"
+"""The field of a report that counts what was deleted from the cached prefix by reference."""
+
+
+class Edits(msgspec.Struct, frozen=True, gc=False):
+    """What the provider took out of a prompt by itself: the tokens it counts are those that were left."""
+
+    cleared: int = 0
+    """Tokens."""
+    uses: int = 0
+    """Tool calls whose results were cleared."""
+    deleted: int = 0
+    """Tokens that were deleted from the cached prefix by reference."""
+
+    @classmethod
+    def read(cls, management: msgspec.Raw, usage: msgspec.Raw) -> Edits:
+        """What an answer tells of them in its ``context_management`` and its ``usage``."""
+        listed = _decoded(management).get("applied_edits")
+        edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
+        cleared = sum(counted(edit, "cleared_input_tokens") for edit in edits)
+        uses = sum(counted(edit, "cleared_tool_uses") for edit in edits)
+        found = cls(cleared, uses, counted(_decoded(usage), DELETED.decode()))
+        return UNEDITED if found == UNEDITED else found
+
+
+UNEDITED = Edits()
+
+
 class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The tokens of one call."""
 

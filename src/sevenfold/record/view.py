@@ -128,6 +128,11 @@ class View:
         return frozenset(self._chain.undone)
 
     @property
+    def deletes(self) -> bool:
+        """Are results deleted from the cached prefix by reference?"""
+        return bool(self._effects.deletions)
+
+    @property
     def weight(self) -> Weight:
         """Of all that is sent, system and tools aside."""
         return self.layout.total()

@@ -204,7 +204,6 @@ class Clearer:
         if gone is None or (gone and (self._expired() or not gone <= in_view)):
             if gone:
                 c.announce("pinned edits dropped")
-                c.undelete()
             c.transcript.decide(Pinned())
         proposed = self._deletion()
         if proposed is not None and c.events.may(proposed):
