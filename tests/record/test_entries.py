@@ -20,6 +20,7 @@ from sevenfold.record.entries import (
     Said,
     UnknownDecision,
 )
+from sevenfold.record.usage import Edits
 from sevenfold.record.view import View
 
 JSON = st.recursive(
@@ -141,3 +142,26 @@ def test_any_records_fold_to_a_view_that_can_be_encoded(records):
         view.add(entries.read(json.dumps(record).encode()))
     for message in view.encoded():
         assert json.loads(message)["content"]
+
+
+EDIT = st.fixed_dictionaries(
+    {}, optional={"cleared_input_tokens": JSON, "cleared_tool_uses": JSON, "type": JSON}
+)
+MANAGEMENT = JSON | st.fixed_dictionaries({"applied_edits": JSON | st.lists(JSON | EDIT, max_size=3)})
+
+
+@given(MANAGEMENT, JSON | st.fixed_dictionaries({"cache_deleted_input_tokens": JSON}))
+def test_whatever_an_answer_tells_of_the_providers_edits_it_is_read(managed, usage):
+    message = {"content": "hi", "context_management": managed, "usage": usage}
+    entry = entries.read(json.dumps({"type": "assistant", "uuid": "a", "message": message}).encode())
+    assert isinstance(entry, Said)
+    assert min(entry.edits.cleared, entry.edits.uses, entry.edits.deleted) >= 0
+
+
+def test_what_the_providers_edits_took_out_is_summed_up():
+    edits = [{"cleared_input_tokens": 700, "cleared_tool_uses": 2}, {"cleared_input_tokens": 30}, "odd"]
+    usage = {"input_tokens": 5, "cache_deleted_input_tokens": 11}
+    message = {"content": "hi", "context_management": {"applied_edits": edits}, "usage": usage}
+    entry = entries.read(json.dumps({"type": "assistant", "uuid": "a", "message": message}).encode())
+    assert isinstance(entry, Said)
+    assert entry.edits == Edits(730, 2, 11)
