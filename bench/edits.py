@@ -50,7 +50,7 @@ from sevenfold.layers.compact.offline import summarise, take_notes
 from sevenfold.ports import Call, Reply, Watcher
 from sevenfold.providers.anthropic import MESSAGES
 from sevenfold.providers.failures import Endpoint, explain, report_of
-from sevenfold.record.entries import Boundary, Clearing, Said
+from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 from sevenfold.session.replies import reply_of
@@ -473,7 +473,7 @@ class RandomSession:
         elif "rewind to before the compaction" in error:
             entry = self.view.entry(self.view.boundary or "")
             assert isinstance(entry, Boundary)
-            self.session.rewind(entry.logical_parent)
+            self.session.rewind(self.said_at(entry.logical_parent))
         elif "undo the newer compaction first" in error:
             try:
                 self.session.undo(self.view.boundary or "")
@@ -525,12 +525,12 @@ class RandomSession:
             self.session.rewind(None)
         else:
             newest = answers[-1].said
-            self.session.rewind(self.said_before(newest) if newest.calls else newest.uuid)
+            self.session.rewind(self.said_at(newest.parent) if newest.calls else newest.uuid)
 
-    def said_before(self, said: Said | Clearing) -> str | None:
-        """The record before another that says something; clearings are links of the chain too."""
-        _, entry = self.session.conversation.transcript.log.record(said.parent or "") or (0, None)
-        return self.said_before(entry) if isinstance(entry, Clearing) else said.parent
+    def said_at(self, record: str | None) -> str | None:
+        """The last record that says something, up to one that may be a clearing: they are links of the chain too."""
+        _, entry = self.session.conversation.transcript.log.record(record or "") or (0, None)
+        return self.said_at(entry.parent) if isinstance(entry, Clearing) else record
 
 
 def _betas(headers: Mapping[str, str]) -> tuple[str, ...]:

@@ -516,3 +516,24 @@ def test_a_result_that_came_late_takes_the_reasoning_behind_it_out_of_what_an_un
         session.undo()
         session.complete()
         assert [request.status for request in here.simulator.requests if request.status != 200] == []
+
+
+@pytest.mark.spec("S8.6", "S9.2")
+def test_rounds_a_compaction_kept_can_be_folded_after_a_rewind_into_them() -> None:
+    with world(talker()) as here, here.session() as session:
+        for words in ("one", "two", "three", "four", "five"):
+            session.user(words)
+            session.complete()
+        records = uuids(session)
+        assert session.compact(engine="extractive", span="up_to", record=records[3]) is not None
+        session.rewind(records[7])
+        for words in ("six", "seven"):
+            session.user(words)
+            session.complete()
+        assert (
+            session.compact(engine="extractive", span="range", record=records[3], until=records[4])
+            is not None
+        )
+        session.user("eight")
+        session.complete()
+        assert all(request.status == 200 for request in here.simulator.requests)

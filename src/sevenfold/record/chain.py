@@ -160,11 +160,11 @@ class Chain:
 
         What a compaction keeps follows its summary, and comes before it in the file.
         """
-        kept = next((kept for kept in self._in_force() if kept.anchor == uuid), None)
-        if kept is not None:
-            return min(self.nodes[member].seq for member in kept.members) - 1
+        members = next((kept.members for kept in self._in_force() if kept.anchor == uuid), {})
+        # A rewind leaves some of them behind, and then they are not in memory.
+        before = [self.nodes[member].seq - 1 for member in members if member in self.nodes]
         node = self.nodes.get(uuid or "")
-        return node.seq if node else -1
+        return min(before, default=node.seq if node else -1)
 
     def branch(self, leaf: str) -> Branch:
         """The live records when ``leaf`` is the newest."""
