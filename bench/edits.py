@@ -10,7 +10,7 @@ system prompt, and closing and opening at any point. It must hold at each of the
   once, where the conversation is as large as the window: it is then made with less;
 - an error is one of ours, and changes nothing in view;
 - a session that was opened again shows the same messages; where a report holds it also sends the same bytes and has the
-  same size, give or take what both say they may be off by;
+  same size, give or take twice what both say they may be off by;
 - undone directly, a decision leaves the bytes it found; undone and redone, the bytes it had made, cache markers aside;
 - where a request does not fit, or an edit is refused, what the error names can be done and helps.
 
@@ -377,7 +377,9 @@ class RandomSession:
         now = self.session.conversation.size()
         if self.view.encoded() != shown:
             raise Wrong("opened again, other messages are in view")
-        if now.anchored and (now.low > size.high or now.high < size.low):
+        # Either is off by more than its band now and then, the reopened one because rates are learnt anew.
+        reach = now.high - now.low + size.high - size.low
+        if now.anchored and abs(now.tokens - size.tokens) > reach:
             raise Wrong(f"opened again, it has {now.tokens} tokens and not {size.tokens}")
         # Without a report the size is a guess, and the reopened session knows less to guess from.
         if body is not None and now.anchored:

@@ -25,6 +25,8 @@ FOUND = (
     21_564,
     8_000_221,
     9_100_210,
+    397_886_432,
+    397_887_162,
 )
 """Seeds of sessions that went wrong once, each in another way."""
 

@@ -260,21 +260,23 @@ def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: s
     before = _before(c, meanwhile)
     if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
         meanwhile = None
-    _go_on_from(c, "redo", redone, meanwhile.at if meanwhile else place)
-    if meanwhile is not None:
-        c.transcript.decide(Undone(decision=meanwhile.id))
+    again = [Undone(decision=meanwhile.id)] if meanwhile else []
+    _go_on_from(c, "redo", redone, meanwhile.at if meanwhile else place, *again)
+    for undone in again:
+        c.transcript.decide(undone)
 
 
-def _go_on_from(c: Conversation, reason: str, decision: str, place: str | None) -> None:
+def _go_on_from(c: Conversation, reason: str, decision: str, place: str | None, *undone: Undone) -> None:
     """Open the epoch that follows an undo or a redo: up to ``place`` reasoning is sent again, if it may be.
 
-    It may if the messages begin again as they did before what is taken back was decided. A result that came late may
-    have changed them since.
+    It may if the messages, once that is undone too, begin again as they did before what is taken back was decided. A
+    result that came late may have changed them since.
     """
-    bound, log = c.profile.thinking.bound, c.transcript.log
-    then = _said(resume(log.upto(max(0, _decided_at(log, decision))))) if bound else []
-    same = _said(c.transcript.view)[: len(then)] == then
-    c.open_epoch(reason, drops_thinking=bound, after=place if same else None)
+    bound, transcript = c.profile.thinking.bound, c.transcript
+    then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, decision)))) if bound else View()
+    now = transcript.view_after(*undone) if undone else transcript.view
+    before = _said(then)
+    c.open_epoch(reason, drops_thinking=bound, after=place if _said(now)[: len(before)] == before else None)
 
 
 def _said(view: View) -> list[Block]:
