@@ -260,23 +260,24 @@ def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: s
     before = _before(c, meanwhile)
     if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
         meanwhile = None
-    again = [Undone(decision=meanwhile.id)] if meanwhile else []
-    _go_on_from(c, "redo", redone, meanwhile.at if meanwhile else place, *again)
-    for undone in again:
-        c.transcript.decide(undone)
+    _go_on_from(c, "redo", redone, meanwhile.at if meanwhile else place, meanwhile)
+    if meanwhile is not None:
+        c.transcript.decide(Undone(decision=meanwhile.id))
 
 
-def _go_on_from(c: Conversation, reason: str, decision: str, place: str | None, *undone: Undone) -> None:
+def _go_on_from(
+    c: Conversation, why: str, name: str, place: str | None, since: Epoch | None = None
+) -> None:
     """Open the epoch that follows an undo or a redo: up to ``place`` reasoning is sent again, if it may be.
 
-    It may if the messages, once that is undone too, begin again as they did before what is taken back was decided. A
-    result that came late may have changed them since.
+    It may if the messages, once the epoch ``since`` is undone too, begin again as they did before the decision of that
+    name. A result that came late may have changed them.
     """
     bound, transcript = c.profile.thinking.bound, c.transcript
-    then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, decision)))) if bound else View()
-    now = transcript.view_after(*undone) if undone else transcript.view
+    then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, name)))) if bound else View()
+    now = transcript.view_after(Undone(decision=since.id)) if since else transcript.view
     before = _said(then)
-    c.open_epoch(reason, drops_thinking=bound, after=place if _said(now)[: len(before)] == before else None)
+    c.open_epoch(why, drops_thinking=bound, after=place if _said(now)[: len(before)] == before else None)
 
 
 def _said(view: View) -> list[Block]:

@@ -145,7 +145,7 @@ class Transcript:
         """Record a message of the user's side once more, as the newest."""
         if said.attachment:
             return self.attach(said.attachment, {}, said.blocks, role=said.role)
-        return self.user(said.blocks, meta=said.meta, key=said.key, stored=said.stored)
+        return self.user(said.blocks, meta=said.meta, key=said.key, stored=dict(said.stored))
 
     def clear(self, about: MicrocompactMetadata) -> str:
         """Record that old results are cleared."""
@@ -233,8 +233,9 @@ class Transcript:
 
     def pinned_items(self) -> list[Item]:
         """The same as they were said, from the log where they are no longer in view."""
-        found = (self.view.item(uuid) or self._in_log(uuid) for uuid in sorted(self.pinned()))
-        return [one for one in found if one is not None]
+        return [
+            one for name in sorted(self.pinned()) if (one := self.view.item(name) or self._in_log(name))
+        ]
 
     def _in_log(self, uuid: str) -> Item | None:
         _, entry = self.log.record(uuid) or (0, None)
@@ -312,10 +313,9 @@ class Transcript:
 
     def _find_epoch(self) -> int | None:
         """Where the record of the epoch in force is."""
-        if self.view.epoch is None:
-            return None
-        epoch = self.view.epoch.id
-        return next((position for position, made in self.log.decisions(Epoch) if made.id == epoch), None)
+        epoch = self.view.epoch
+        made = self.log.decisions(Epoch) if epoch else ()
+        return next((position for position, one in made if epoch and one.id == epoch.id), None)
 
     def _stamp(self) -> Stamp:
         now = _moment(int(self._clock.now() * 1000))

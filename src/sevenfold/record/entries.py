@@ -17,6 +17,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -37,6 +39,10 @@ class Stored(Struct, frozen=True, gc=False):
     sha256: str
 
 
+NOT_STORED: Mapping[str, Stored] = MappingProxyType({})
+"""Of nearly every record no result is stored elsewhere: they share this."""
+
+
 class Said(Struct, frozen=True, gc=False):
     """A message, or an attachment, as it was said."""
 
@@ -55,7 +61,7 @@ class Said(Struct, frozen=True, gc=False):
     attachment: str = ""
     key: str = ""
     """The caller's own name for it: the same thing said twice under one key is said once."""
-    stored: dict[str, Stored] = {}
+    stored: Mapping[str, Stored] = NOT_STORED
     """Results of which only a preview is here, by the id of their call."""
     own: bool = False
     """Did a session of ours write it? Then what is not the user's is flagged, and the rest is the user's as it is."""
@@ -333,7 +339,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         synthetic,
         kind,
         head.key or "",
-        head.stored or {},
+        head.stored or NOT_STORED,
         own,
         own and head.type == "assistant" and message.stop_reason is None,
         edits,

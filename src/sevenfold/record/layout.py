@@ -245,9 +245,7 @@ class Layout:
     def measured_alone(self, said: Said) -> Measured | None:
         """What the report in this record tells when there is none before it to compare with."""
         anchor = self.anchor
-        if anchor is None or said.usage is None or said.message_id != anchor.message_id:
-            return None
-        if said.edits is not UNEDITED:
+        if not (anchor and said.usage and said.message_id == anchor.message_id and said.edits is UNEDITED):
             return None
         return Measured(
             None, self.total() - anchor.reply - anchor.since, said.usage, said.model, self.faded

@@ -23,6 +23,7 @@ from sevenfold.record.decisions import (
     OwnDecision,
 )
 from sevenfold.record.entries import (
+    NOT_STORED,
     VERSION,
     Boundary,
     Clearing,
@@ -197,7 +198,7 @@ def said_by_user(
         summary=summary,
         attachment=attachment,
         key=key,
-        stored=stored or {},
+        stored=stored or NOT_STORED,
         own=at.place.own,
     )
     return Written(line, said)
@@ -268,8 +269,9 @@ def _spoken(at: Stamp, kind: bytes, role: str, blocks: Sequence[Block], rest: by
     """The line of something said; ``rest`` is what its message holds behind its content, and the record behind that."""
     # Nearly every message is one block.
     content = blocks[0].raw if len(blocks) == 1 else b",".join([block.raw for block in blocks])
-    head, speaker = _head(at, at.parent, kind), _encode(role)
-    return b"".join((head, b',"message":{"role":', speaker, b',"content":[', content, b"]", rest, b"}\n"))
+    names = _encode(at.parent), at.place.head, kind, _encode(at.uuid), _encode(at.timestamp), _encode(role)
+    head = b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":%b,"message":{"role":%b,"content":[' % names
+    return b"".join((head, content, b"]", rest, b"}\n"))
 
 
 # -- labels: what a session is known by in a list of sessions ------------------------------------
