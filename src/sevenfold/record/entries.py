@@ -322,7 +322,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
     synthetic = bool(head.is_api_error_message) or message.model == SYNTHETIC_MODEL
     own = bytes(head.version).startswith(_OURS)
     edits, managed = UNEDITED, message.context_management
-    if managed is not UNMANAGED or DELETED in bytes(message.usage):
+    if bytes(managed) != b"null" or DELETED in bytes(message.usage):
         edits = Edits.read(managed, message.usage)
     return Said(
         uuid,
