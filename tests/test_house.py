@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
 MODULES = 283
-CODE_LINES = 35_995
+CODE_LINES = 36_000
 """Of the layers 1 to 4, the agent, the commands and the lab, as they were when the house was rebuilt."""
 ADDED = {
     "local models": (r"lab\.simulator\.instances$|providers\.openai\.written$", 2, 270),
@@ -52,7 +52,7 @@ ADDED = {
     ),
 }
 """What came after the rebuild in modules of its own: which, how many they may be, and their lines of code."""
-ENGINE_LINES = 17_723
+ENGINE_LINES = 17_728
 """Without agent, command line and lab."""
 WOVEN_IN = {
     "S2.12, S3.10, S4.19-S4.23: ledger, pauses, retries": (127, 97),

@@ -23,7 +23,6 @@ from sevenfold.record.decisions import (
     Epoch,
     Fold,
     Offloaded,
-    OwnDecision,
     Pin,
     Pinned,
     Rewound,
@@ -32,6 +31,7 @@ from sevenfold.record.decisions import (
 )
 from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
+from sevenfold.record.ledger import name_of, place_of
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING
 from sevenfold.record.wire import Message, open_server_calls
@@ -219,19 +219,19 @@ def redo(c: Conversation, reference: str = "") -> str:
 
 def _undo_decision(c: Conversation, reference: str) -> str:
     made = _find(c.transcript.view, reference)
-    undone = [Undone(decision=each) for each in (_name(made), *_partner(c.transcript.view, made))]
+    undone = [Undone(decision=each) for each in (name_of(made), *_partner(c.transcript.view, made))]
     _must_fit(c, *undone)
     for each in undone:
         c.transcript.decide(each)
-    _go_on_from(c, "undo", _name(made), _place(made))
-    return _name(made)
+    _go_on_from(c, "undo", name_of(made), place_of(made))
+    return name_of(made)
 
 
 def _redo_decision(c: Conversation, made: Undoable) -> None:
-    meanwhile = _meanwhile(c.transcript.view, _name(made)) if c.profile.thinking.bound else None
-    for each in [_name(made), *_partner(c.transcript.view, made)]:
+    meanwhile = _meanwhile(c.transcript.view, name_of(made)) if c.profile.thinking.bound else None
+    for each in [name_of(made), *_partner(c.transcript.view, made)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    _go_on_after(c, meanwhile, _name(made), _place(made))
+    _go_on_after(c, meanwhile, name_of(made), place_of(made))
 
 
 def _meanwhile(view: View, redone: str) -> Epoch | None:
@@ -299,7 +299,7 @@ def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
     """The decisions that could be taken back, by name and in order, or those that were; epochs go with others."""
     made = [one for one in view.decisions() if isinstance(one, Undoable) and _is_decision(one)]
     partners = {partner for one in made for partner in _partner(view, one)}
-    names = {_name(one): one for one in made if (_name(one) in view.undone) is undone}
+    names = {name_of(one): one for one in made if (name_of(one) in view.undone) is undone}
     return {name: one for name, one in names.items() if name not in partners}
 
 
@@ -331,7 +331,7 @@ def _why_not(view: View, reference: str) -> str:
                 f"{reference} is an offload: what was sent of a result stays as it is, so it cannot be undone; "
                 "fetch gives its whole text"
             )
-        if _name(made) == reference:
+        if name_of(made) == reference:
             return f"{reference} is a decision that takes nothing out of the context, so there is nothing to undo"
     return f"there is no decision {reference} in this session since its last compaction"
 
@@ -358,15 +358,6 @@ def _partner(view: View, made: Undoable) -> list[str]:
     return [before.id] if isinstance(before, Epoch) and _is_decision(before) else []
 
 
-def _name(made: OwnDecision | Clearing) -> str:
-    return made.uuid if isinstance(made, Clearing) else made.id
-
-
-def _place(made: Undoable) -> str | None:
-    """The record that was the newest when the decision was made."""
-    return made.uuid if isinstance(made, Clearing) else made.at
-
-
 def _must_fit(c: Conversation, *undone: Undone) -> None:
     size, blocking = c.size(), c.window.blocking
     back = c.gauge.size(c.transcript.view_after(*undone))
@@ -387,7 +378,8 @@ def _undo_compaction(c: Conversation) -> str:
     if not isinstance(entry, Boundary):
         raise Refused("there is no compaction to undo in this session")
     _compaction_must_fit(c, entry)
-    own, before = _epochs(c.transcript.log, entry.uuid)
+    own = _epoch_of(c, entry.uuid)
+    before = _before(c, own)
     c.transcript.decide(Undone(decision=entry.uuid))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id))
@@ -400,8 +392,7 @@ def _undo_compaction(c: Conversation) -> str:
 
 def _redo_compaction(c: Conversation, boundary: str) -> None:
     """Make a compaction again."""
-    own, _ = _epochs(c.transcript.log, boundary)
-    meanwhile = _meanwhile(c.transcript.view, boundary)
+    own, meanwhile = _epoch_of(c, boundary), _meanwhile(c.transcript.view, boundary)
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
@@ -445,15 +436,10 @@ def _compaction_must_fit(c: Conversation, boundary: Boundary) -> None:
         )
 
 
-def _epochs(log: Log, boundary: str) -> tuple[Epoch | None, Epoch | None]:
-    """The epoch a compaction opened, and the one before it."""
-    own = None
-    for _, epoch in log.decisions(Epoch):
-        if own is not None:
-            return own, epoch
-        if epoch.boundary == boundary:
-            own = epoch
-    return own, None
+def _epoch_of(c: Conversation, boundary: str) -> Epoch | None:
+    """The epoch a compaction opened."""
+    opened = (made for _, made in c.transcript.log.decisions(Epoch))
+    return next((made for made in opened if made.boundary == boundary), None)
 
 
 def _decided_at(log: Log, decision: str) -> int:

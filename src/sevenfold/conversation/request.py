@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import THINKING, ToolUse, read_fields
 from sevenfold.record.decisions import Request, Rewound, Why
 from sevenfold.record.gauge import Size
-from sevenfold.record.layout import Item, Measured
+from sevenfold.record.layout import Measured
 from sevenfold.record.usage import BilledCall, Usage, ideal_cost
 from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
@@ -242,16 +242,21 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
 
 def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:
     """Record the answer behind what it answers: what was said in the meantime comes after it."""
-    transcript = c.transcript
-    late = _behind(transcript.view.layout.items, prepared.last)
-    if not late and transcript.view.version == prepared.version:
+    transcript, view = c.transcript, c.transcript.view
+    behind = view.items_from(view.layout.index.get(prepared.last or "", len(view)) + 1)
+    if not behind and view.version == prepared.version:
         return transcript.model(reply.answer)
+    log, sent = transcript.log, transcript.log.decided_at(prepared.record.id)
+    # What an undo brought back was there before the request.
+    late = [item for item in behind if log.record(item.said.uuid, sent) is None]
     with c.together():
         if late:
             c.announce("said meanwhile")
             # To a clearing, if there is one behind the last words: what was sent is what follows it.
-            transcript.decide(Rewound(to=prepared.record.tip))
-        measured = transcript.model(reply.answer)
+            restored = behind[: len(behind) - len(late)]
+            transcript.decide(Rewound(to=restored[-1].said.uuid if restored else prepared.record.tip))
+        changed = tuple(transcript.view.messages()) != prepared.messages
+        measured = transcript.model(replace(reply.answer, outdated=changed))
         for item in late:
             transcript.again(item.said)
         thinks = any(block.kind in THINKING for block in reply.answer.blocks)
@@ -268,11 +273,3 @@ def _ideal(c: Conversation, usage: Usage) -> float | None:
     whole = ideal_cost([before, call] if before else [call], c.profile)
     known = ideal_cost([before], c.profile) if before else 0.0
     return None if whole is None or known is None else whole - known
-
-
-def _behind(items: Sequence[Item], last: str | None) -> Sequence[Item]:
-    """What was said after the record ``last``."""
-    for back, item in enumerate(reversed(items)):
-        if item.said.uuid == last:
-            return items[len(items) - back :]
-    return ()

@@ -44,19 +44,13 @@ class Reading(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, size: Size, window: Window, limits: Limits, account: Account) -> Reading:
         """``limits`` are the most bytes and pictures a request may have."""
-        levels = asdict(window) | asdict(window.status(size.tokens, band=size.band))
+        status = window.status(size.tokens, band=size.band)
+        known = asdict(size) | asdict(window) | asdict(status) | asdict(account)
         return cls(
             seen=size.tokens,
-            sent=size.sent,
-            low=size.low,
-            high=size.high,
-            **{name: levels[name] for name in cls.__struct_fields__ if name in levels},
-            wire=size.wire,
             wire_limit=limits.wire,
-            images=size.images,
             images_limit=limits.images,
-            requests=account.requests,
-            usd=account.usd,
+            **{name: known[name] for name in cls.__struct_fields__ if name in known},
         )
 
     @property

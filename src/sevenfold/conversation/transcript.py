@@ -277,7 +277,7 @@ class Transcript:
             self._unwritten.append(one)
         measured = view.add(one.entry, position)
         if view.missing is not None:
-            self._read_again()
+            self.view = self.view_after()
         return measured
 
     def _write_all(self, written: Sequence[Written]) -> None:
@@ -293,7 +293,7 @@ class Transcript:
         for one, position in zip(written, positions, strict=True):
             self.view.add(one.entry, position)
         if self.view.missing is not None:
-            self._read_again()
+            self.view = self.view_after()
 
     def _append(self, written: Sequence[Written], *, durable: bool = False) -> Sequence[int]:
         """Write to the log in one go; where each record is now."""
@@ -303,13 +303,9 @@ class Transcript:
         return positions
 
     def view_after(self, *decisions: OwnDecision) -> View:
-        """What the model would see if these were decided."""
+        """What the model would see if these were decided, folded from as far back as the live branch needs."""
         made = [Decision(replace(one, at=self.view.tip)) for one in decisions]
         return resume(self.log, unwritten=[*(one.entry for one in self._unwritten or ()), *made])
-
-    def _read_again(self) -> None:
-        """Fold the log from further back: the live branch needs records that are not in memory."""
-        self.view = resume(self.log, unwritten=[one.entry for one in self._unwritten or ()])
 
     def _find_epoch(self) -> int | None:
         """Where the record of the epoch in force is."""

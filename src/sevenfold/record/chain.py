@@ -1,16 +1,16 @@
 """Which records are live: the branch of the conversation that leads to its newest leaf.
 
 Records name their parent, so a transcript is a tree: a rewind or an edited prompt starts a branch. But
-walking from the leaf to the root is not enough. Parallel tool calls write their results as siblings, one
-answer is stored as several records, and a compaction that keeps recent messages leaves them on disk with
-parents from before it. So the live branch is the ancestors of the leaf, with kept segments relinked
-behind their anchor, closed under two rules: records that share a message id live together, and so does
-every result of a live call.
+walking from the leaf to the root is not enough. Parallel tool calls write their results as siblings, one answer is
+stored as several records, and a compaction that keeps recent messages leaves them on disk with parents from before it.
+So the live branch is the ancestors of the leaf, with kept segments relinked behind their anchor, closed under two
+rules: records that share a message id live together, and so does every result of a live call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -137,19 +137,27 @@ class Chain:
             uuid = self.links[uuid]
         return uuid
 
-    def parent(self, uuid: str) -> str | None:
-        """The record before ``uuid``, kept segments relinked."""
+    def parent(self, uuid: str, elsewhere: set[str]) -> str | None:
+        """The record before ``uuid``, kept segments relinked; notes which compactions were made ``elsewhere``."""
         entry = self.nodes[uuid].entry
         if isinstance(entry, Boundary):
             return self.resolve(entry.logical_parent) if uuid in self.undone else None
         parent = self.resolve(entry.parent)
-        for kept in self._in_force():
+        self._leave(uuid, parent, elsewhere)
+        for kept in (one for one in self._in_force() if one.boundary not in elsewhere):
             if uuid in kept.members:
                 before = kept.before(uuid)
                 return before if before in self.nodes else kept.boundary
             if parent == kept.anchor:
                 return kept.tail
         return parent
+
+    def _leave(self, uuid: str, parent: str | None, elsewhere: set[str]) -> None:
+        """Note the compactions made on other branches: they keep the parent of a record that was there, but not it."""
+        seq, nodes = self.nodes[uuid].seq, self.nodes
+        for name, kept in self.kept.items():
+            if parent in kept.members and uuid not in kept.members and seq < nodes[name].seq:
+                elsewhere.add(name)
 
     def tip_of(self, uuid: str) -> str:
         """Where the conversation goes on behind ``uuid``: an anchor is followed by what it keeps."""
@@ -185,24 +193,25 @@ class Chain:
 
     def lineage(self, leaf: str) -> set[str]:
         """Everything that led to ``leaf``, also what lies behind compactions, taken back or not."""
-        seen: set[str] = set()
-        behind: list[str | None] = [leaf]
+        seen, elsewhere = dict[str, float](), set[str]()
+        behind: list[tuple[str | None, float]] = [(leaf, inf)]
         while behind:
-            uuid = behind.pop()
-            if uuid is None or uuid in seen or uuid not in self.nodes:
+            uuid, until = behind.pop()
+            if uuid is None or uuid not in self.nodes or seen.get(uuid, -1) >= until:
                 continue
-            seen.add(uuid)
-            behind.append(self._said_before(uuid))
-            behind.extend(kept.anchor for kept in self.kept.values() if uuid in kept.members)
-        return self._close(seen)
+            seen[uuid] = until
+            before, node = self._said_before(uuid), self.nodes[uuid]
+            self._leave(uuid, before, elsewhere)
+            kept_by = [kept for name, kept in self.kept.items() if name not in elsewhere]
+            behind += [(kept.anchor, until) for kept in kept_by if uuid in kept.members]
+            # Behind a compaction, only what was there when it was made led here.
+            behind.append((before, min(until, node.seq) if isinstance(node.entry, Boundary) else until))
+        return self._close(set(seen), seen)
 
     def compaction_after(self, uuid: str) -> str | None:
         """The first compaction since a record, or the record itself if it is one."""
-        seq = self.nodes[uuid].seq
-        for later, node in self.nodes.items():
-            if node.seq >= seq and isinstance(node.entry, Boundary):
-                return later
-        return None
+        later = (name for name, node in self.nodes.items() if node.seq >= self.nodes[uuid].seq)
+        return next((name for name in later if isinstance(self.nodes[name].entry, Boundary)), None)
 
     def prune(self, keep: Iterable[str]) -> None:
         """Forget every record but these: they are no longer in view, and the store still has them."""
@@ -228,8 +237,9 @@ class Chain:
         tail = self.resolve(segment.tail_uuid)
         if tail is None or tail not in self.nodes:
             return _Kept(boundary, segment.anchor_uuid, segment.tail_uuid, {}, segment.tail_uuid)
+        # What follows the tail are results of kept calls, from a branch that was given up.
         order = [uuid for uuid in self._way_to(tail).order if isinstance(self.nodes[uuid].entry, Said)]
-        members = order[: order.index(tail) + 1] if tail in order else []
+        members = order if tail in order else []
         head = self.resolve(segment.head_uuid)
         if head is not None and head in members:
             members = members[members.index(head) + (head != segment.head_uuid) :]
@@ -237,8 +247,7 @@ class Chain:
         else:
             members, missing = members[-1:], segment.head_uuid
         places = {uuid: place for place, uuid in enumerate(members)}
-        last = members[-1] if members else tail
-        return _Kept(boundary, segment.anchor_uuid, last, places, None if self.complete else missing)
+        return _Kept(boundary, segment.anchor_uuid, tail, places, None if self.complete else missing)
 
     def _unknown_segment(self) -> str | None:
         """What must be read before it is known who belongs to a segment: until then no way is sure."""
@@ -254,7 +263,7 @@ class Chain:
         return None
 
     def _ancestors(self, leaf: str) -> tuple[set[str], str | None, str | None]:
-        seen: set[str] = set()
+        seen, elsewhere = set[str](), set[str]()
         uuid: str | None = leaf
         while uuid is not None and uuid not in seen:
             if uuid not in self.nodes:
@@ -262,11 +271,11 @@ class Chain:
             seen.add(uuid)
             if isinstance(self.nodes[uuid].entry, Boundary) and uuid not in self.undone:
                 return seen, uuid, None
-            uuid = self.parent(uuid)
+            uuid = self.parent(uuid, elsewhere)
         return seen, None, None
 
-    def _close(self, live: set[str]) -> set[str]:
-        """Add what belongs to live records: the rest of an answer, and the results of its calls."""
+    def _close(self, live: set[str], until: Mapping[str, float] = {}) -> set[str]:
+        """Add what belongs to live records: the rest of an answer, and the results of its calls ``until`` a place."""
         for uuid in tuple(live):
             live.update(self.mates(uuid))
         for uuid in tuple(live):
@@ -274,6 +283,8 @@ class Chain:
                 given = self._answers.get(call, ())
                 if len(self._asked[call]) > 1:
                     given = tuple(one for one in given if not self._answers_elsewhere(one, call, live))
+                if (end := until.get(uuid, inf)) != inf:
+                    given = tuple(one for one in given if self.nodes[one].seq < end)
                 live.update(given)
         for after, words in self._interjections.items():
             if after in live:

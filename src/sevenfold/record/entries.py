@@ -69,6 +69,8 @@ class Said(Struct, frozen=True, gc=False):
     """An answer of ours that was interrupted: what was reported of it by then need not count all of it."""
     edits: Edits = UNEDITED
     """What the provider took by itself out of the prompt of this answer."""
+    outdated: bool = False
+    """Was this answer's prompt another than what is in view before it? Then it does not tell the size of that."""
     calls: tuple[str, ...] = ()
     """Ids of the tool calls in it; follows from its blocks."""
     answers: tuple[str, ...] = ()
@@ -188,6 +190,7 @@ class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
     version: Raw = _ABSENT
     key: str | None = msgspec.field(default=None, name="sevenfold_key")
     stored: dict[str, Stored] | None = msgspec.field(default=None, name="sevenfold_results")
+    outdated: bool | None = msgspec.field(default=None, name="sevenfold_outdated")
     v: int | None = None
     kind: str | None = None
     custom_title: str | None = None
@@ -343,6 +346,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
         own,
         own and head.type == "assistant" and message.stop_reason is None,
         edits,
+        bool(head.outdated),
     )
 
 

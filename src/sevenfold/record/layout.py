@@ -212,7 +212,7 @@ class Layout:
         elif item.shown and not said.meta and not self._answered:
             self._fade()
         before = self.anchor
-        if reported and said.usage is not None:
+        if reported and said.usage is not None and not said.outdated:
             usage = said.usage.last_round if said.usage.iterations else said.usage
             self.anchor = Anchor(
                 usage.prompt,

@@ -7,6 +7,8 @@ worked out from the list, for now or for any earlier moment, and never stored.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -89,7 +91,7 @@ class Made(Struct, frozen=True):
     @property
     def id(self) -> str:
         """The name it is undone by."""
-        return self.what.uuid if isinstance(self.what, Clearing) else self.what.id
+        return name_of(self.what)
 
 
 def changes_view(what: OwnDecision) -> bool:
@@ -169,14 +171,18 @@ class Ledger:
                 spans.append((node.seq, made.seq))
         return spans
 
-    def prune(self, since: int) -> None:
-        """Before this place keep only what holds; those decisions then hold whatever else is forgotten."""
+    def prune(self, since: int, gone: Collection[str]) -> None:
+        """Of what was decided before this place, or at a record that is gone, keep only what holds.
+
+        What was decided before it then holds whatever else is forgotten.
+        """
         holding = {made.id for made in self._holding}
-        self.all = [made for made in self.all if made.seq > since or made.id in holding]
+        lost = {made.id for made in self.all if made.seq <= since or place_of(made.what) in gone}
+        self.all = [made for made in self.all if made.id not in lost - holding]
         self._standing = {made.id for made in self.all if made.seq < since}
 
     def _holds(self, made: Made, chain: Chain, lineage: set[str]) -> bool:
-        place = made.what.uuid if isinstance(made.what, Clearing) else made.what.at
+        place = place_of(made.what)
         if place is None or made.id in self._standing or not (chain.complete or place in chain):
             return True
         return chain.resolve(place) in lineage
@@ -194,6 +200,16 @@ class Ledger:
             if isinstance(made.what, Undone) and (seq is None or made.seq < seq):
                 (undone.discard if made.what.redo else undone.add)(made.what.decision)
         return undone
+
+
+def name_of(made: Clearing | OwnDecision) -> str:
+    """The name a decision is undone by."""
+    return made.uuid if isinstance(made, Clearing) else made.id
+
+
+def place_of(made: Clearing | OwnDecision) -> str | None:
+    """The record that was the newest when a decision was made."""
+    return made.uuid if isinstance(made, Clearing) else made.at
 
 
 # -- applying them to records ----------------------------------------------------------------------

@@ -98,6 +98,8 @@ class Answer(Struct, frozen=True, gc=False):
     stop_reason: str | None = None
     request_id: str | None = None
     context_management: Raw = UNMANAGED
+    outdated: bool = False
+    """Has the conversation changed since the request? Then what it reports is not the size of what it follows."""
 
     @property
     def blank(self) -> bool:
@@ -213,6 +215,7 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
     kept = managed if edits.cleared else UNSET
     reply = _encode(_Reply(answer.id, "message", answer.model, stop, None, answer.usage, kept))
     more = b',"requestId":' + _encode(answer.request_id) if answer.request_id else b""
+    more += b',"sevenfold_outdated":true' if answer.outdated else b""
     line = _spoken(at, b'"assistant"', "assistant", answer.blocks, b"," + reply[1:] + more)
     said = Said(
         at.uuid,
@@ -227,6 +230,7 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
         own=own,
         cut=own and stop is None,
         edits=edits,
+        outdated=answer.outdated,
     )
     return Written(line, said)
 

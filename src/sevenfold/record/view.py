@@ -310,7 +310,7 @@ class View:
         gone = {uuid for uuid, node in nodes.items() if node.seq < since} - self.layout.index.keys()
         if gone:
             self._compacted.update(dict.fromkeys(gone, self.boundary))
-            self._ledger.prune(since)
+            self._ledger.prune(since, gone)
             self._chain.prune(nodes.keys() - gone)
 
     def _decide(self, made: OwnDecision) -> None:

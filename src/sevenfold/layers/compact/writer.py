@@ -6,6 +6,7 @@ Before that, what it would leave of the conversation, and what it would cost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -192,13 +193,13 @@ def _compaction(
     drops = c.profile.thinking.bound and divided.side == "after" and (got.signed is None or torn or other)
     if block and (needed := c.profile.betas.on_demand_compaction):
         frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
-    segment = None
-    if divided.kept:
-        first, last = divided.kept[0].said.uuid, divided.kept[-1].said.uuid
-        tip = next(
-            (item for item in divided.kept if item.said.uuid == script.view.said_at(script.view.tip)), None
-        )
-        if tip is not None and tip.seq < max(item.seq for item in divided.kept):
+    # A segment does not begin with what is out of sight: what hid it may not be kept.
+    shown = tuple(dropwhile(lambda item: item.hidden_by and not item.shown, divided.kept))
+    segment, kept = None, divided.kept if divided.front else shown
+    if kept:
+        first, last = kept[0].said.uuid, kept[-1].said.uuid
+        tip = next((item for item in kept if item.said.uuid == script.view.said_at(script.view.tip)), None)
+        if tip is not None and tip.seq < max(item.seq for item in kept):
             # After a rewind: the newest results of an answer may follow what was left behind.
             last = tip.said.uuid
         segment = Segment(first, boundary if divided.side == "before" else anchor, last)
