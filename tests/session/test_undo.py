@@ -53,6 +53,13 @@ def finish_turn(here: World, session: sevenfold.Session) -> None:
     session.user("good morning")
 
 
+def talk(session: sevenfold.Session, *words: str) -> None:
+    """Say each of these and wait for the answer."""
+    for one in words:
+        session.user(one)
+        session.complete()
+
+
 @pytest.mark.spec("S10.1", "S9.2")
 @pytest.mark.parametrize("model", [BOUND, FREE])
 def test_undo_directly_after_a_clearing_gives_the_bytes_back(model: str, tmp_path: Path) -> None:
@@ -536,4 +543,58 @@ def test_rounds_a_compaction_kept_can_be_folded_after_a_rewind_into_them() -> No
         )
         session.user("eight")
         session.complete()
+        assert all(request.status == 200 for request in here.simulator.requests)
+
+
+@pytest.mark.spec("S8.6", "S9.2")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_a_rewind_to_a_record_before_a_compaction_shows_the_rounds_it_summarised(
+    model: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "s.jsonl"
+    with world(talker()) as here:
+        with here.open(file, model=model) as session:
+            talk(session, "one", "two", "three", "four")
+            records = uuids(session)
+            # The rounds before it are kept in front of the summary.
+            assert session.compact(engine="extractive", span="from", record=records[3]) is not None
+            session.rewind(records[-1])
+            assert uuids(session) == records
+            view = session.conversation.transcript.view.encoded()
+            assert b"four" in b"".join(view)
+        with here.open(file, model=model) as session:
+            assert session.conversation.transcript.view.encoded() == view
+            talk(session, "five")
+        assert all(request.status == 200 for request in here.simulator.requests)
+
+
+@pytest.mark.spec("S9.2", "S10.1")
+@pytest.mark.parametrize("model", [BOUND, FREE])
+def test_an_undo_while_the_model_answers_repeats_nothing_and_is_not_sized_by_that_answer(
+    model: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "s.jsonl"
+    with world(talker()) as here:
+        with here.open(file, model=model) as session:
+            talk(session, "one", *[LARGE] * 3)
+            full, records = session.gauge.seen, uuids(session)
+            assert session.compact(engine="extractive", span="from", record=records[3]) is not None
+            session.user("said before the request")
+            assert b"said before the request" in session.prepare().body
+            session.undo()
+            session.user("said after it")
+            session.observe(fake_reply(model=model))
+            shown = session.conversation.transcript.view
+            assert uuids(session)[: len(records)] == records
+            words = b"".join(shown.encoded())
+            assert words.index(b"said before the request") < words.index(b"answer 1")
+            assert words.index(b"answer 1") < words.index(b"said after it")
+            assert words.count(b"a line of output") == 3 * LARGE.count("a line of output")
+            # The answer reports the size of a prompt without the rounds that came back.
+            assert session.gauge.seen > 0.9 * full
+            seen = session.gauge.seen
+        with here.open(file, model=model) as session:
+            assert b"".join(session.conversation.transcript.view.encoded()) == words
+            assert session.gauge.seen == pytest.approx(seen, rel=0.1)
+            talk(session, "five")
         assert all(request.status == 200 for request in here.simulator.requests)
