@@ -598,3 +598,32 @@ def test_an_undo_while_the_model_answers_repeats_nothing_and_is_not_sized_by_tha
             assert session.gauge.seen == pytest.approx(seen, rel=0.1)
             talk(session, "five")
         assert all(request.status == 200 for request in here.simulator.requests)
+
+
+@pytest.mark.spec("S9.2", "S10.1")
+@pytest.mark.parametrize("again", [False, True])
+def test_reasoning_from_behind_another_system_prompt_does_not_come_back_with_an_undo(
+    again: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "s.jsonl"
+    with world(talker()) as here:
+        with here.open(file) as session:
+            talk(session, "one", "two", "three", "four")
+            records = uuids(session)
+            session.snip(records[3], records[4])
+            # No reasoning is left in view, so the rewind below has none to drop.
+            here.simulator.brain = reader(0, thinks=False)
+            talk(session, "five")
+            tip = uuids(session)[-1]
+        # What is new in it is told in a message at first, and becomes the system prompt with a compaction.
+        with here.open(file, system="You are a quick assistant. " * 600) as session:
+            talk(session, "six")
+            assert session.compact(engine="extractive") is not None
+            talk(session, "seven")
+            session.rewind(tip)
+            if again:
+                session.undo()
+                session.redo()
+            session.undo()
+            talk(session, "eight")
+        assert [request.status for request in here.simulator.requests if request.status != 200] == []

@@ -18,7 +18,7 @@ from sevenfold.conversation.resume import resume
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
 from sevenfold.ports import Log
-from sevenfold.record.blocks import THINKING, Block
+from sevenfold.record.blocks import Block
 from sevenfold.record.decisions import (
     Epoch,
     Fold,
@@ -271,18 +271,20 @@ def _go_on_from(
     """Open the epoch that follows an undo or a redo: up to ``place`` reasoning is sent again, if it may be.
 
     It may if the messages, once the epoch ``since`` is undone too, begin again as they did before the decision of that
-    name. A result that came late may have changed them.
+    name, with the same reasoning. A result that came late may have changed them, or another epoch may have dropped it.
     """
     bound, transcript = c.profile.thinking.bound, c.transcript
     then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, name)))) if bound else View()
     now = transcript.view_after(Undone(decision=since.id)) if since else transcript.view
-    before = _said(then)
-    c.open_epoch(why, drops_thinking=bound, after=place if _said(now)[: len(before)] == before else None)
+    before = _sent(then)
+    same = _sent(now)[: len(before)] == before and (
+        then.epoch is None or _precedes(frame_of(then.epoch)) == _precedes(c.frame)
+    )
+    c.open_epoch(why, drops_thinking=bound, after=place if same else None)
 
 
-def _said(view: View) -> list[Block]:
-    """What is sent, reasoning aside."""
-    return [part for message in view.messages() for part in message.parts if part.kind not in THINKING]
+def _sent(view: View) -> list[Block]:
+    return [part for message in view.messages() for part in message.parts]
 
 
 def _before(c: Conversation, epoch: Epoch | None) -> Epoch | None:
