@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from sevenfold.conversation.events import Events
-from sevenfold.errors import ContextFull, PromptTooLong
+from sevenfold.errors import ContextFull, PromptTooLong, Refused
 from sevenfold.events import Event, SteppedAside
 from sevenfold.lab.simulator.clock import VirtualClock
 from tests.session.holding import LINE, PICTURE, Held, calls, scripted
+from tests.session.talking import ALONE, BOUND, FREE, fake_reply, hear, thought, world
 
 SMALL = {"context_window": 40_000}
 
@@ -55,6 +57,23 @@ def test_with_clearing_off_a_full_window_names_its_parts_and_the_next_legal_step
     if "snip" in told:
         held.session.snip(*_rounds(held))
         held.session.prepare()
+
+
+@pytest.mark.spec("S2.8")
+def test_a_compaction_is_not_named_where_no_answer_is_left_in_view_to_summarise(tmp_path: Path) -> None:
+    file, settings = tmp_path / "s.jsonl", {**ALONE, **SMALL}
+    with world() as here:
+        with here.open(file, model=BOUND, settings=settings) as session:
+            session.user(LINE * 1_000)
+            hear(session, fake_reply(thought(), prompt=17_000))
+        # Another model gets no reasoning of this one, so nothing of the answer is left.
+        with here.open(file, model=FREE, settings=settings) as session:
+            session.user(LINE * 1_900)
+            with pytest.raises(ContextFull, match="next: ") as raised:
+                session.prepare()
+            assert "compact()" not in str(raised.value)
+            with pytest.raises(Refused, match="nothing to compact"):
+                session.compact()
 
 
 @pytest.mark.spec("S2.8")

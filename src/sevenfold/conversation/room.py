@@ -207,7 +207,8 @@ def explain(c: Conversation, check: Check) -> str:
 def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[str, ...]:
     """What a user can do now about a conversation filled like this."""
     view, settings = c.transcript.view, c.settings
-    answers = [item for item in view.items if item.said.role == "assistant" and not item.hidden_by]
+    shown = (item for item in view.items if item.shown and not item.hidden_by)
+    answers = [item for item in shown if item.said.role == "assistant"]
     rounds = sum(view.begins_round(item.said.uuid) for item in answers)
     # An answer is kept with the results of its calls, and the newest round cannot be removed. A compaction that was
     # made just now, and was not enough, need not be made again.
