@@ -123,7 +123,7 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
 
 
 def _dates(found: Mapping[str, str], seen: Witness) -> str:
-    """A line that gives the dates of "tomorrow", "by Friday" and the like; the user's words stay unchanged."""
+    """A line with the dates of "tomorrow", "by Friday" and the like in the user's words; empty if there are none."""
     dated = ((words, seen.days[record]) for words, record in found.items() if record in seen.days)
     days = {named: day for words, said_on in dated for named, day in absolute_dates(words, said_on).items()}
     return f"{DATES}{', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""

@@ -94,5 +94,5 @@ class MemoryChange(Struct, frozen=True, omit_defaults=True):
 
 
 def digest(content: bytes) -> str:
-    """The hash under which a content is stored."""
+    """The hash under which content is stored."""
     return hashlib.sha256(content).hexdigest()

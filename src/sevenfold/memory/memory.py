@@ -51,7 +51,7 @@ WAIT = 10.0
 
 _Count = TypeVar("_Count")
 Checked = Callable[[bytes], str]
-"""Returns why a content must not be stored (it has a secret, for example); empty if it may be."""
+"""Returns why content must not be stored (it has a secret, for example); empty if it may be."""
 
 
 class EntryUse(Struct, frozen=True):
@@ -133,12 +133,12 @@ class Memory:
     def __init__(
         self, folder: Folder, clock: Clock, today: Callable[[], str], refuse: Checked | None = None
     ) -> None:
-        """``today`` returns the date as YYYY-MM-DD; ``refuse`` returns why a content must not be stored."""
+        """``today`` returns the date as YYYY-MM-DD; ``refuse`` returns why content must not be stored."""
         self._folder = self.folder = folder
         self.clock = clock
         self.today = today
         self.refuses = refuse or (lambda content: "")
-        """Returns why a content must not be stored; empty if it may be."""
+        """Returns why content must not be stored; empty if it may be."""
         self.path = folder.path
 
     # -- reading -----------------------------------------------------------------------------------

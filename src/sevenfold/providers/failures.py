@@ -50,7 +50,7 @@ class ErrorReport(Struct, frozen=True):
 
 
 class ErrorAnswer(Exception):
-    """An error that arrived inside an answer, with its report."""
+    """An error that a server sent instead of an answer, or in the middle of one; carries its report."""
 
     def __init__(self, report: ErrorReport) -> None:
         super().__init__(report.message)

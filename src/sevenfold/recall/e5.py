@@ -89,7 +89,7 @@ class WordPieces:
 
     def of(self, text: str) -> list[int]:
         """The ids of a text's word pieces, between the begin and end markers."""
-        # This prefix always has enough pieces: a word of up to LONGEST_WORD characters gives at least one.
+        # This prefix is long enough: each word of up to LONGEST_WORD characters gives at least one piece.
         words = _words(text[: MOST_PARTS * LONGEST_WORD])
         found = [number for word in words for number in self._word(word)]
         return [self._numbers[BEGIN], *found[: MOST_PARTS - 2], self._numbers[END]]

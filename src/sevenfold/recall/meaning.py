@@ -10,8 +10,8 @@ Only conversation text is compared (the user's words, the model's, summaries). C
 are found literally or not at all; compared by meaning, they only crowd out what was said about them. Thresholds were
 tuned on recorded sessions, see `docs/recall.md`.
 
-It needs the extra `meaning`, which is looked up and loaded when a search first asks for it. Without the extra, recall
-searches by words alone; only callers that explicitly ask for meaning get an error.
+It needs the extra `meaning` or `meaning-e5`, which is looked up and loaded when a search first asks for it. Without
+either, recall searches by words alone; only callers that explicitly ask for meaning get an error.
 """
 
 from __future__ import annotations

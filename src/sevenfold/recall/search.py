@@ -25,7 +25,7 @@ SEVERAL = 4
 QUOTATION = 5
 """A query with this many distinctive words that matches exactly is a quotation, so its words are not searched for."""
 TOO_COMMON = (500, 20_000)
-"""A word in more than a fifth of all pieces is ignored; the limits of that fifth, in pieces."""
+"""A word in more than a fifth of all pieces is ignored; the least and most pieces that this fifth can be."""
 NEIGHBOUR = 160
 """Characters shown of a neighbour."""
 EXCERPT = 320

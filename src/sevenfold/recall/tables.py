@@ -94,7 +94,7 @@ class Tables:
 
     @classmethod
     def copied(cls, path: Path) -> Tables:
-        """A private copy of the tables in a file."""
+        """A private copy of the tables in a file; raises `sqlite3.DatabaseError` if it cannot be used."""
         source = _connected(path.absolute().as_uri() + "?mode=ro")
         copy = cls(_connected(NAMELESS))
         try:
@@ -204,7 +204,7 @@ class Tables:
         self._db.execute(statement, (call, *known.values()))
 
     def _complete(self, call: str, fetch: Fetch | None) -> None:
-        """Add the full text of an offloaded result, of which the log has only the beginning."""
+        """Add the full text of an offloaded result; the log has only its beginning."""
         row = self._one("SELECT tool, result, size, path FROM call WHERE id = ?", call)
         if fetch is None or row is None or row[1] is None or not row[3]:
             return
