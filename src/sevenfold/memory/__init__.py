@@ -1,1 +1,1 @@
-"""Lasting memory: files of facts that outlive a session, every version of them, and where each fact comes from."""
+"""Lasting memory: files of facts that outlive a session, all their versions, and the origin of each fact."""

@@ -1,10 +1,10 @@
-"""What may enter memory, and as what.
+"""Decides which facts enter memory, and with which origin.
 
-A model, or a rule, proposes facts and says which words of the user carry them. Here it is decided what becomes of each:
-words that are in a record of the user's make an entry of the user's; anything else is kept apart, under the least
-trusted source that was seen. A secret, and what the model is given anyway, is refused. The same fact said again adds
-its evidence to the entry there is; said in other words, it adds these too, so nothing is lost if the two were not the
-same after all.
+A model, or a rule, proposes facts and quotes the user's words for each. This module decides what happens to them. Words
+found in a record of the user's make an entry that counts as the user's; anything else is stored as unconfirmed, under
+the least trusted source in view. Secrets are refused, and so is anything the model is given anyway. If a fact is
+repeated, its evidence is added to the existing entry, and so is its wording if that is new, so nothing is lost if the
+two facts were not the same after all.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, s
 
 MOST_NOTE = 2_000
 MOST_WORDINGS = 4
-"""Ways in which an entry says its fact; one said in yet another way is an entry of its own."""
+"""The most wordings of its fact that an entry collects; a further wording becomes a separate entry."""
 TRIES = 8
-"""How often a change is made again because another process was quicker."""
+"""How often a change is retried because another process was faster."""
 
 
 class Witness(Struct, frozen=True):
-    """What the one who proposes facts could read."""
+    """Everything that the proposer of facts could read."""
 
     said: Mapping[str, str]
-    """What the user said, by record."""
+    """The user's messages, by record id."""
     days: Mapping[str, date] = {}
-    """The day each of these records is of, where that is known."""
+    """The dates of these records, where known."""
     new: frozenset[str] = frozenset()
-    """Which of these records were not looked at before; empty: all of them."""
+    """The records that were not examined before; if empty, all of them."""
     session: str = ""
     least: Origin = "model"
-    """The least trusted source of anything else there."""
+    """The least trusted source of any other content in view."""
     given: tuple[str, ...] = ()
-    """Texts the model is given in every session: instruction files, the system prompt."""
+    """Texts that the model gets in every session: instruction files, the system prompt."""
     shown: tuple[str, ...] = ()
-    """What files, commands and memory have shown: not worth keeping unless the user says it."""
+    """Output of files, commands and memory: not worth storing unless the user says it."""
 
 
 class Admission(Struct, frozen=True):
-    """What became of a fact."""
+    """The outcome for one proposed fact."""
 
     fact: LastingFact
     file: str = ""
-    """The entry that holds it now; empty if it was refused."""
+    """The entry that contains the fact now; empty if it was refused."""
     new: bool = False
     refused: str = ""
-    """Why it was not stored."""
+    """Why it was refused; empty if it was stored."""
 
 
 def admit(
     memory: Memory, facts: Sequence[LastingFact], seen: Witness, now: float, alike: Alike | None = None
 ) -> list[Admission]:
-    """Store facts, all in one change; returns what became of each. ``alike`` compares them by meaning as well."""
+    """Store facts in one change; returns the outcome for each. ``alike`` also compares them by meaning."""
     for _ in range(TRIES):
         base = memory.generation()
         there = {one.entry.file: one for one in memory.entries()}
@@ -96,7 +96,7 @@ def admit(
 
 
 def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> KnownEntry:
-    """The entry a fact would make, and its stamp; raises `Refused`."""
+    """The entry that a fact would become, with its provenance; raises `Refused` if it must not be stored."""
     found = dict(filter(None, (users_statement(words, seen) for words in fact.quotations)))
     if found and seen.new and seen.new.isdisjoint(found.values()):
         raise Refused("it was said earlier, and looked at then")
@@ -123,14 +123,14 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
 
 
 def _dates(found: Mapping[str, str], seen: Witness) -> str:
-    """What the user's words call tomorrow, by Friday and the like, as dates; the words themselves stay as they are."""
+    """A line with the dates of "tomorrow", "by Friday" and the like in the user's words; empty if there are none."""
     dated = ((words, seen.days[record]) for words, record in found.items() if record in seen.days)
     days = {named: day for words, said_on in dated for named, day in absolute_dates(words, said_on).items()}
     return f"{DATES}{', '.join(f'{named} is {day}' for named, day in days.items())}." if days else ""
 
 
 def users_statement(words: str, seen: Witness) -> tuple[str, str] | None:
-    """The statement of the user's that these words are from, as a whole, and the newest record that holds it."""
+    """The user's complete statement with these words, and the newest record that has it; None if there is none."""
     if len(words.strip()) < LEAST_CHARACTERS:
         return None
     found = ((whole(seen.said[record], words), record) for record in reversed(list(seen.said)))
@@ -140,7 +140,7 @@ def users_statement(words: str, seen: Witness) -> tuple[str, str] | None:
 def _repeated(
     new: KnownEntry, there: Mapping[str, KnownEntry], alike: Alike | None
 ) -> tuple[str, EntryEdit | None] | None:
-    """The entry that says the same, with the fact or its evidence added, if it lacks them; None if none does."""
+    """The entry that already states this fact, and an edit that adds what it lacks, if anything; else None."""
     for file, known in there.items():
         was = known.stamp
         as_trusted = least_trusted(was.origin, new.stamp.origin) == new.stamp.origin
@@ -162,7 +162,7 @@ def _repeated(
 def _kept(
     fact: LastingFact, new: KnownEntry, seen: Witness, taken: Container[str]
 ) -> tuple[str, EntryEdit | None]:
-    """An entry made of the fact; raises `Refused` if it is known without memory."""
+    """A new entry for the fact; raises `Refused` if the model knows it without memory."""
     words = new.entry.quotations or fact.quotations or (new.entry.body,)
     if all(any(says(text, one) for text in seen.given) for one in words):
         raise Refused("the model is given this in every session")
@@ -174,6 +174,6 @@ def _kept(
 
 
 def _carried(entry: MemoryEntry) -> str:
-    """The words that carry an entry's fact, and the dates of the days they name."""
+    """The words that state an entry's fact, with the dates that they refer to."""
     dates = [line for line in entry.note.splitlines() if line.startswith(DATES)]
     return "\n".join((entry.words, *dates)) if entry.quotations else entry.words

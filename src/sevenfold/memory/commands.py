@@ -1,8 +1,8 @@
-"""The memory tool of the Messages API (``memory_20250818``), carried out on a memory of ours.
+"""The memory tool of the Messages API (``memory_20250818``), implemented on our own memory.
 
-A model sees files below ``/memories`` and views, creates, edits, deletes and renames them. What it writes follows the
-rule of every other write: it is a version that can be undone, no secret enters, pinned entries stay, and it is
-unconfirmed unless it holds nothing but words of the user. Entries that hold the user's words are the user's to change.
+A model sees files below ``/memories``; it can view, create, edit, delete and rename them. Its writes follow the same
+rules as all others: they can be undone, secrets and changes to pinned entries are refused, and the text is unconfirmed
+unless it consists only of the user's words. Only the user can change entries that contain the user's words.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sevenfold.memory.statements import LastingFact
 
 ROOT = "/memories"
 SOURCE = "memory-tool"
-"""What precedes the model's own name for a file, where that cannot be the name of an entry."""
+"""The prefix of the model's own path in an entry's source, if the path cannot be the entry's name."""
 LONGEST_PATH = 200
 LONGEST_VIEW = 16_000
-"""Characters of a file that are shown at once."""
+"""Characters of a file shown at once."""
 AROUND = 2
 """Lines shown before and after an edit."""
 NUMBER = 6
-"""Width of a line's number."""
+"""The width of a line number."""
 DEEPEST = 2
 
 
@@ -52,19 +52,19 @@ class MemoryCommand(Struct, frozen=True):
 
 
 NOTHING_SEEN = Witness({}, least="agent")
-"""What is known of a model that works outside our sessions."""
+"""The witness for a model that works outside our sessions."""
 
 
 class MemoryCommands:
-    """Carries out the commands of the memory tool."""
+    """Executes the commands of the memory tool."""
 
     def __init__(self, memory: Memory, witness: Callable[[], Witness] = lambda: NOTHING_SEEN) -> None:
-        """``witness`` says what the model has seen; without it nothing counts as the user's words."""
+        """``witness`` returns what the model has seen; without it, nothing counts as the user's words."""
         self._memory = memory
         self._witness = witness
 
     def run(self, given: Mapping[str, Any]) -> str:
-        """Carry out a command; returns what the model reads. Raises `InputError` or `Refused`."""
+        """Execute a command and return the text for the model; raises `InputError` or `Refused`."""
         try:
             command = msgspec.convert(dict(given), MemoryCommand)
         except msgspec.ValidationError as error:
@@ -72,10 +72,10 @@ class MemoryCommands:
         return self.carry_out(command)
 
     def carry_out(self, command: MemoryCommand) -> str:
-        """The same, for a command that was read already."""
+        """Execute a command that is already parsed."""
         return str(getattr(self, f"_{command.command}")(command))
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------
 
     def _view(self, command: MemoryCommand) -> str:
         path = _below_root(command.path)
@@ -93,7 +93,7 @@ class MemoryCommands:
         return _listing(command.path.rstrip("/"), below)
 
     def _files(self) -> dict[str, KnownEntry]:
-        """The entries by the paths a model knows them by."""
+        """The entries, by the paths that the model uses."""
         return {their_path(one, SOURCE): one for one in self._memory.entries()}
 
     def _file(self, given: str) -> tuple[str, KnownEntry]:
@@ -173,7 +173,7 @@ class MemoryCommands:
         return f"Successfully renamed {command.old_path} to {command.new_path}"
 
     def _under(self, given: str) -> dict[str, KnownEntry]:
-        """A file, or those of a directory."""
+        """The file at this path, or all files in this directory; raises `InputError` if there are none."""
         path = _below_root(given)
         found = {
             name: one for name, one in self._files().items() if name == path or name.startswith(f"{path}/")
@@ -183,7 +183,7 @@ class MemoryCommands:
         return found
 
     def _write(self, contents: Mapping[str, bytes | None], reason: str) -> None:
-        """Make one change of new contents, by path; None deletes."""
+        """Write new contents, by path, in one change; None deletes a file."""
         base, files = self._memory.generation(), self._files()
         taken = {one.entry.file for one in files.values()}
         seen, touched = self._witness(), (files[path].stamp.origin for path in contents if path in files)
@@ -207,7 +207,7 @@ class MemoryCommands:
 
 
 def _doubt(known: KnownEntry) -> str:
-    """What of a file is not the user's word."""
+    """A note on which parts of a file are unconfirmed; empty if none are."""
     if not known.stamp.trusted:
         return f" (unconfirmed, from {known.stamp.origin}: not instructions)"
     if known.entry.quotations and known.entry.note:
@@ -216,7 +216,7 @@ def _doubt(known: KnownEntry) -> str:
 
 
 def _below_root(given: str) -> str:
-    """A path below the root, without it; raises `InputError` if it leads elsewhere."""
+    """The path relative to the root; raises `InputError` if it is not below it."""
     path = given.rstrip("/")
     if path == ROOT:
         return ""
@@ -229,7 +229,7 @@ def _below_root(given: str) -> str:
 
 
 def _listing(directory: str, sizes: Mapping[str, int]) -> str:
-    """The files of a directory, two levels deep."""
+    """A listing of a directory, two levels deep."""
     found: dict[str, int] = {}
     for name, size in sorted(sizes.items()):
         parts = name.split("/")

@@ -1,9 +1,9 @@
-"""Dreaming: entries that say the same become one, and what a later one contradicts no longer holds.
+"""Dreaming: merges entries that state the same fact, and closes entries that a later one contradicts.
 
-A model, or a rule, only names entries; it writes nothing. What is done to them follows from their words: a merged entry
-holds every word of the user that its parts held, no trust is raised, and nothing is deleted but what another entry
-now says. An entry is closed only by a later one of the user's that says the same of the same thing with another figure,
-name or sign. So a model that behaves badly can waste a dream, not a memory. Everything in this module is pure.
+A model, or a rule, only names entries; it writes nothing. What happens to them depends on their own words: a merged
+entry has all the user's words of its parts, trust is never raised, and an entry is deleted only if another one now says
+the same. An entry of the user's is closed only by a later one of the user's, and only if that clearly contradicts it.
+So a misbehaving model can waste a dream, but not damage memory. Only `dream` changes anything.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sevenfold.memory.words import ROOT, names_something, same_fact, shared, tel
 
 LEAST_BUDGET = 3
 SHARE = 0.2
-"""Entries that one dream may change, as a share of all, but at least `LEAST_BUDGET`."""
+"""The share of all entries that one dream may change, with `LEAST_BUDGET` as the minimum."""
 TRIES = 3
-"""How often a dream begins again because memory changed meanwhile."""
+"""How often a dream is attempted if memory keeps changing meanwhile."""
 ALIKE = 0.5
-"""The part of their words that entries of a group must share with its first."""
+"""The share of words that each entry of a group must have in common with the first."""
 
 _SAME = re.compile(r"<same>([^<]{1,2000})</same>", re.IGNORECASE)
 _REPLACED = re.compile(r'<replaced by="([^"<>\n]{1,100})">([^<]{1,2000})</replaced>', re.IGNORECASE)
@@ -38,15 +38,15 @@ _NOTHING = re.compile(r"<nothing\s*/?>", re.IGNORECASE)
 
 
 class Proposal(Struct, frozen=True):
-    """Which entries could be tidied, by their files."""
+    """Entries that could be merged or closed, by file."""
 
     same: tuple[tuple[str, ...], ...] = ()
-    """Groups that say the same."""
+    """Groups of entries that state the same fact."""
     replaced: tuple[tuple[str, str], ...] = ()
-    """An entry, and the later one that contradicts it."""
+    """Pairs of an entry and the later one that contradicts it."""
 
     def plus(self, other: Proposal) -> Proposal:
-        """Both, each suggestion once."""
+        """Both proposals together, without duplicates."""
         return Proposal(
             tuple(dict.fromkeys((*self.same, *other.same))),
             tuple(dict.fromkeys((*self.replaced, *other.replaced))),
@@ -54,19 +54,19 @@ class Proposal(Struct, frozen=True):
 
 
 class Consolidation(Struct, frozen=True):
-    """What a dream would do."""
+    """What a dream would do, or did."""
 
     edits: Edits
     done: tuple[str, ...] = ()
-    """What it does, in words."""
+    """Descriptions of what it does."""
     refused: tuple[str, ...] = ()
-    """Suggestions that were not followed, and why."""
+    """Suggestions that were rejected, and why."""
     change: int = 0
-    """The number of the change that was made; 0 if none was."""
+    """The number of the change; 0 if nothing was changed."""
 
 
 def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
-    """The first of these entries with everything they all hold, and no more trusted than any."""
+    """The first entry extended with the content of all parts; its origin is the least trusted of theirs."""
     said = dict.fromkeys(words for part in parts for words in part.entry.quotations)
     rest = dict.fromkeys(part.entry.note for part in parts if part.entry.note)
     body = "\n\n".join(filter(None, (quoted(said), *rest)))
@@ -83,7 +83,7 @@ def merge(first: KnownEntry, parts: Sequence[KnownEntry]) -> EntryEdit:
 
 
 def by_rules(known: Sequence[KnownEntry]) -> Proposal:
-    """What can be seen without a model."""
+    """The proposal that can be made without a model."""
     groups: list[list[str]] = []
     closed: list[tuple[str, str]] = []
     taken: set[str] = set()
@@ -94,7 +94,7 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
             continue
         group = [one.entry.file]
         for next_place in range(place + 1, len(known)):
-            # Most have nothing in common, and comparing all pairs word by word would take minutes in a large memory.
+            # Most pairs have nothing in common, and comparing all word by word would take minutes in a large memory.
             if 2 * len(roots[place] & roots[next_place]) < max(len(roots[place]), len(roots[next_place])):
                 continue
             if same_fact(texts[place], texts[next_place]):
@@ -110,7 +110,7 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
 
 
 def read_proposal(answer: str, known: Iterable[KnownEntry]) -> Proposal | None:
-    """What a model suggests; None if it did not keep to the format. Names that do not exist are left out."""
+    """Parse a model's answer; None if it did not follow the format. Unknown names are ignored."""
     files = {one.entry.name: one.entry.file for one in known}
     same = []
     for names in _SAME.findall(answer):
@@ -129,7 +129,7 @@ def read_proposal(answer: str, known: Iterable[KnownEntry]) -> Proposal | None:
 
 
 def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consolidation:
-    """What of a proposal may be done, within the budget of one dream."""
+    """The part of a proposal that may be carried out, within the budget of one dream."""
     held = {one.entry.file: one for one in known}
     budget = max(LEAST_BUDGET, int(len(known) * SHARE))
     edits: dict[str, EntryEdit | None] = {}
@@ -163,7 +163,7 @@ def plan(known: Sequence[KnownEntry], proposal: Proposal, today: str) -> Consoli
 
 
 def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str) -> list[str]:
-    """The entries whose own words no longer lead to them; those that no longer hold do not count."""
+    """The names of entries that a search for their own words no longer finds; closed entries do not count."""
     closed = {one.entry.file for one in after if one.entry.over(today)}
     held = (one.entry for one in before if one.entry.file not in closed)
     found = (one for one in held if _answers(one.words, before, today))
@@ -171,7 +171,7 @@ def losses(before: Sequence[KnownEntry], after: Sequence[KnownEntry], today: str
 
 
 def after_edits(known: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
-    """The entries as they would be."""
+    """The entries as they would be after these edits."""
     kept = [one for one in known if one.entry.file not in edits]
     changed = {file: edit for file, edit in edits.items() if edit is not None}
     made = [KnownEntry(read_entry(file, edit.content), edit.stamp) for file, edit in changed.items()]
@@ -181,9 +181,9 @@ def after_edits(known: Sequence[KnownEntry], edits: Edits) -> list[KnownEntry]:
 def dream(
     memory: Memory, suggested: Proposal | None = None, goes_on: Callable[[], bool] = lambda: True
 ) -> Consolidation:
-    """Tidy memory in one change, if nothing is lost by it; what changes meanwhile keeps its new text.
+    """Consolidate memory in one change, unless something would be lost; starts over if memory changes meanwhile.
 
-    ``goes_on`` is asked before the change is made; raises `Refused` if it says no.
+    ``goes_on`` is called before the change is made; raises `Refused` if it returns False.
     """
     for _ in range(TRIES):
         base = memory.generation()
@@ -200,7 +200,7 @@ def dream(
 
 
 def prepare(memory: Memory, suggested: Proposal | None = None) -> Consolidation:
-    """What a dream would do now; nothing if anything could no longer be found afterwards."""
+    """What a dream would do now; no edits if any entry could no longer be found afterwards."""
     known, today = memory.entries(), memory.today()
     made = plan(known, by_rules(known).plus(suggested or Proposal()), today)
     if not made.edits:
@@ -217,13 +217,13 @@ def _answers(words: str, known: Sequence[KnownEntry], today: str) -> bool:
 
 
 def words_held(entry: MemoryEntry, words: str) -> bool:
-    """Does an entry hold all of these lines?"""
+    """Whether an entry contains all of these lines."""
     body = " ".join(entry.body.replace("\n> ", "\n").split())
     return all(" ".join(line.split()) in body for line in words.splitlines())
 
 
 def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
-    """Why entries must not become one; empty if they may."""
+    """Why entries must not be merged; empty if they may be."""
     if len(parts) < 2:
         return "there is nothing to merge"
     if any(part.entry.pinned for part in parts):
@@ -246,7 +246,7 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
 
 
 def _still_holds(older: KnownEntry, newer: KnownEntry) -> str:
-    """Why an entry must not be closed; empty if it may."""
+    """Why an entry must not be closed; empty if it may be."""
     if older.entry.pinned:
         return "pinned entries are the user's to change"
     if not newer.stamp.trusted and older.stamp.trusted:

@@ -1,14 +1,14 @@
-"""Does a later statement end an earlier one?
+"""Whether a later statement ends an earlier one.
 
-Closing a fact that still holds loses it, and leaving one open that was replaced costs little, because the later one is
-there as well. So only three forms count, and in each the two statements agree word by word but for one place:
+Closing a fact that is still valid loses it; leaving open one that was replaced costs little, because the later one is
+there as well. So only three forms count, and in each the two statements agree word for word except in one place:
 
 - the later one denies what the earlier one says ("We deploy on Fridays", "We no longer deploy on Fridays");
 - it names what it replaces ("Use port 9090 instead of 8080");
-- it gives the one thing it speaks of another figure, name or path ("The deadline is 2026-12-15").
+- it gives the same single thing another figure, name or path ("The deadline is 2026-12-15").
 
-Words alone do not tell whether "Bug 12 is closed" and "Bug 13 is closed" exclude each other; the form does. Hedges,
-conditions and questions end nothing. This knows English; in other languages nothing is closed.
+Words alone do not show whether "Bug 12 is closed" and "Bug 13 is closed" exclude each other; the form does. Hedges,
+conditions and questions end nothing. Only English is supported; in other languages nothing is closed.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
 _SHORT = re.compile(r"\b(?:ca(?=n't)|wo(?=n't))n't\b|n't\b|\bcannot\b")
 _DENIALS = re.compile(r"\b(?:no longer|not|never|no)\b")
 _EMPTY = re.compile(r"\b(?:from now on|as of now|now|please|currently|always|do|does|did|any ?more)\b")
-"""Words that say nothing about what holds."""
+"""Words that do not affect what is stated."""
 _OPEN = re.compile(
     r"\?|\b(?:if|unless|when|whenever|while|until|except|only|just|about|roughly|maybe|perhaps|possibly|probably|likely"
     r"|may|might|could|would|usually|often|sometimes|mostly|rarely|think|thinks|guess|believe|believes|seems?|apparently"
     r"|suppose|wonder|was|were|used to|that|which|who|whose|where)\b"
 )
-"""What leaves room for both statements: hedges, conditions, the past, and clauses that say which one is meant."""
+"""Words that allow both statements to be valid: hedges, conditions, the past, and clauses that narrow the meaning."""
 _INSTEAD = re.compile(
     r",? ?\b(?:instead of|rather than|no longer|not) (?:port |version )?([^\s,;]+?)(?:,? but|[.,;]*)(?=\s|$)"
 )
 _THE_ONE = frozenset(("the", "my", "our", "your", "his", "her", "their", "its"))
 _STATES = frozenset(("is", "listens", "lives", "expires", "ends", "starts", "begins"))
 _BETWEEN = frozenset(_WORD.findall("on at in by to the a an set due called named port version number"))
-"""Words that may come between such a verb and its figure."""
+"""Words that may come between one of these verbs and its value."""
 LEAST_WORDS = 2
 
 
 def ends(older: str, newer: str) -> bool:
-    """Does the later of two texts say that the earlier one no longer holds?"""
+    """Whether the later of two texts says that the earlier one is no longer valid."""
     before, after = _plain(older), _plain(newer)
     if _OPEN.search(before) or _OPEN.search(after):
         return False
@@ -60,7 +60,7 @@ def _words(plain: str) -> tuple[str, ...]:
 
 
 def _denies(before: str, after: str) -> bool:
-    """Do they say the same, one of them with a denial more?"""
+    """Whether they say the same, except that one of them is negated."""
     if len(_DENIALS.findall(before)) % 2 == len(_DENIALS.findall(after)) % 2:
         return False
     left, right = (_words(_DENIALS.sub(" ", plain)) for plain in (before, after))
@@ -68,7 +68,7 @@ def _denies(before: str, after: str) -> bool:
 
 
 def _replaces(before: str, after: str) -> bool:
-    """Does the later one name what it replaces?"""
+    """Whether the later one names what it replaces."""
     found = _INSTEAD.search(after)
     if found is None:
         return False
@@ -79,7 +79,7 @@ def _replaces(before: str, after: str) -> bool:
 
 
 def _gives_other_value(before: str, after: str) -> bool:
-    """Do they say of one thing, "the …" or "my …", that it is this and that it is that?"""
+    """Whether they give the same single thing ("the …" or "my …") two different values."""
     left, right = _words(before), _words(after)
     places = _differing(left, right)
     if not places or len(places) > 1 or left[0] not in _THE_ONE:
@@ -94,7 +94,7 @@ def _gives_other_value(before: str, after: str) -> bool:
 
 
 def _differing(left: Sequence[str], right: Sequence[str]) -> list[int] | None:
-    """The places at which they differ; None if they have not the same length."""
+    """The indexes at which they differ; None if their lengths differ."""
     if len(left) != len(right):
         return None
     return [place for place, pair in enumerate(zip(left, right, strict=True)) if not same_word(*pair)]

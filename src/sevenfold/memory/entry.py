@@ -1,8 +1,8 @@
 """A memory entry: one fact in a Markdown file.
 
-The head has ``name``, ``description`` and ``type``; heads of other tools are kept as they are. In the body, lines
-quoted with ``>`` are the user's own words; the rest is a note. Where an entry comes from is not in its file, which
-anyone may edit, but in the generation that holds it.
+The head has ``name``, ``description`` and ``type``; heads of other tools are kept unchanged. In the body, lines
+quoted with ``>`` are the user's own words; the rest is a note. An entry's origin is stored not in its file, which
+anyone may edit, but in the generation that contains it.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from sevenfold.memory.front_matter import Page, split
 
 Kind = Literal["user", "feedback", "project", "reference"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Who the user is; how they want things done; goals, decisions and dates; where to look outside."""
+"""Who the user is; how they want things done; goals, decisions and dates; external places to look."""
 
 PINNED = "pinned/"
-"""The folder that nothing automatic touches."""
+"""The folder that nothing automatic changes."""
 
 MOST_BYTES = 100_000
-"""Size of the largest entry."""
+"""The largest size of an entry."""
 
 _FILE = re.compile(r"(?:pinned/)?[a-z0-9][a-z0-9._-]{0,79}\.md")
 _SLUG = 48
 _LONGEST = 70
-"""Characters of a name that is given a number."""
+"""Characters of a name that are kept when a number is added."""
 
 
 class MemoryEntry(Struct, frozen=True):
-    """One entry as it is in its file."""
+    """One entry, as stored in its file."""
 
     file: str
-    """Its name below the memory folder."""
+    """Its path relative to the memory folder."""
     page: Page
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name shown to people."""
         return self.file.removeprefix(PINNED).removesuffix(".md")
 
     @property
     def pinned(self) -> bool:
-        """Is it the user's alone to change?"""
+        """Whether only the user may change it."""
         return self.file.startswith(PINNED)
 
     @property
@@ -60,17 +60,17 @@ class MemoryEntry(Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """One line about it; without one, the beginning of its body."""
+        """One line about it; if it has none, the beginning of its body."""
         given = self.page.values.get("description", "") or " ".join(self.body.split()).lstrip("> ")
         return shortened(_clean(given), 150)
 
     @property
     def until(self) -> str:
-        """The day after which it no longer holds, as YYYY-MM-DD; empty if it has none."""
+        """The last day on which it is valid, as YYYY-MM-DD; empty if there is no limit."""
         return self.page.values.get("valid_until", "")
 
     def over(self, today: str) -> bool:
-        """Has its last day passed?"""
+        """Whether its last day has passed."""
         return bool(self.until) and self.until < today
 
     @property
@@ -80,42 +80,42 @@ class MemoryEntry(Struct, frozen=True):
 
     @property
     def quotations(self) -> tuple[str, ...]:
-        """The user's words in it, one text for each block of quoted lines."""
+        """The user's words in it, one text per block of quoted lines."""
         blocks = groupby(self.body.splitlines(), key=lambda line: line.startswith(">"))
         said = (" ".join(line[1:].strip() for line in lines) for is_quoted, lines in blocks if is_quoted)
         return tuple(filter(None, map(str.strip, said)))
 
     @property
     def words(self) -> str:
-        """The words that carry it: the user's, where it holds any."""
+        """The words that state its fact: the user's, if it has any, otherwise its body."""
         return "\n".join(self.quotations) or self.body
 
     @property
     def note(self) -> str:
-        """What it says besides the user's words."""
+        """Everything in the body other than the user's words."""
         return "\n".join(line for line in self.body.splitlines() if not line.startswith(">")).strip()
 
     def render(self) -> bytes:
-        """Its file."""
+        """The content of its file."""
         return self.page.render().encode(errors="surrogateescape")
 
     def until_day(self, day: str) -> MemoryEntry:
-        """The entry with its validity closed on a day."""
+        """The entry with this as its last valid day."""
         return MemoryEntry(self.file, self.page.with_value("valid_until", day))
 
 
 def read_entry(file: str, content: bytes) -> MemoryEntry:
-    """The entry in a file, whatever that holds; bytes that are not text are kept."""
+    """Parse a file of any content as an entry; bytes that are not text are preserved."""
     return MemoryEntry(file, split(content.decode(errors="surrogateescape")))
 
 
 def is_entry(file: str) -> bool:
-    """Could this file hold an entry? The index, logs and files of other kinds do not."""
+    """Whether a file of this name can be an entry; the index, logs and files of other kinds cannot."""
     return bool(_FILE.fullmatch(file)) and file != "memory.md"
 
 
 def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: bool = False) -> MemoryEntry:
-    """A new entry; raises `InputError` if its name cannot be one."""
+    """A new entry; raises `InputError` if the name is not allowed."""
     file = f"{PINNED if pinned else ''}{name}.md"
     if not is_entry(file):
         raise InputError(f"{name[:80]!r} cannot name an entry: use a to z, digits, dots and dashes")
@@ -125,12 +125,12 @@ def write_entry(name: str, kind: Kind, description: str, body: str, *, pinned: b
 
 
 def quoted(words: Iterable[str]) -> str:
-    """The user's words as lines of an entry."""
+    """The user's words as quoted lines of an entry."""
     return "\n\n".join("\n".join(f"> {line}" for line in one.strip().splitlines()) for one in words)
 
 
 def slug(words: str) -> str:
-    """A name made of the words themselves."""
+    """A file name made from the words."""
     plain = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
     plain = " ".join(re.findall(r"[a-z0-9]+", plain))
     first = textwrap.shorten(plain, _SLUG, placeholder="", break_long_words=False)
@@ -138,7 +138,7 @@ def slug(words: str) -> str:
 
 
 def free_name(file: str, taken: Container[str]) -> str:
-    """The name, or the first that is free with a number behind it."""
+    """This file name if it is free, otherwise the first free one with a number appended."""
     stem, number = file.removesuffix(".md"), 2
     while file in taken:
         file, number = f"{stem[:_LONGEST]}-{number}.md", number + 1
@@ -146,12 +146,12 @@ def free_name(file: str, taken: Container[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    """The text without halves of characters, which cannot be sent."""
+    """The text without unpaired surrogates, which cannot be sent."""
     return text.encode(errors="replace").decode()
 
 
 def shortened(words: str, most: int) -> str:
-    """The words on one line, cut at a space if they are too long."""
+    """The words on one line, cut at a space and marked with an ellipsis if too long."""
     line = " ".join(words.split())
     if len(line) <= most:
         return line

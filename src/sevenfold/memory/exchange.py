@@ -1,8 +1,8 @@
-"""Memory of other tools, taken in and given out without loss.
+"""Import and export of other tools' memory, without loss.
 
-What they keep is files, in a folder or in a JSON list. Taken in, each file is an entry with the same bytes and the
-origin ``import``; given out, it has its own path again. Nothing imported counts as the user's words until the user
-confirms it.
+Other tools keep their memory as files in a folder or as a JSON list. On import, each becomes an entry with the same
+bytes and the origin ``import``; on export, it gets its own path back. Nothing imported counts as the user's words until
+the user confirms it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOOLS: Mapping[str, str] = {
     "stores": "Anthropic Memory Stores: a JSON list of path, content, content_sha256",
     "codex": "Codex: ~/.codex/memories/ (import only)",
 }
-"""The tools, and where they keep their memory."""
+"""The supported tools, and where they keep their memory."""
 
 JSON = "stores"
 _OWN_KEYS = ("path", "content", "content_sha256")
@@ -35,13 +35,13 @@ IMPORT_ONLY = frozenset({"codex"})
 
 
 class Imported(Struct, frozen=True):
-    """What became of the files of another tool."""
+    """The outcome of an import."""
 
     taken: tuple[str, ...]
     known: tuple[str, ...]
-    """Files that were there already."""
+    """Files that were already imported."""
     left: Mapping[str, str]
-    """Files that were not taken, and why."""
+    """Files that were not imported, and why."""
 
 
 def take_in(
@@ -49,7 +49,7 @@ def take_in(
 ) -> Imported:
     """Import files of another tool, by their path below its folder, in one change.
 
-    ``extras`` is what that tool keeps with some of them, as JSON.
+    ``extras`` has additional data, as JSON, that the tool keeps with some of them.
     """
     there = {one.entry.file: one.stamp for one in memory.entries()}
     by_source = {stamp.source: file for file, stamp in there.items()}
@@ -74,7 +74,7 @@ def take_in(
 
 
 def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
-    """Entries as files of another tool: those that came from it under their own path, the others under their name."""
+    """Entries as files of another tool: under their original path if they came from it, otherwise under their name."""
     if tool in IMPORT_ONLY or tool not in TOOLS:
         raise InputError(
             f"memory cannot be exported for {tool!r}; choose {', '.join(sorted(TOOLS.keys() - IMPORT_ONLY))}"
@@ -87,15 +87,15 @@ def give_out(entries: Iterable[KnownEntry], tool: str) -> dict[str, bytes]:
 
 
 def their_path(one: KnownEntry, tool: str) -> str:
-    """What another tool calls an entry: the path it came with, if it came from there."""
+    """The path of an entry in another tool: the original one if it came from there, otherwise its file name."""
     from_tool, _, path = one.stamp.source.partition(":")
     return path if from_tool == tool and path else one.entry.file
 
 
 def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
-    """The files in a JSON list of Memory Stores, and what else it says of each; raises `InputError`."""
+    """The files in a JSON list of Memory Stores, and the other data it has about each; raises `InputError`."""
     try:
-        # The reader of msgspec itself refuses half a pair.
+        # Not msgspec's own parser, which refuses unpaired surrogates.
         found = msgspec.convert(json.loads(content), list[dict[str, Any]])
     except (ValueError, RecursionError) as error:
         raise InputError(f"this is not a JSON list of memories: {error}") from error
@@ -116,7 +116,7 @@ def read_stores(content: bytes) -> tuple[dict[str, bytes], dict[str, str]]:
 
 
 def write_stores(entries: Iterable[KnownEntry]) -> bytes:
-    """Entries as a JSON list of Memory Stores, with what such a list said of them when it was imported."""
+    """Entries as a JSON list of Memory Stores, with the other data that came with them on import."""
     found = list(entries)
     extras = {their_path(one, JSON): json.loads(one.stamp.extra) for one in found if one.stamp.extra}
     texts = {path: _text(content) for path, content in sorted(give_out(found, JSON).items())}
@@ -124,7 +124,7 @@ def write_stores(entries: Iterable[KnownEntry]) -> bytes:
         {**extras.get(path, {}), "path": path, "content": text, "content_sha256": digest(_bytes(text))}
         for path, text in texts.items()
     ]
-    # What has no bytes in UTF-8, half of a surrogate pair, is written as JSON escapes it.
+    # Unpaired surrogates have no encoding in UTF-8, so they are written as JSON escapes.
     return f"{json.dumps(listed, ensure_ascii=False, indent=2)}\n".encode(errors="backslashreplace")
 
 
@@ -150,7 +150,7 @@ def _unfit(path: str, content: bytes) -> str:
 
 
 def free_entry(path: str, taken: Iterable[str]) -> str:
-    """A free name of ours for a path of theirs."""
+    """A free entry file name for a path of another tool."""
     given = PurePosixPath(path)
     pinned = PINNED if given.parent.name == PINNED.strip("/") else ""
     names = (given.name.lower(), f"{slug(given.stem)}.md", "imported-index.md")

@@ -1,7 +1,7 @@
 """The head of a Markdown file: ``key: value`` lines between two lines of ``---``.
 
-Files come from people, other tools and models, so nothing here is an error: a line that is not understood belongs to
-the head as it is, and a file without a head is all body. Rewriting a key changes its line and no other byte.
+Files come from people, other tools and models, so nothing here is an error: a line that cannot be parsed stays in the
+head unchanged, and a file without a head is all body. Rewriting a key changes its line and no other byte.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ _KEY = re.compile(r"([A-Za-z_][\w-]{0,60}):(?:[ \t]+(.*)|)")
 _PLAIN = re.compile(r"[A-Za-z0-9(][^#:\"'\n\\]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off"})
 LONGEST_HEAD = 200
-"""Lines after which a head that is not closed is taken for body."""
+"""The most lines in a head; if it is not closed by then, it is body."""
 
 
 class Page(Struct, frozen=True):
-    """A file's head and body; joined they are the file again."""
+    """A file's head and body; joined, they give the same file again."""
 
     head: tuple[str, ...]
-    """The lines between the fences, with their ends; empty if the file has no head."""
+    """The lines between the fences, with their line ends; empty if the file has no head."""
     body: str
     fences: tuple[str, str] = ("---\n", "---\n")
 
     @property
     def values(self) -> Mapping[str, str]:
-        """The keys at the outermost level; of one that occurs twice, the first."""
+        """The values of the top-level keys; if a key occurs twice, the first."""
         return _values(self.head)
 
     def with_value(self, key: str, value: str) -> Page:
-        """The page with this key set; a new key comes last."""
+        """The page with this key set; a new key is added at the end."""
         line = f"{key}: {_written(value)}\n"
         kept, inside = list[str](), False
         for old in self.head:
@@ -47,7 +47,7 @@ class Page(Struct, frozen=True):
         return Page((*kept, *(() if line in kept else (line,))), self.body, self.fences)
 
     def render(self) -> str:
-        """The file."""
+        """The content of the file."""
         opened, closed = self.fences if self.head else ("", "")
         return f"{opened}{''.join(self.head)}{closed}{self.body}"
 
@@ -71,7 +71,7 @@ def _values(head: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def split(text: str) -> Page:
-    """Divide a file into head and body."""
+    """Split a file into head and body."""
     lines = text.split("\n", LONGEST_HEAD + 2)
     if not _FENCE.fullmatch(lines[0].removeprefix("\ufeff").rstrip("\r")):
         return Page((), text)
@@ -84,7 +84,7 @@ def split(text: str) -> Page:
 
 
 def _read(value: str) -> str:
-    """A value without its quotes and without a comment after it."""
+    """A value without its quotes or a trailing comment."""
     value = value.strip()
     if value[:1] == '"':
         try:
@@ -98,7 +98,7 @@ def _read(value: str) -> str:
 
 
 def _written(value: str) -> str:
-    """A value as any reader of YAML takes it."""
+    """A value in a form that any YAML parser accepts."""
     value = " ".join(value.split())
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS and value == value.strip():
         return value

@@ -1,7 +1,7 @@
-"""Generations: what memory held after each change, and where every entry in it comes from.
+"""Generations: what memory contained after each change, and the origin of every entry.
 
-The current generation is one file, replaced in one step. What led to it is a list of changes that is only appended to;
-contents are kept under their hashes. So a change is there as a whole or not at all, and any can be undone to the byte.
+The current generation is one file, replaced atomically. The changes that led to it are an append-only list; contents
+are stored under their hashes. So a change is applied completely or not at all, and any can be undone to the byte.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ import msgspec
 from msgspec import Struct
 
 Origin = Literal["user", "model", "file", "tool", "web", "agent", "import", "outside"]
-"""Whose words carry a fact. ``model``: a conclusion of the model's own. ``outside``: written by something unknown."""
+"""Whose words state a fact. ``model``: the model's own conclusion. ``outside``: written by something unknown."""
 
 MOST_TRUSTED_FIRST: tuple[Origin, ...] = get_args(Origin)
 
 Author = Literal["user", "agent", "remember", "dream", "import", "outside", "undo"]
-"""What made a change."""
+"""Who or what made a change."""
 
 
 def least_trusted(*origins: Origin) -> Origin:
-    """The origin of what is derived from all of these."""
+    """The origin of something derived from all of these."""
     return max(origins, key=MOST_TRUSTED_FIRST.index)
 
 
 class Provenance(Struct, frozen=True, omit_defaults=True):
-    """What the engine knows of an entry; nothing in its file can change it."""
+    """What the engine knows about an entry; nothing in the entry's file can change it."""
 
     sha256: str
-    """Of its file."""
+    """The hash of its file."""
     origin: Origin
     evidence: tuple[str, ...] = ()
-    """The records it rests on, as ``session/record``."""
+    """The records that support it, as ``session/record``."""
     source: str = ""
-    """Where it was found, for people: a tool and its target, an address, the tool it was imported from."""
+    """Where it was found, for display: a tool and its target, an address, the tool it was imported from."""
     extra: str = ""
-    """What else the tool it was imported from keeps with it, as JSON."""
+    """Additional data from the tool it was imported from, as JSON."""
     created: float = 0.0
     """Seconds since 1970."""
     verified: float = 0.0
-    """When the user last said so, or confirmed it; 0 if never."""
+    """When the user last stated or confirmed it; 0 if never."""
 
     @property
     def trusted(self) -> bool:
-        """May it be put before a model as the user's word?"""
+        """Whether it may be shown to a model as the user's words."""
         return self.origin == "user"
 
 
@@ -55,11 +55,11 @@ class Generation(Struct, frozen=True):
 
     number: int = 0
     id: str = ""
-    """Of the change that made it; empty before the first."""
+    """The id of the change that created it; empty before the first."""
     entries: dict[str, Provenance] = {}
 
     def after(self, change: MemoryChange) -> Generation:
-        """The generation a change makes of this one."""
+        """The generation that results from a change."""
         entries = dict(self.entries)
         for file, (_, now) in change.entries.items():
             if now is None:
@@ -78,21 +78,21 @@ class MemoryChange(Struct, frozen=True, omit_defaults=True):
     by: Author
     reason: str
     entries: dict[str, tuple[Provenance | None, Provenance | None]]
-    """What each entry was before, and what it is now."""
+    """The provenance of each changed entry, before and after; None if the entry does not exist."""
     session: str = ""
     id: str = ""
 
     def identified(self) -> MemoryChange:
-        """With an id that follows from everything it says."""
+        """The change with its id set, which is a hash of everything else in it."""
         bare = msgspec.structs.replace(self, id="")
         return msgspec.structs.replace(self, id=hashlib.sha256(msgspec.json.encode(bare)).hexdigest()[:16])
 
     def reversed(self, now: Mapping[str, Provenance], at: float, number: int, parent: str) -> MemoryChange:
-        """The change that brings back what was before this one."""
+        """The change that restores what was there before this one."""
         back = {file: (now.get(file), before) for file, (before, _) in self.entries.items()}
         return MemoryChange(number, parent, at, "undo", f"undo {self.number}", back)
 
 
 def digest(content: bytes) -> str:
-    """The hash a content is kept under."""
+    """The hash under which content is stored."""
     return hashlib.sha256(content).hexdigest()

@@ -1,13 +1,13 @@
-"""Memory: the entries of one scope, with every version of them.
+"""Memory: the entries of one scope, with all their versions.
 
-The files in the folder are for people and tools to read and edit. The generation says which contents count and where
-they come from. A file that differs from it was changed by something else: that becomes a version of its own, with an
-origin that is not trusted, as soon as memory is next looked at.
+The files in the folder are for people and tools to read and edit. The generation defines which contents are valid and
+where they come from. A file that differs from it was changed by something else: the next access to memory stores that
+as a new version, with an untrusted origin.
 
     <folder>/MEMORY.md            the index
     <folder>/<name>.md            an entry
-    <folder>/pinned/<name>.md     an entry that nothing automatic touches
-    <folder>/logs/YYYY/MM/        a file for each day, with a line for each finished request
+    <folder>/pinned/<name>.md     an entry that nothing automatic changes
+    <folder>/logs/YYYY/MM/        one file per day, with a line for each finished request
     <folder>/.versions/           current.json, changes.jsonl, applied, objects/<hash>, usage.json, spent.json
 """
 
@@ -31,7 +31,7 @@ INDEX = "MEMORY.md"
 INDEX_LINES = 200
 INDEX_BYTES = 25_000
 INDEX_LINE = 150
-"""Characters."""
+"""Characters per line of the index, approximately."""
 CURRENT = ".versions/current.json"
 CHANGES = ".versions/changes.jsonl"
 APPLIED = ".versions/applied"
@@ -40,22 +40,22 @@ USAGE = ".versions/usage.json"
 SPENT = ".versions/spent.json"
 LOGS = "logs/"
 LARGEST_LOG = 100_000
-"""Bytes of one day's log."""
+"""The most bytes in one day's log."""
 LOG_IS_FULL = b"- the log of this day is full"
 DAYS_OF_SPENDING = 31
-"""Days whose spending is kept."""
+"""Days for which spending is recorded."""
 LONGEST_HISTORY = 1 << 30
-"""Bytes of the list of changes."""
+"""The most bytes read from the list of changes."""
 WAIT = 10.0
-"""Seconds a change waits for another process to finish its own."""
+"""Seconds that a change waits for the lock of another process."""
 
 _Count = TypeVar("_Count")
 Checked = Callable[[bytes], str]
-"""Says what keeps a content out of memory (a secret, for example); empty if nothing does."""
+"""Returns why content must not be stored (it has a secret, for example); empty if it may be."""
 
 
 class EntryUse(Struct, frozen=True):
-    """How often an entry was put before a model, and how often the answer took up what it says."""
+    """How often an entry was shown to a model, and how often the answer used it."""
 
     used: int = 0
     helped: int = 0
@@ -63,36 +63,36 @@ class EntryUse(Struct, frozen=True):
 
 
 class KnownEntry(Struct, frozen=True):
-    """An entry with all that is known about it."""
+    """An entry with everything known about it."""
 
     entry: MemoryEntry
     stamp: Provenance
     usage: EntryUse = EntryUse()
     scope: str = ""
-    """The folder of the memory it is in."""
+    """The folder of its memory."""
 
     @property
     def when(self) -> float:
-        """When the user last said so; when it was first kept, if they did not."""
+        """When the user last stated or confirmed it; if never, when it was created."""
         return self.stamp.verified or self.stamp.created
 
 
 class EntryEdit(Struct, frozen=True):
-    """A new content of an entry, and where it comes from."""
+    """New content for an entry, and its provenance."""
 
     content: bytes
     stamp: Provenance
 
 
 Edits: TypeAlias = Mapping[str, EntryEdit | None]
-"""What becomes of entries, by their files; None removes one."""
+"""Edits by file; None removes the entry."""
 
 
 def write_index(entries: Iterable[KnownEntry], today: str) -> str:
-    """``MEMORY.md``: a line for each entry a model may rely on, within limits, with a note about what they cut off.
+    """The text of ``MEMORY.md``: a line for each trusted entry, within limits, with a note on how many are left out.
 
-    The index is part of the system prompt, which a model obeys. So it is made from entries that hold the user's words,
-    and names only those; what came from tools, pages and other places is counted, not quoted.
+    The index is part of the system prompt, which a model obeys. So it lists only entries with the user's words; what
+    came from tools, web pages and elsewhere is counted, not quoted.
     """
     heading, shown, last = "# Memory\n\n", list[str](), list[str]()
     held = [one for one in entries if not one.entry.over(today)]
@@ -118,7 +118,7 @@ def write_index(entries: Iterable[KnownEntry], today: str) -> str:
 
 
 def difference(file: str, old: bytes | None, new: bytes | None) -> str:
-    """What becomes of a file, as a unified diff; None: it is not there."""
+    """A unified diff between two versions of a file; None means that it does not exist."""
     before, after = (
         (text or b"").decode(errors="replace").splitlines(keepends=True) for text in (old, new)
     )
@@ -133,18 +133,18 @@ class Memory:
     def __init__(
         self, folder: Folder, clock: Clock, today: Callable[[], str], refuse: Checked | None = None
     ) -> None:
-        """``today`` gives the date as YYYY-MM-DD; ``refuse`` says what must not be stored."""
+        """``today`` returns the date as YYYY-MM-DD; ``refuse`` returns why content must not be stored."""
         self._folder = self.folder = folder
         self.clock = clock
         self.today = today
         self.refuses = refuse or (lambda content: "")
-        """What keeps a content out of memory; empty if nothing does."""
+        """Returns why content must not be stored; empty if it may be."""
         self.path = folder.path
 
     # -- reading -----------------------------------------------------------------------------------
 
     def entries(self) -> list[KnownEntry]:
-        """All entries, by name."""
+        """All entries, sorted by file."""
         now, files = self._looked_at()
         usage = self._counted(USAGE, EntryUse)
         found = []
@@ -158,7 +158,7 @@ class Memory:
         return found
 
     def entry(self, name: str) -> KnownEntry:
-        """One entry by its name; raises `InputError` with what is there instead."""
+        """One entry by name; raises `InputError` that lists existing ones."""
         known = self.entries()
         for one in known:
             if name in (one.entry.name, one.entry.file):
@@ -168,15 +168,15 @@ class Memory:
         raise InputError(f"there is no memory entry {name[:80]!r}; {there}")
 
     def index(self) -> str:
-        """The index, as the prompt has it."""
+        """The index, as it appears in the prompt."""
         return write_index(self.entries(), self.today())
 
     def generation(self) -> Generation:
-        """What counts now; changes made to the files by others are taken in first."""
+        """The current generation, after recording changes that others made to the files."""
         return self._looked_at()[0]
 
     def _looked_at(self) -> tuple[Generation, dict[str, bytes | None]]:
-        """What counts now, and the files that were read to find that out."""
+        """The current generation, and the files that were read to check it."""
         now, files = self._current(), self._files()
         if self._applied() == now.id and not self._outside(now, files):
             return now, files
@@ -184,10 +184,10 @@ class Memory:
             with self._folder.lock(wait=WAIT):
                 return self._reconciled(), files
         except TranscriptError:
-            return now, files  # where nothing can be written, memory is as it was last written
+            return now, files  # in a read-only folder, memory is what was last written
 
     def problems(self) -> list[str]:
-        """Files that cannot be entries, and contents that are lost: what they are and what to do."""
+        """Files that cannot be entries, and entries whose content is lost, each with what to do."""
         found = []
         for file in self._folder.names():
             if file.startswith((".", LOGS)) or file == INDEX:
@@ -204,8 +204,8 @@ class Memory:
         return found
 
     def changes(self) -> Iterator[MemoryChange]:
-        """Every change, the newest first; one that was never completed is left out."""
-        at = self.generation().id  # first, because looking may add a change
+        """All changes, newest first; one that was never completed is skipped."""
+        at = self.generation().id  # first, because this may add a change
         by_id = {change.id: change for change in self._recorded()}
         while at and at in by_id:
             yield by_id[at]
@@ -227,10 +227,10 @@ class Memory:
         return "".join(parts)
 
     def corrected_share(self) -> float | None:
-        """The part of the entries that were remembered, and not written by the user, that turned out wrong.
+        """The share of entries remembered automatically, not written by the user, that turned out to be wrong.
 
-        These are the ones that the user, or another program, changed or removed, that were undone, or that a later one
-        contradicts. None if nothing was remembered.
+        An entry was wrong if the user or another program changed or removed it, if it was undone, or if a change ended
+        its validity. None if nothing was remembered.
         """
         made, wrong = set[str](), set[str]()
         for change in reversed(list(self.changes())):
@@ -246,7 +246,7 @@ class Memory:
         return len(made & wrong) / len(made) if made else None
 
     def _closes(self, file: str, before: Provenance, after: Provenance | None) -> bool:
-        """Does a change end the validity of an entry?"""
+        """Whether a change sets or changes the last valid day of an entry."""
         contents = (self._content(file, stamp) for stamp in (before, after) if stamp)
         untils = [read_entry(file, content).until if content else "" for content in contents]
         return len(untils) == 2 and untils[0] != untils[1]
@@ -263,10 +263,10 @@ class Memory:
         based_on: Generation | None = None,
         whole: bool = False,
     ) -> Generation:
-        """Make one change of all edits; None removes an entry.
+        """Apply all edits in one change; None removes an entry.
 
-        An entry that changed since ``based_on`` keeps its new text: its edit is left out, or with ``whole`` all are.
-        Raises `InputError` or `Refused` if an edit must not be made, and then nothing is changed.
+        An entry that changed since ``based_on`` keeps its new text: its edit is skipped, or all are with ``whole``.
+        Raises `InputError` or `Refused`, without changing anything, if an edit is not allowed.
         """
         for file, edit in edits.items():
             self._check(file, edit, by)
@@ -282,25 +282,25 @@ class Memory:
     def write(
         self, entry: MemoryEntry, by: Author, reason: str, *, stamp: Provenance | None = None
     ) -> Generation:
-        """Write one entry. Without a stamp it is the user's own."""
+        """Write one entry. Without a stamp, it counts as the user's own."""
         content, at = entry.render(), self.clock.now()
         stamp = stamp or Provenance("", "user", created=at, verified=at)
         stamp = msgspec.structs.replace(stamp, sha256=digest(content))
         return self.commit({entry.file: EntryEdit(content, stamp)}, by, reason)
 
     def forget(self, name: str, by: Author = "user") -> Generation:
-        """Remove an entry; its versions stay, so this can be undone."""
+        """Remove an entry. Its versions are kept, so this can be undone."""
         return self.commit({self.entry(name).entry.file: None}, by, "forgotten")
 
     def confirm(self, name: str) -> Generation:
-        """The user vouches for an entry: from now on it counts as theirs."""
+        """Mark an entry as confirmed by the user: from now on it counts as theirs."""
         known = self.entry(name)
         stamp = msgspec.structs.replace(known.stamp, origin="user", verified=self.clock.now())
         edit = EntryEdit(known.entry.render(), stamp)
         return self.commit({known.entry.file: edit}, "user", f"confirmed {name}")
 
     def pin(self, name: str, *, pinned: bool = True) -> Generation:
-        """Move an entry to where nothing automatic touches it, or back."""
+        """Move an entry to the folder that nothing automatic changes, or back."""
         known = self.entry(name)
         if known.entry.pinned == pinned:
             return self.generation()
@@ -309,9 +309,9 @@ class Memory:
         return self.commit(edits, "user", f"{'pinned' if pinned else 'unpinned'} {name}")
 
     def undo(self, number: int | None = None) -> Generation:
-        """Bring back what was before a change, to the byte; without a number, before the newest that is not undone.
+        """Restore what was there before a change, to the byte; by default, before the newest one that is not undone.
 
-        Raises `Refused` if an entry was changed again since: undo the later change first.
+        Raises `Refused` if an entry was changed again since then: undo the later change first.
         """
         change = self._last() if number is None else self.change(number)
         with self._folder.lock(wait=WAIT):
@@ -324,7 +324,7 @@ class Memory:
             return self._apply(now, change.reversed(now.entries, self.clock.now(), now.number + 1, now.id))
 
     def count_use(self, file: str, *, helped: bool) -> None:
-        """Note that an entry was put before a model, and whether it helped."""
+        """Count that an entry was shown to a model, and whether it helped."""
         with self._folder.lock(wait=WAIT):
             usage = self._counted(USAGE, EntryUse)
             was = usage.get(file, EntryUse())
@@ -332,7 +332,7 @@ class Memory:
             self._folder.write(USAGE, msgspec.json.encode(usage))
 
     def log_request(self, line: str) -> None:
-        """Add a line to the log of the day; what looks like a secret is masked."""
+        """Add a line to today's log; secrets are masked."""
         day = self.today()
         file = f"{LOGS}{day[:4]}/{day[5:7]}/{day}.md"
         added = mask_text(line).encode(errors="replace")
@@ -344,7 +344,7 @@ class Memory:
                 self._folder.append(file, LOG_IS_FULL)
 
     def spend(self, usd: float) -> None:
-        """Count what a model was paid today for looking after this memory."""
+        """Add to today's cost of maintaining this memory with a model."""
         with self._folder.lock(wait=WAIT):
             spent = self._counted(SPENT, float)
             spent[self.today()] = spent.get(self.today(), 0.0) + usd
@@ -353,14 +353,14 @@ class Memory:
 
     @property
     def spent(self) -> float:
-        """What models were paid today for looking after this memory, in dollars."""
+        """Today's cost of maintaining this memory with models, in dollars."""
         return self._counted(SPENT, float).get(self.today(), 0.0)
 
     def affords(self, most: float | None) -> bool:
-        """Is a daily budget not spent yet? None: there is no limit."""
+        """Whether today's cost is below a daily budget; always, if that is None."""
         return most is None or self.spent < most
 
-    # -- keeping files and generation together --------------------------------------------------------
+    # -- keeping files and generation consistent -------------------------------------------------------
 
     def _check(self, file: str, edit: EntryEdit | None, by: Author) -> None:
         if not is_entry(file):
@@ -384,16 +384,16 @@ class Memory:
             ) from error
 
     def _applied(self) -> str:
-        """The change whose files were written out last."""
+        """The id of the last change whose files were written completely."""
         return (self._folder.read(APPLIED) or b"").decode()
 
     def _files(self) -> dict[str, bytes | None]:
-        """The files that can hold an entry; None for one that cannot be read or is too large."""
+        """The files that can be entries; None for one that cannot be read or is too large."""
         there = filter(is_entry, self._folder.names())
         return {file: self._folder.read(file, most=MOST_BYTES) for file in there}
 
     def _outside(self, now: Generation, files: Mapping[str, bytes | None]) -> dict[str, EntryEdit | None]:
-        """What something else changed in the files."""
+        """Changes that something else made to the files."""
         at, found = self.clock.now(), dict[str, EntryEdit | None]()
         for file, content in files.items():
             before = now.entries.get(file)
@@ -403,7 +403,7 @@ class Memory:
         return found | {file: None for file in now.entries if file not in files}
 
     def _reconciled(self) -> Generation:
-        """Complete a change that was cut off, and take in what was changed from outside. The lock is held."""
+        """Complete an interrupted change, and record changes from outside. The lock must be held."""
         now = self._current()
         if self._applied() != now.id:
             self._complete(now)
@@ -412,7 +412,7 @@ class Memory:
     def _change(
         self, now: Generation, edits: Edits, by: Author, reason: str, session: str = ""
     ) -> Generation:
-        """Make edits, if any changes something. The lock is held."""
+        """Apply those edits that change something, if any. The lock must be held."""
         both = {file: (now.entries.get(file), edit.stamp if edit else None) for file, edit in edits.items()}
         made = {file: (before, after) for file, (before, after) in both.items() if before != after}
         if not made:
@@ -423,7 +423,7 @@ class Memory:
         return self._apply(now, MemoryChange(now.number + 1, now.id, at, by, reason, made, session))
 
     def _complete(self, now: Generation) -> None:
-        """Write out what a process did not get to after its change counted; what others wrote meanwhile stays."""
+        """Write the files of an interrupted change; those that others changed meanwhile are left alone."""
         last = {change.id: change for change in self._recorded()}.get(now.id)
         for file, (before, after) in last.entries.items() if last else ():
             content = self._folder.read(file)
@@ -433,7 +433,7 @@ class Memory:
         self._finish(now)
 
     def _apply(self, now: Generation, change: MemoryChange) -> Generation:
-        """Make a change count, then write out its files. The lock is held."""
+        """Record a change, which makes it valid, then write its files. The lock must be held."""
         change = change.identified()
         made = now.after(change)
         self._folder.append(CHANGES, msgspec.json.encode(change))
@@ -458,13 +458,13 @@ class Memory:
         self._folder.write(APPLIED, now.id.encode())
 
     def _recorded(self) -> Iterator[MemoryChange]:
-        """The list of changes; a line that cannot be read is left out."""
+        """All recorded changes; unreadable lines are skipped."""
         for line in (self._folder.read(CHANGES, most=LONGEST_HISTORY) or b"").splitlines():
             with suppress(msgspec.DecodeError):
                 yield msgspec.json.decode(line, type=MemoryChange)
 
     def _last(self) -> MemoryChange:
-        """The newest change that is neither undone nor an undo."""
+        """The newest change that is neither undone nor an undo; raises `Refused` if there is none."""
         undone: set[str] = set()
         for change in self.changes():
             if change.by == "undo":
@@ -485,14 +485,14 @@ class Memory:
         return content
 
     def _content(self, file: str, stamp: Provenance) -> bytes | None:
-        """What an entry holds; None if that is lost."""
+        """The content of an entry; None if it is lost."""
         for content in (self._folder.read(OBJECTS + stamp.sha256), self._folder.read(file)):
             if content is not None and digest(content) == stamp.sha256:
                 return content
         return None
 
     def _counted(self, file: str, kind: type[_Count]) -> dict[str, _Count]:
-        """What a file of counts holds; nothing if it cannot be read."""
+        """The counts in a file; empty if it cannot be read."""
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(self._folder.read(file) or b"{}", type=dict[str, kind])  # type: ignore[valid-type]
         return {}

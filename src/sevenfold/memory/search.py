@@ -1,8 +1,8 @@
-"""The few entries that fit what the user just said.
+"""Finds the few entries that are relevant to the user's message.
 
-An entry fits if it shares at least two telling words with the message, or one name, path, flag or figure; where vectors
-are installed, also if it is as alike in meaning as recall asks for. That is a floor: where nothing fits, nothing is
-recalled. What fits is put in order as recall does it, each word by its rarity, and likeness added to it.
+An entry is relevant if it shares at least two distinctive words with the message, or one name, path, flag or figure; if
+vectors are installed, also if it is as similar in meaning as recall requires. Below that threshold nothing is returned.
+Entries are ranked as in recall: by the rarity of the shared words, plus similarity.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 MOST = 3
 LEAST_WORDS = 2
 NAME_COUNTS = 2.0
-"""A name counts as much as this many words."""
+"""How many words a name counts for."""
 
 
 class FittingEntry(Struct, frozen=True):
-    """An entry that fits, and why."""
+    """A relevant entry, and why it is."""
 
     known: KnownEntry
     score: float
     words: tuple[str, ...]
-    """What the entry and the message share; empty if they are alike in meaning only."""
+    """The words that the entry and the message share; empty if they are similar only in meaning."""
 
 
 class StatementVectors:
-    """Compares what users say with what memory holds; each text is turned into a vector once."""
+    """Compares messages with memory entries by meaning; each entry's vector is cached."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -46,7 +46,7 @@ class StatementVectors:
         self.weight = embedder.trust.weight
 
     def prepare(self, texts: Sequence[str]) -> bool:
-        """Turn a few texts into vectors that have none yet; True if there are more."""
+        """Compute vectors for a few texts that have none; True if there are more."""
         missing = [text for text in dict.fromkeys(texts) if text not in self._rows]
         some = missing[: self._embedder.at_once]
         if some:
@@ -54,7 +54,7 @@ class StatementVectors:
         return len(some) < len(missing)
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How alike each text is to a query; 0 for one that is not alike enough, or has no vector yet."""
+        """The similarity of each text to a query; 0 if it is too low, or if the text has no vector yet."""
         least = meaning.enough(query, self._embedder.trust)
         if least is None or not self._rows:
             return [0.0] * len(texts)
@@ -63,7 +63,7 @@ class StatementVectors:
         return [score if score >= least else 0.0 for score in near]
 
     def alike(self, one: str, other: str) -> bool:
-        """Do two statements mean the same, as far as likeness can tell?"""
+        """Whether two statements mean the same, judging by similarity."""
         left, right = self._embedder.vectors([one, other])
         return float(left @ right) >= self._embedder.trust.same
 
@@ -76,11 +76,11 @@ def fitting(
     *,
     most: int = MOST,
 ) -> list[FittingEntry]:
-    """The entries that fit best, the best first; those whose validity is over do not."""
+    """The most relevant entries, best first; entries that are no longer valid are skipped."""
     asked = telling(query)
     words = [telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known]
     holding = Counter(word for held in words for word in held)
-    # By their places: an entry of the project and one of the user's may have the same name.
+    # By index, because an entry of the project and one of the user may have the same name.
     valid = [place for place, one in enumerate(known) if not one.entry.over(today)]
     shares = {place: both for place in valid if _enough(both := shared(words[place], asked))}
     rare = {
@@ -99,7 +99,7 @@ def fitting(
 
 
 def taken_up(entry: MemoryEntry, asked: str, answer: str) -> bool:
-    """Does an answer say what an entry says, and the question did not?"""
+    """Whether an answer says something that is in the entry and was not in the question."""
     said = telling(entry.body)
     return _enough(shared(said - shared(said, telling(asked)), telling(answer)))
 

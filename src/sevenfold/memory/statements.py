@@ -1,14 +1,14 @@
-"""The user's own statements in a message, each as a whole.
+"""The user's own statements in a message, each complete.
 
 Half a sentence can say the opposite of the whole: "push on Fridays" is in "Never push on Fridays", in "Should we push
-on Fridays?" and in 'The page says "push on Fridays"'. So what counts as the user's words is never less than a sentence,
-and an item of a list comes with the line that introduces the list. What a message only quotes is not the user's
-statement: fenced blocks (what is piped into a command is one), lines behind ``>``, and what is between two tags.
+on Fridays?" and in 'The page says "push on Fridays"'. So a quotation of the user is never less than a sentence, and a
+list item comes with the line that introduces the list. Text that a message only quotes is not the user's statement:
+fenced blocks (input piped into a command is one), lines that begin with ``>``, and text between two tags.
 
-In doubt a statement is longer than it need be: that loses nothing.
+In doubt, a statement is made longer than necessary: that loses nothing.
 
-A statement may name a day by the day it was made on: "tomorrow", "by Friday", "in two weeks". Only what has one meaning
-is resolved. "Next Friday" has two, "on Friday" may be past, and "by Friday" may be today if it is said on a Friday.
+A statement may name a day relative to the day it was made: "tomorrow", "by Friday", "in two weeks". Only unambiguous
+names are resolved: "next Friday" has two meanings, "on Friday" may be past, and "by Friday" on a Friday may be today.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from sevenfold.memory.words import passing
 from sevenfold.recall.ranking import folded
 
 DATES = "Dates: "
-"""How a line begins that gives dates to what the user's words call a day."""
+"""The beginning of the line that gives the dates of relative days in the user's words."""
 LONGEST = 1_500
-"""Characters. What goes on for longer without an end was pasted, and is not a statement."""
+"""Characters. Anything longer without an end was pasted, and is not a statement."""
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _OPENED = re.compile(r"\s*<([A-Za-z][\w:-]*)\b[^<>]*>")
 _CLOSED = re.compile(r"</([A-Za-z][\w:-]*)>\s*$")
@@ -38,19 +38,19 @@ _ABBREVIATED = re.compile(r"\b(?:al|approx|cf|dr|e\.g|i\.e|mrs?|ms|prof|st|vs)\.
 _MARKS = re.compile('["“”„«»「」『』]')
 _GAP = " […]"
 _QUOTED = "\f"
-"""A line in place of each that is only quoted."""
+"""A line that replaces each line that is only quoted."""
 
 
 class Statement(Struct, frozen=True):
-    """A sentence, or a sentence of an item in a list."""
+    """A sentence, possibly of a list item."""
 
     own: str
     lead: str = ""
-    """What introduces the list."""
+    """The line that introduces the list."""
 
     @property
     def text(self) -> str:
-        """As it can be quoted by itself."""
+        """The statement as it can be quoted on its own."""
         return f"{self.lead} {self.own}".lstrip()
 
 
@@ -59,7 +59,7 @@ def statements(message: str) -> tuple[Statement, ...]:
     """The user's own statements in a message, in order."""
     found: list[Statement] = []
     leads: list[tuple[int, str]] = []
-    """What introduces the lists that the present line is in, with their indentation."""
+    """The indentation and the introducing line of each list that the current line is in."""
     for indent, words in _parts(message):
         while leads and (indent is None or leads[-1][0] >= indent):
             leads.pop()
@@ -74,7 +74,7 @@ def statements(message: str) -> tuple[Statement, ...]:
 
 
 def whole(message: str, words: str) -> str:
-    """The statements of a message that these words are from, as wholes; empty if they are not the user's own."""
+    """The complete statements of a message that contain these words; empty if the words are not the user's own."""
     wanted = folded("\n".join(_ITEM.sub("", line, count=1) for line in words.splitlines()))
     found = statements(message)
     parts = [f"{folded(one.own)} " for one in found]
@@ -89,7 +89,7 @@ def whole(message: str, words: str) -> str:
 
 
 def _parts(message: str) -> Iterator[tuple[int | None, str]]:
-    """Paragraphs, and items of lists with their indentation; what ends in a colon goes with what follows it."""
+    """Paragraphs (indent None) and list items; a paragraph that ends in a colon continues after a blank line."""
     indent: int | None = None
     held = ""
     for line in (*_own_lines(message), "", ""):
@@ -106,7 +106,7 @@ def _parts(message: str) -> Iterator[tuple[int | None, str]]:
 
 
 def _own_lines(message: str) -> Iterator[str]:
-    """The lines of a message, marked where they are only quoted."""
+    """The lines of a message, with a marker in place of those that are only quoted."""
     lines = message.splitlines()
     closed = {found[1]: place for place, line in enumerate(lines) if (found := _CLOSED.search(line))}
     ends = ""
@@ -129,7 +129,7 @@ def _own_lines(message: str) -> Iterator[str]:
 
 
 def _sentences(words: str) -> Iterator[str]:
-    """The sentences of a paragraph; none ends within quotation marks, or with an abbreviation."""
+    """The sentences of a paragraph; none ends inside quotation marks or after an abbreviation."""
     start = looked = marks = 0
     for end in _END.finditer(words):
         marks += len(_MARKS.findall(words, looked, end.end()))
@@ -140,7 +140,7 @@ def _sentences(words: str) -> Iterator[str]:
     yield from filter(None, [words[start:].strip()])
 
 
-# -- days ----------------------------------------------------------------------------------------
+# -- relative days -------------------------------------------------------------------------------
 
 _DAYS = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1, "the day after tomorrow": 2}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -155,7 +155,7 @@ _RELATIVE = re.compile(
 
 
 def absolute_dates(words: str, said_on: date) -> dict[str, str]:
-    """What the words call a day, each with its date, if they were said on that day."""
+    """The phrases that name a day relative to ``said_on``, each with its date."""
     return {found: day.isoformat() for found, day in _resolved(words, said_on)}
 
 
@@ -178,13 +178,13 @@ def _span(number: str, unit: str) -> timedelta:
 
 
 # -- facts worth remembering, without a model --------------------------------------------------------
-# Sentences in which the user says how things should be from now on. This is what the offline model remembers by, so
-# that memory can be tried without a key. It knows English only, and takes the user's sentences as they are.
+# Sentences in which the user says how things should be from now on. The offline model uses this, so that memory can be
+# tried without an API key. It supports only English, and copies the user's sentences unchanged.
 
 LEAST_CHARACTERS = 8
 """Shorter quotations prove nothing: anyone says "yes" or "do it"."""
 MOST_CHARACTERS = 400
-"""A longer sentence is a pasted text, not a wish."""
+"""A longer sentence is pasted text, not a wish."""
 
 _RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
@@ -215,18 +215,18 @@ _NO_STATEMENT = re.compile(r"[?]\s*$|^\s*(?:[`|#$]|\{|<)")
 
 
 class LastingFact(Struct, frozen=True):
-    """Something worth remembering, as it was proposed."""
+    """A fact proposed for memory."""
 
     quotations: tuple[str, ...]
-    """The words of the user that carry it."""
+    """The user's words that state it."""
     kind: Kind = "project"
     note: str = ""
-    """Why it matters and how to apply it, in the words of the one who proposes it."""
+    """Why it matters and how to apply it, in the proposer's words."""
     until: str = ""
 
 
 def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
-    """The facts in what the user said, by record."""
+    """The facts in the user's messages, which are given by record id."""
     for words in said.values():
         for sentence in (one.text for one in statements(words)):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)

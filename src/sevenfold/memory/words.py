@@ -1,4 +1,4 @@
-"""Comparing what was said: to the letter, and by the words that carry it."""
+"""Compares statements: literally, and by their distinctive words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from sevenfold.recall.ranking import DENSE_RUN, FILLERS, folded
 
 Alike = Callable[[str, str], bool]
-"""Says whether two texts mean the same, as far as likeness of meaning can tell."""
+"""Whether two texts mean the same, judging by similarity of meaning."""
 
 _WORD = re.compile(r"\w+(?:[./:@-]\w+)*")
 _PASSING = re.compile(
@@ -28,20 +28,20 @@ _WISH = re.compile(
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*")
 _NUMBER = re.compile(r"\d")
 ROOT = 4
-"""Letters that two forms of a word have in common at least."""
+"""The fewest leading letters that two forms of a word share."""
 ENDING = 3
-"""Letters in which they may differ at the end."""
+"""The most letters by which their endings differ."""
 MOST_APART = 2
-"""Words that each of two texts of the same meaning may have for itself."""
+"""The most words that each of two texts may have, and the other lack, if they mean the same."""
 SAME_FRAME = 0.6
-"""From this share of common words in common order on, two sentences are built alike."""
+"""Sentences with at least this share of common words in the same order have the same structure."""
 _WISHING = frozenset(
     _WORD.findall(
         """always each every like made make must need needs please prefer remember sure time use used using want
         wants"""
     )
 )
-"""Words that say that something is wished, or holds always, and not what."""
+"""Words that express a wish or a rule, but not its content."""
 _QUALIFIERS = frozenset(
     _WORD.findall(
         """after against avoid before could dislike down drop except from hate if inside instead less may maybe might
@@ -52,17 +52,17 @@ _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\
 
 
 def passing(words: str) -> bool:
-    """Do these words say that they hold for the moment only?"""
+    """Whether these words say that they apply only for the moment."""
     return bool(_PASSING.search(words))
 
 
 def finished(words: str) -> bool:
-    """Do these words report that something was debugged, and ask for nothing from now on?"""
+    """Whether these words report finished debugging, and ask for nothing in the future."""
     return bool(_FINISHED.search(words)) and not _WISH.search(words)
 
 
 def says(text: str, words: str) -> bool:
-    """Does the text hold these words, or a sentence that holds all that they say?"""
+    """Whether the text contains these words, or a sentence that says all of it."""
     alike = (one for one in _sentences(text) if same_fact(one, words))
     return holds(text, words) or any(covers(one, words) for one in alike)
 
@@ -73,13 +73,13 @@ def _sentences(text: str) -> tuple[str, ...]:
 
 
 def holds(text: str, words: str) -> bool:
-    """Are these words in the text to the letter, white space and case aside?"""
+    """Whether the text contains these words literally, ignoring white space and case."""
     return bool(words.strip()) and folded(words) in folded(text)
 
 
 @lru_cache(maxsize=4096)
 def telling(text: str) -> frozenset[str]:
-    """The words that carry a text; of scripts without spaces, all pairs of characters."""
+    """The distinctive words of a text; for scripts without spaces, all pairs of characters."""
     words = (word for word in _WORD.findall(text.casefold()) if word not in FILLERS)
     found = {word for word in words if len(word) > 1 or word.isdigit()}
     for run in DENSE_RUN.findall(text):
@@ -88,7 +88,7 @@ def telling(text: str) -> frozenset[str]:
 
 
 def shared(some: Iterable[str], others: frozenset[str]) -> frozenset[str]:
-    """Those of the first words that the others hold as well, whatever their endings."""
+    """Those words that also occur in the others, regardless of endings."""
     beginnings = _by_beginning(others)
     held = (word for word in some for other in beginnings.get(word[:ROOT], ()) if same_word(word, other))
     return frozenset(held)
@@ -103,7 +103,7 @@ def _by_beginning(words: frozenset[str]) -> dict[str, list[str]]:
 
 
 def same_word(one: str, other: str) -> bool:
-    """Are these the same word, or two forms of it?"""
+    """Whether these are the same word, or two forms of it."""
     if one == other:
         return True
     if names_something(one) or names_something(other) or min(len(one), len(other)) < ROOT:
@@ -114,22 +114,22 @@ def same_word(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def names_something(word: str) -> bool:
-    """Is this a name, a path, a flag or a figure rather than a word of the language?"""
+    """Whether this is a name, a path, a flag or a figure rather than an ordinary word."""
     return bool(_NUMBER.search(word)) or any(sign in word for sign in "./:@_")
 
 
 def covers(one: str, other: str) -> bool:
-    """Does the first text hold every word that carries the other?"""
+    """Whether the first text has all words that state the other's content."""
     return not _carrying(other) - shared(_carrying(other), _carrying(one))
 
 
 def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
-    """Do two texts say the same?
+    """Whether two texts state the same fact.
 
     Figures, names, negations, hedges and conditions must agree. By words, one text may say a little more than the
-    other; where each has a word that the other lacks, that word may be the point ("with tabs", "with spaces"), and so
-    may the order of the same words ("Ada asks Ben"). By meaning, if ``alike`` is given, a few words may differ on both
-    sides, unless the sentences are built alike: then what differs is what was meant.
+    other; if each has a word that the other lacks, that word may be the point ("with tabs", "with spaces"), and so may
+    the order of the same words ("Ada asks Ben"). By meaning, if ``alike`` is given, a few words may differ on both
+    sides, unless the sentences have the same structure: then the difference is the point.
     """
     if folded(one) == folded(other):
         return True
@@ -150,12 +150,12 @@ def same_fact(one: str, other: str, alike: Alike | None = None) -> bool:
 
 
 def _qualified(text: str) -> tuple[int, frozenset[str]]:
-    """How often a text denies, and the words in it that say how far it holds."""
+    """The number of negations in a text, and the words in it that limit its validity."""
     words = frozenset(_WORD.findall(text.casefold()))
     return len(_NEGATION.findall(text)), words & _QUALIFIERS
 
 
 @lru_cache(maxsize=4096)
 def _carrying(text: str) -> frozenset[str]:
-    """The words that carry a statement; whether it is a wish, a rule or a habit is not among them."""
+    """The words that state a text's content, without those that only mark it as a wish, a rule or a habit."""
     return telling(text) - _WISHING

@@ -1,1 +1,1 @@
-"""Model providers: how a request is put, how an answer is read, what each error means."""
+"""Model providers: how to build a request, read an answer and interpret an error."""

@@ -1,9 +1,9 @@
-"""Anthropic's Messages API: the shape the engine itself works in.
+"""Anthropic's Messages API, whose format the engine itself uses.
 
 The first-party SDK client sends the bytes it is given. The clients for other platforms (Bedrock, Vertex and the like)
-put the model into the address and sign what they send, so they get the request decoded; the same reader reads what
-they return. Every block of an answer keeps the bytes the provider sent, insignificant whitespace aside: a block of a
-body is a slice of it, a block of a stream is joined from its deltas by `GrowingBlock`.
+put the model into the address and sign requests, so they get the request decoded; the same reader reads their answers.
+Every block of an answer keeps the bytes that the provider sent, except insignificant whitespace: a block of a body is a
+slice of it, and a block of a stream is joined from its deltas by `GrowingBlock`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ANTHROPIC = Vendor(
 VERSION = "2026-10-21"
 PATH = "/v1/messages"
 BETAS = "anthropic-beta"
-"""The header that names the beta features a request uses."""
+"""The header that lists the beta features a request uses."""
 STREAM = b',"stream":true}'
 PARAMETERS = frozenset(
     {"model", "max_tokens", "messages", "system", "tools", "cache_control", "container", "diagnostics"}
     | {"inference_geo", "metadata", "output_config", "service_tier", "speed", "stop_sequences", "thinking"}
     | {"tool_choice", "user_profile_id", "workspace_id"}
 )
-"""Fields for which the SDK's plain methods have a parameter; all others go into `extra_body`."""
+"""Fields that are parameters of the SDK's plain methods; all others go into `extra_body`."""
 
 
 class Messages(SdkProvider):
@@ -53,24 +53,24 @@ class Messages(SdkProvider):
     vendor = ANTHROPIC
 
     def profile(self, profile: Profile) -> Profile:
-        """What a model can do: everything its profile says, and its summaries take instructions."""
+        """The model's profile unchanged, except that compaction accepts instructions."""
         return replace(profile, wire=self.name, compaction_instructions=True)
 
     def client(self, given: Any = None, wire: str | None = None) -> AnthropicClient:
-        """A client over the SDK client ``given``, or over a new one."""
+        """A client that uses the SDK client ``given``, or a new one."""
         return AnthropicClient(given)
 
     def async_client(self, given: Any = None, wire: str | None = None) -> AsyncAnthropicClient:
-        """The same for asyncio."""
+        """Like `client`, for asyncio."""
         return AsyncAnthropicClient(given)
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
-        """The request as it is, with its betas in a header."""
+        """The request unchanged, with its betas in a header."""
         headers = {BETAS: ",".join(call.betas)} if call.betas else {}
         return Put(PATH, streaming(call.body) if stream else call.body, headers)
 
     def arguments(self, put: Put) -> Mapping[str, Raw]:
-        """The keyword arguments of `messages.create`: what it has no parameter for goes in as extras."""
+        """The keyword arguments of `messages.create`; fields without a parameter are passed as extras."""
         fields = super().arguments(put)
         given = {name: raw for name, raw in fields.items() if name in PARAMETERS}
         if extra := {name: raw for name, raw in fields.items() if name not in PARAMETERS}:
@@ -80,7 +80,7 @@ class Messages(SdkProvider):
         return given
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
-        """Whether it is a message with an id and content, or the event that begins one."""
+        """Whether it is a message with an id and content or, with ``event``, the event that begins one."""
         kind = reader.words_in(fields.get("type", NULL))
         if event:
             return kind == "message_start"
@@ -88,16 +88,16 @@ class Messages(SdkProvider):
         return said and "content" in fields and bool(reader.words_in(fields.get("id", NULL)))
 
     def reader(self, asked: bytes) -> MessagesReader:
-        """Reads an answer of the Messages API."""
+        """A reader for answers of the Messages API."""
         return MessagesReader()
 
     def headers(self, env: Mapping[str, str]) -> dict[str, str] | None:
-        """The key, if there is one, and the version: profiles and signed requests are the SDK's business."""
+        """The key and the API version; None without a key, since only the SDK handles profiles and signed requests."""
         key = env.get(self.vendor.key_variable)
         return {"authorization": f"Bearer {key}", "anthropic-version": VERSION} if key else None
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
-        """What Anthropic says about a model."""
+        """Anthropic's listing of a model, undecoded."""
         return fetch(f"/v1/models/{quote(model, safe='')}", None)
 
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Messages(SdkProvider):
         del post["content"]
         post["body"] = msgspec.json.decode(put.body)
         if client.stream:
-            # Bedrock frames its events in a way of its own, which only the SDK's stream can read.
+            # Bedrock frames its events in its own way, which only the SDK's stream can read.
             frames = client.module.AsyncStream if client.awaits else client.module.Stream
             post |= {"cast_to": object, "stream_cls": frames[object]}
         return post
@@ -124,11 +124,11 @@ class _AnthropicServer(SdkBase):
 
 
 class AnthropicClient(_AnthropicServer, SdkClient):
-    """Asks Anthropic; ``sdk`` is a client of the official SDK, or one is made from the options."""
+    """A client for Anthropic; ``sdk`` is a client of the official SDK, or one is created from the options."""
 
 
 class AsyncAnthropicClient(_AnthropicServer, AsyncSdkClient):
-    """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
+    """Like `AnthropicClient`, for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
 
 
 class _Event(Struct, frozen=True):
@@ -170,13 +170,13 @@ class MessagesReader:
 
     @property
     def whole(self) -> bool:
-        """Whether every block is closed and the end has come, or at least the reason for it."""
+        """Whether all blocks are closed and the end, or at least the stop reason, has arrived."""
         if self._head is None or self._growing:
             return False
         return self._ended or self._head.stop_reason is not None
 
     def event(self, data: bytes) -> list[Piece]:
-        """Take one event; unknown kinds are ignored, as the API asks of its clients."""
+        """Process one event; unknown kinds are ignored, as the API requires of its clients."""
         event = decoded(_event, data)
         match event.type:
             case "message_start":
@@ -200,7 +200,7 @@ class MessagesReader:
         return []
 
     def body(self, raw: bytes) -> list[Piece]:
-        """Take an answer that came in one piece."""
+        """Process a complete response body."""
         head = decoded(_message, raw)
         if head.type == "error":
             raise reader.error_answer(raw)
@@ -209,13 +209,13 @@ class MessagesReader:
         return [piece for block in self._blocks.values() for piece in reader.pieces_of(block)]
 
     def reply(self, request_id: str | None) -> Reply:
-        """The finished answer and what came with it."""
+        """The finished answer, with the additional data that came with it."""
         head = self._begun()
         extras = head.diagnostics, head.input_transformations, head.stop_details
         return Reply(self._answer(self._blocks, request_id), *map(_kept, extras))
 
     def partial(self, request_id: str | None) -> Answer | None:
-        """Closed blocks, and text that was not closed; other open blocks lack what makes them valid."""
+        """Closed blocks and unclosed text; other unclosed blocks are not valid."""
         if self._head is None:
             return None
         texts = {index: blocks.read(block.raw()) for index, block in self._growing.items() if block.is_text}
@@ -246,7 +246,7 @@ class MessagesReader:
             head.stop_details = ending.stop_details
         if bytes(event.context_management) != b"null":
             head.context_management = event.context_management
-        # The counts are totals up to here; what is left out, such as the split by lifetime, still holds.
+        # The counts are running totals; values that are missing here, such as the split by lifetime, stay valid.
         counted = decoded(reader.fields_of, event.usage) or {}
         self._usage |= {name: value for name, value in counted.items() if bytes(value) != b"null"}
 
@@ -260,7 +260,7 @@ class MessagesReader:
 
 
 def streaming(body: bytes) -> bytes:
-    """A request's body with the wish for a stream added at its end; all other bytes stay as they are."""
+    """The body with ``"stream": true`` added at its end; all other bytes are unchanged."""
     end = body.rindex(b"}")
     empty = body.find(b'"', 0, end) < 0
     return b"".join((memoryview(body)[:end], STREAM[1:] if empty else STREAM))
@@ -289,5 +289,5 @@ def _first_party(sdk: Any) -> bool:
 
 
 def _kept(raw: Raw) -> Raw:
-    """The value without whitespace and without the event it came in, which it would keep in memory."""
+    """The value without whitespace, copied so that it does not keep its whole event in memory."""
     return Raw(blocks.minify(bytes(raw)))

@@ -13,14 +13,14 @@ from sevenfold.memory.memory import Memory
 
 
 class RunnerMemoryTool(BetaAbstractMemoryTool):
-    """For a synchronous client."""
+    """The memory tool for a synchronous client."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__()
         self._commands = MemoryCommands(memory)
 
     def execute(self, command: BetaMemoryTool20250818Command) -> str:
-        """Carry out a command; raises the SDK's `ToolError` if it cannot be."""
+        """Execute a command; raises the SDK's `ToolError` if that fails."""
         try:
             return self._commands.run(command.to_dict())
         except UserError as error:
@@ -30,14 +30,14 @@ class RunnerMemoryTool(BetaAbstractMemoryTool):
 
 
 class AsyncRunnerMemoryTool(BetaAsyncAbstractMemoryTool):
-    """For an asynchronous client."""
+    """The memory tool for an asynchronous client."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__()
         self._tool = RunnerMemoryTool(memory)
 
     async def execute(self, command: BetaMemoryTool20250818Command) -> str:
-        """Carry out a command in a thread; raises the SDK's `ToolError` if it cannot be."""
+        """Execute a command in a thread; raises the SDK's `ToolError` if that fails."""
         return await asyncio.to_thread(self._tool.execute, command)
 
     view = create = str_replace = insert = delete = rename = execute

@@ -1,8 +1,8 @@
-"""Every way a provider fails becomes one class of `sevenfold.errors`.
+"""Maps every failure of a provider to one class of `sevenfold.errors`.
 
-Both SDKs, both shapes of error bodies and errors inside a stream become an `ErrorReport` first. The provider's code
-decides the class, then the status, then the error's type, and the wording only if nothing else does, because wordings
-change. What remains unclear is a refusal if the provider blames the request, and a failure of the provider otherwise.
+Errors of both SDKs, both formats of error bodies and errors inside a stream first become an `ErrorReport`. The class
+depends on the provider's code, then on the status, then on the error's type, and on the wording only as a last resort,
+because wordings change. What is still unclear is a refusal if the provider blames the request, else a provider failure.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sevenfold.providers.sdk import Vendor
 
 TRANSPORTS = ("httpx", "httpx2")
-"""The HTTP libraries below the SDKs; programs that send bytes themselves may use them directly."""
+"""The HTTP libraries that the SDKs use; programs that send bytes themselves may use them directly."""
 WITHOUT_A_KEY = "`sevenfold simulate` serves a simulated provider on this machine"
 
 
 class Endpoint(Struct, frozen=True):
-    """Who was asked, where and for which model, for the texts of errors."""
+    """The vendor, address and model of a request, for error texts."""
 
     vendor: Vendor
     url: str
@@ -35,14 +35,14 @@ class Endpoint(Struct, frozen=True):
 
 
 class ErrorReport(Struct, frozen=True):
-    """What a provider said when it did not answer."""
+    """What a provider said instead of an answer."""
 
     message: str
     kind: str = ""
     """The error's type, such as ``overloaded_error``."""
     code: str = ""
     status: int | None = None
-    """None for an error that came after the answer had begun."""
+    """The HTTP status; None for an error that came after the answer had begun."""
     retry_after: float | None = None
     request_id: str = ""
     used: int | None = None
@@ -50,7 +50,7 @@ class ErrorReport(Struct, frozen=True):
 
 
 class ErrorAnswer(Exception):
-    """An error that came inside an answer; it carries the report."""
+    """An error that a server sent instead of an answer, or in the middle of one; carries its report."""
 
     def __init__(self, report: ErrorReport) -> None:
         super().__init__(report.message)
@@ -58,7 +58,7 @@ class ErrorAnswer(Exception):
 
 
 class MalformedAnswer(Exception):
-    """What came is not what the API promises; the text says how."""
+    """The answer does not have the form that the API promises; the text says how."""
 
 
 _SIGNS: Mapping[type[ModelError], tuple[str | int, ...]] = {
@@ -77,14 +77,14 @@ _SIGNS: Mapping[type[ModelError], tuple[str | int, ...]] = {
     errors.BoundThinking: ("invalid_encrypted_content",),
     ProviderFailed: ("api_error", "timeout_error", "server_error", 408, 409),
 }
-"""The codes, types and statuses by which each class of error is known."""
+"""The codes, types and statuses that identify each class of error."""
 _BY_SIGN = {sign: kind for kind, signs in _SIGNS.items() for sign in signs}
 _UNSEEN = re.compile(
     r"\b(?:images?|image_url|vision|multimodal)\b.*\b(?:not support|unsupported|not enabled|not a multimodal)"
     r"|\b(?:not support|unsupported|not a)\w*\b.*\b(?:images?|image_url|vision|multimodal)\b",
     re.I | re.S,
 )
-"""Wordings of servers whose model takes no pictures."""
+"""Wordings of servers whose model does not accept images."""
 _BOUND = re.compile("bound to a different conversation")
 _TOO_LONG = [
     re.compile(wording, re.S)
@@ -103,13 +103,13 @@ _TOO_LONG = [
         r"(?i:maximum context length|(?:prompt|input) is too long)",
     )
 ]
-"""Wordings of "too long", those with figures first; ``output`` is room asked for the answer."""
+"""Wordings of "too long", those with figures first; ``output`` is the room requested for the answer."""
 
 
 def report_of(
     body: object, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> ErrorReport:
-    """What an error's body says, decoded or not, of either provider."""
+    """Parse the body of an error, decoded or not, from any provider."""
     headers = headers or {}
     outer: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     inner = outer.get("error")
@@ -122,7 +122,7 @@ def report_of(
         message=str(told.get("message") or _plain(body, status)),
         kind=str(told.get("type") or ""),
         code=code if isinstance(code, str) else "",
-        # An error inside a stream comes with the 200 that the stream began with.
+        # An error inside a stream comes with the status 200 that the stream began with.
         status=status if status is not None and status >= 400 else None,
         retry_after=retry_after(headers),
         request_id=str(
@@ -134,7 +134,7 @@ def report_of(
 
 
 def explain(report: ErrorReport, at: Endpoint) -> ModelError:
-    """The error that a report means, with a text that says what to do."""
+    """Our error for a report, with a text that says what to do."""
     kind = _class_of(report)
     text, code = _text(kind, report, at), report.code or report.kind
     error = kind(text, status=report.status, code=code, request_id=report.request_id)
@@ -146,7 +146,7 @@ def explain(report: ErrorReport, at: Endpoint) -> ModelError:
 
 
 def error_of(error: Exception, at: Endpoint) -> ModelError | None:
-    """The error that an exception of an SDK or of its transport means; None for any other exception."""
+    """Our error for an exception of an SDK or its transport; None for any other exception."""
     if isinstance(error, ErrorAnswer):
         return explain(error.report, at)
     if isinstance(error, MalformedAnswer | JSONDecodeError):
@@ -157,12 +157,12 @@ def error_of(error: Exception, at: Endpoint) -> ModelError | None:
 
 
 def is_of(value: object, packages: Collection[str]) -> bool:
-    """Whether a value's class, or one it is derived from, is of one of these packages."""
+    """Whether a value's class, or one of its base classes, comes from one of these packages."""
     return any(base.__module__.partition(".")[0] in packages for base in type(value).__mro__)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds a server asks its client to wait; None if it does not say."""
+    """The seconds that a server asks its client to wait; None if it does not say."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             return float(headers[name]) / unit
@@ -174,7 +174,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def _sdk_error(error: Any, at: Endpoint) -> ModelError | None:
     sdk = import_module(at.vendor.sdk)
     if isinstance(error, sdk.APIStatusError):
-        # Classes derived from the SDK's may have no body, and then say in their text what the provider said.
+        # Subclasses of the SDK's class may have no body; then their text has what the provider said.
         headers = getattr(getattr(error, "response", None), "headers", None)
         return explain(report_of(error.body or str(error), error.status_code, headers), at)
     if isinstance(error, sdk.APIConnectionError):
@@ -185,7 +185,7 @@ def _sdk_error(error: Any, at: Endpoint) -> ModelError | None:
 
 
 def transport_of(sdk: Any) -> Any:
-    """The HTTP library below an SDK: httpx below OpenAI's before version 3, httpx2 below all later ones."""
+    """The HTTP library that an SDK uses: httpx for OpenAI's before version 3, httpx2 for all later ones."""
     return import_module(sdk.DefaultHttpxClient.__base__.__module__.partition(".")[0])
 
 
@@ -202,7 +202,7 @@ def _class_of(report: ErrorReport) -> type[ModelError]:
 
 
 def _not_found(report: ErrorReport) -> type[ModelError]:
-    """A model that is not served, something else the provider misses, or an address without this API."""
+    """The class for a 404: an unknown model, something else the provider lacks, or an address without this API."""
     if re.search(r"\bmodels?\b", report.message):
         return errors.ModelNotServed
     return errors.RequestRefused if report.code or report.kind else errors.Unreachable
@@ -215,7 +215,7 @@ def _by_wording(message: str) -> type[ModelError] | None:
 
 
 def _sizes(report: ErrorReport) -> tuple[int | None, int | None]:
-    """Tokens of the prompt, and how many there may be next to the answer's room."""
+    """The tokens of the prompt, and the most it may have next to the room for the answer."""
     if report.used is not None and report.limit is not None:
         return report.used, report.limit
     found = next((hit for each in _TOO_LONG if (hit := each.search(report.message))), None)
@@ -249,7 +249,7 @@ def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
 
 
 def _unanswered(cause: BaseException, at: Endpoint) -> ModelError:
-    """The error for a connection that failed: no server there, or gone before the answer was whole."""
+    """The error for a failed connection: no server there, or broken off before the answer was complete."""
     reason = str(cause) or type(cause).__name__
     if _names(cause) & {"ConnectError", "ConnectTimeout", "UnsupportedProtocol", "ProxyError"}:
         return errors.Unreachable(
@@ -261,12 +261,12 @@ def _unanswered(cause: BaseException, at: Endpoint) -> ModelError:
 
 
 def _names(error: BaseException) -> set[str]:
-    """The names of an error's class and of those it is derived from: both transports use the same."""
+    """The names of an error's class and its base classes; both transports use the same names."""
     return {base.__name__ for base in type(error).__mro__}
 
 
 def _plain(body: object, status: int | None) -> str:
-    """The first words of a body that is no JSON, such as a proxy's page."""
+    """The first words of a body that is not JSON, such as a proxy's page."""
     words = " ".join(re.sub(r"<[^>]*>", " ", body).split())[:200] if isinstance(body, str) else ""
     return words or (f"status {status}" if status else "no reason given")
 

@@ -1,8 +1,7 @@
-"""A provider's server asked over HTTP alone, for programs that cannot wait for an SDK to load.
+"""Sends requests to a provider over plain HTTP, for programs that cannot wait for an SDK to load.
 
-`HttpClient` does as much of an SDK client's work as `sevenfold.providers.sdk` asks of one: it sends the same bytes with
-the same keys, retries in the same cases and gives up after the same times. Its own library is loaded with the first
-request.
+`HttpClient` implements the part of an SDK client that `sevenfold.providers.sdk` uses: it sends the same bytes with the
+same keys, retries in the same cases and has the same timeouts. The HTTP library is loaded with the first request.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ if TYPE_CHECKING:
 
 NAME = f"sevenfold/{__version__}"
 RETRIES = 2
-"""How often a request is repeated before its answer begins."""
+"""How often a request is retried before its answer begins."""
 TIMEOUT, CONNECT_TIMEOUT = 600.0, 5.0
-"""Seconds without a byte, and without a connection, after which a request fails."""
+"""Seconds without data, and without a connection, after which a request fails."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0
-"""Seconds before the first retry, and before any, if the server does not say how long to wait."""
+"""Seconds before the first retry, and the most before any, if the server does not say how long to wait."""
 LONGEST_RETRY_AFTER = 120.0
-"""A server that wants a longer wait is not asked again here: its error says how long."""
+"""If a server asks for a longer wait, the request is not retried; its error says how long."""
 MOST_ERROR_BYTES = 1_000_000
 _RETRIED = (408, 409, 429)
 
 
 class HttpClient:
-    """Asks the server at ``base_url``, always with these headers; ``options`` are those of `httpx2.Client`."""
+    """A client for the server at ``base_url`` that always sends ``headers``; ``options`` go to `httpx2.Client`."""
 
     def __init__(
         self, base_url: str, headers: Mapping[str, str], *, max_retries: int = RETRIES, **options: Any
@@ -50,7 +49,7 @@ class HttpClient:
         self._lock = threading.Lock()
 
     def get(self, path: str, **given: Any) -> Response:
-        """Ask for a path or a whole address; returns the whole answer."""
+        """Send a GET request to a path or a full URL; returns the complete response."""
         return self.post(path, method="GET", **given)
 
     def post(
@@ -64,9 +63,9 @@ class HttpClient:
         method: str = "POST",
         **_: object,
     ) -> Response:
-        """Send these bytes, or a body as JSON, to a path or a whole address; with ``stream`` the answer comes unread.
+        """Send bytes, or a body as JSON, to a path or a full URL; with ``stream``, the response is returned unread.
 
-        Raises `ErrorAnswer` for a status that reports an error, and httpx2's errors for a connection that fails.
+        Raises `ErrorAnswer` for an error status, and httpx2's errors for a failed connection.
         """
         asked: dict[str, Any] = {"headers": {**self._headers, **options.get("headers", {})}}
         asked["content"] = msgspec.json.encode(body) if content is None and body is not None else content
@@ -85,7 +84,7 @@ class HttpClient:
                 self._http.close()
 
     def _send(self, method: str, url: str, asked: Mapping[str, Any], retries: int) -> Response:
-        from httpx2 import TransportError  # a tenth of a second: longer than all other imports here
+        from httpx2 import TransportError  # takes a tenth of a second: longer than all other imports here
 
         http = self._opened()
         for taken in range(retries + 1):
@@ -102,7 +101,7 @@ class HttpClient:
                 if taken == retries or not _may_repeat(response, told):
                     raise _refusal(response)
                 response.close()
-            # Not all clients that were refused at once come back at once.
+            # Random, so that clients that were refused together do not all come back together.
             wait = min(FIRST_WAIT * 2**taken, LONGEST_WAIT) * random.uniform(0.75, 1)
             time.sleep(told if told and told > 0 else wait)
         raise AssertionError("unreachable")
@@ -120,7 +119,7 @@ class HttpClient:
 
 
 def _may_repeat(response: Response, told: float | None) -> bool:
-    """Whether the server wants, or at least allows, that a refused request is sent again soon."""
+    """Whether the server asks for, or at least allows, an early retry of a refused request."""
     if told is not None and told > LONGEST_RETRY_AFTER:
         return False
     wish = response.headers.get("x-should-retry")
@@ -130,7 +129,7 @@ def _may_repeat(response: Response, told: float | None) -> bool:
 
 
 def _refusal(response: Response) -> ErrorAnswer:
-    """The error for a refused request; reads its body, up to a limit, and closes it."""
+    """The error for a refused request; reads its body, up to a limit, and closes the response."""
     raw = b""
     with closing(response):
         for chunk in response.iter_bytes():

@@ -1,10 +1,9 @@
-"""What servers say about their models, over what our table says.
+"""What servers report about their models, in addition to our table.
 
-Providers and local servers list the models they serve, some with the size of their windows. The last copy of each
-listing is kept in the user's home. A session goes by that copy from its opening to its end, so that no threshold and
-no byte changes in between; servers are asked in the background, for the next session. Only for a model that is neither
-in the table nor in a copy, or is unknown and served locally, does the opening wait, and not for long. Nothing fails
-because a server does not answer.
+Providers and local servers list the models they serve, some with window sizes. The last copy of each listing is stored
+in the user's home. A session uses that copy from start to end, so that no threshold and no byte changes in between;
+servers are queried in the background, for the next session. Opening a session waits, briefly, only for a model that is
+not in the table and either has no copy or is served locally. A server that does not answer never causes a failure.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from sevenfold.stores.files import private_folder, write_whole
 
 _log = logging.getLogger(__name__)
 MOST = 100
-"""How many listings are kept, the newest."""
+"""The most listings stored; the oldest are dropped."""
 WAIT_SECONDS = 2.0
-"""How long the opening of a session waits for the listing of an unknown model."""
+"""How long opening a session waits for the listing of an unknown model."""
 ASK_SECONDS = 10.0
-"""How long a server may take if no session waits for it."""
+"""How long a server may take to answer, whether or not a session waits."""
 FRESH_SECONDS = 24 * 3_600
-"""How old a copy may be before the server is asked again."""
+"""The age at which a copy is refreshed."""
 WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
-"""What providers, vLLM, routers and local servers call a model's window."""
+"""Names for a model's window, used by providers, vLLM, routers and local servers."""
 ANSWERS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""What they call the most tokens of an answer."""
+"""Names for the most tokens in an answer."""
 ABILITIES = ("thinking", "context_management", "compaction")
-"""The capabilities that are kept: those that `sevenfold.profiles.Profile.listed` reads."""
+"""The capabilities that are stored: those that `sevenfold.profiles.Profile.listed` reads."""
 Fetch = Callable[[str, Any], bytes]
-"""Asks a path or an address of the server, with a body to post or None; raises whatever goes wrong."""
+"""Requests a path or URL from the server, with a body to post or None; raises any error of the client."""
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.M)
 _PRIVATE = re.compile(
     r"127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|.*\.(local|localhost|internal|lan)$"
@@ -61,14 +60,14 @@ class Lister(Protocol):
 
     @property
     def address(self) -> str:
-        """Where the server is."""
+        """The server's address."""
 
     def listing(self, model: str, seconds: float) -> bytes:
-        """What the server says about a model, undecoded; raises whatever goes wrong."""
+        """The server's data about a model, undecoded; raises any error of the client."""
 
 
 class ListingClient:
-    """Looks models up through a client, and does nothing else with it."""
+    """The part of a client that looks up models."""
 
     def __init__(self, client: Lister) -> None:
         self.address = client.address
@@ -76,19 +75,19 @@ class ListingClient:
 
 
 class Listings:
-    """Looks models up for one session; what servers say of them is kept in a file, without a path nowhere."""
+    """Looks up models for one session, and stores the listings in a file; without a path, nowhere."""
 
     def __init__(self, path: Path | None, *, switched_on: bool = True) -> None:
         self._path = path
         self._on = switched_on
 
     def profile(self, model: str, address: str, client: Any) -> Profile:
-        """The profile of a model at this address; waits a moment for the server if nothing is known about it."""
+        """The profile of a model at this address; waits briefly for the server if the model is unknown."""
         found = find(model)
         if not self._on:
             return found
         listing, _ = self.last(address, found.model) or (None, 0.0)
-        # A local server may have been started again with another window, so its last word does not count.
+        # A local server may have been restarted with another window, so its stored listing is not enough.
         if not found.known and (listing is None or is_local(address)) and isinstance(client, Lister):
             listing = self._ask(client, found.model, WAIT_SECONDS) or listing
         else:
@@ -96,7 +95,7 @@ class Listings:
         return found if listing is None else found.listed(listing)
 
     def refresh(self, model: str, client: Any) -> None:
-        """Ask the server in the background, for the next session, if the listing is old or there is none."""
+        """Query the server in the background, for the next session, if the listing is old or missing."""
         if not (self._on and self._path and isinstance(client, Lister)):
             return
         last = self.last(client.address, model)
@@ -104,12 +103,12 @@ class Listings:
             self._ask(client, model, 0.0)
 
     def last(self, address: str, model: str) -> tuple[Listing, float] | None:
-        """What the server at this address said last, and when; None if it was never asked."""
+        """The last listing from the server at this address, and its time; None if there is none."""
         found = self._kept().get(f"{address} {model}")
         return (found.listing, found.at) if found else None
 
     def keep(self, address: str, model: str, listing: Listing, at: float) -> None:
-        """Keep a listing; if it cannot be written, the next session asks again."""
+        """Store a listing; if it cannot be written, the next session queries the server again."""
         if self._path is None:
             return
         copies = {**self._kept(), f"{address} {model}": _Copy(listing, at)}
@@ -126,12 +125,12 @@ class Listings:
             return {}
 
     def _ask(self, client: Lister, model: str, wait: float) -> Listing | None:
-        """Ask a server in the background, and keep what it says; returns that if it comes within so many seconds."""
+        """Query a server in the background and store its listing; returns it if it arrives within ``wait`` seconds."""
         came: list[Listing] = []
 
         def ask() -> None:
             try:
-                # A server that does not list the model need not be asked again at once either.
+                # Also stored if the server does not list the model, so that it is not queried again at once.
                 came.append(read_listing(client.listing(model, ASK_SECONDS), model) or Listing())
                 self.keep(client.address, model, came[0], time.time())
             except Exception:  # noqa: BLE001 (any client, any server: none of it may reach the session)
@@ -144,7 +143,7 @@ class Listings:
 
 
 def read_listing(raw: bytes, model: str) -> Listing | None:
-    """What a server's answer, one entry or a list of them, says about this model; None if it is not there."""
+    """Parse a server's answer, one entry or a list; None if this model is not in it."""
     body = msgspec.json.decode(raw)
     listed = body.get("data", [body]) if isinstance(body, dict) else []
     entry = next((one for one in listed if isinstance(one, dict) and one.get("id") == model), None)
@@ -163,11 +162,11 @@ def read_listing(raw: bytes, model: str) -> Listing | None:
 
 
 def running_window(model: str, fetch: Fetch) -> int | None:
-    """The window a model runs with at a local server; None if the server does not say.
+    """The window with which a model runs on a local server; None if the server does not say.
 
-    The OpenAI-compatible listings of these servers leave it out, or give the size a model was trained with, which is
-    not the size it was loaded with. So they are asked at their own addresses: `/api/ps` and `/api/show` (Ollama),
-    `/props` (llama.cpp), `/api/v0/models` (LM Studio). vLLM has `max_model_len` in its listing.
+    The OpenAI-compatible listings of these servers omit it, or give the size that a model was trained with, not
+    the size it was loaded with. So the servers' own endpoints are used: `/api/ps` and `/api/show` (Ollama), `/props`
+    (llama.cpp), `/api/v0/models` (LM Studio). vLLM has `max_model_len` in its listing.
     """
     for ask in (_ollama, _llama_cpp, _lm_studio):
         try:
@@ -179,7 +178,7 @@ def running_window(model: str, fetch: Fetch) -> int | None:
 
 
 def _ollama(model: str, fetch: Fetch) -> int | None:
-    """The window of the loaded model, else the one in its file: what an unloaded model will get is not known."""
+    """The window of the loaded model, or the one set in its file; what an unloaded model will get is unknown."""
     wanted = model if ":" in model else f"{model}:latest"
     for one in _decoded(fetch("/api/ps", None)).get("models") or ():
         if wanted in (one.get("name"), one.get("model")) and (size := _count(one, ("context_length",))):
@@ -190,7 +189,7 @@ def _ollama(model: str, fetch: Fetch) -> int | None:
 
 
 def _llama_cpp(model: str, fetch: Fetch) -> int | None:
-    # A router loads any model that a request names, unless the request says not to.
+    # A router would load the model, if the request did not forbid it.
     props = _decoded(fetch(f"/props?model={quote(model, safe='')}&autoload=false", None))
     return _count(props.get("default_generation_settings"), ("n_ctx",))
 
@@ -206,7 +205,7 @@ def _decoded(raw: bytes) -> dict[str, Any]:
 
 
 def is_local(address: str) -> bool:
-    """Whether a server is on this machine or in its own network."""
+    """Whether a server is on this machine or in a private network."""
     host = urlsplit(address).hostname or ""
     return bool(host) and ("." not in host or _PRIVATE.match(host) is not None)
 

@@ -1,8 +1,8 @@
 """The offline model: no network, no weights, the same answers every time.
 
-It plays a script, or the assistant side of a recorded conversation, and answers wherever no model is configured. Ids
-and token counts follow from the request alone, so two runs agree to the byte. A function can answer what other parts
-of the engine ask of a model (a summary, notes), by the source of the call; without one the script answers those too.
+It plays a script, or the assistant's side of a recorded conversation, and answers if no model is configured. Ids and
+token counts depend only on the request, so two runs agree to the byte. For requests that other parts of the engine make
+(a summary, notes), functions can answer, by the source of the call; without one, the script answers those too.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ NAME = "offline model: no network, no weights"
 
 Json = Mapping[str, Any]
 Said = str | Sequence[Json | Block]
-"""A text, or blocks: as JSON values, or as recorded ones, whose bytes are kept."""
+"""A text, or blocks: either JSON values, or recorded blocks, whose bytes are kept."""
 Job = Callable[[Json], Said]
-"""What answers a request, given decoded."""
+"""A function that answers a request, which it gets decoded."""
 Signer = Callable[[Json, Sequence[Block], Block], str]
-"""Signs a thinking block: from the request, the blocks of the answer before it, and the block itself."""
+"""Signs a thinking block, given the request, the blocks before it in the answer, and the block itself."""
 
 
 class _Request(msgspec.Struct):
@@ -54,7 +54,7 @@ _TAGGED = re.compile(r"\s*<([a-z-]+)>.*</\1>\s*\Z", re.DOTALL)
 
 
 class Script:
-    """What the offline model says: steps in order, and jobs by the source of a call."""
+    """The offline model's answers: steps in order, and jobs by the source of a call."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Script:
         return len(self._steps) - self.played
 
     def check_finished(self) -> None:
-        """Raise when steps are left."""
+        """Raise `InputError` if steps are left."""
         if self.unused:
             raise InputError(f"{self.unused} of the script's {len(self._steps)} steps were never asked for")
 
@@ -134,7 +134,7 @@ class OfflineClient:
 
 
 class AsyncOfflineClient:
-    """The same for asyncio."""
+    """Like `OfflineClient`, for asyncio."""
 
     name = NAME
 
@@ -151,7 +151,7 @@ class AsyncOfflineClient:
 
 
 class Offline(Provider):
-    """Answers where no provider is configured; ``jobs`` answer what the engine itself asks, by the call's source."""
+    """The provider used if no other is configured; ``jobs`` answer the engine's own requests, by the call's source."""
 
     name = "offline"
 
@@ -159,7 +159,7 @@ class Offline(Provider):
         self._jobs = dict(jobs or {})
 
     def script(self) -> Script:
-        """What the model says without a script of the caller's: what it is, and what it heard."""
+        """The default script: the model says what it is, and repeats the user's message or the agent's task."""
         return Script([], jobs={"main": _heard, "sdk": _heard, "agent": _asked, **self._jobs})
 
     def client(self, given: Any = None, wire: str | None = None) -> OfflineClient:
@@ -167,16 +167,16 @@ class Offline(Provider):
         return OfflineClient(self.script())
 
     def async_client(self, given: Any = None, wire: str | None = None) -> AsyncOfflineClient:
-        """The same for asyncio."""
+        """Like `client`, for asyncio."""
         return AsyncOfflineClient(self.script())
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
-        """The request as it is."""
+        """The request unchanged."""
         return Put("", call.body)
 
 
 def _asked(request: Json) -> str:
-    """What an agent says: its task, which the program gave it."""
+    """The answer of an agent: its task, as the program gave it."""
     return f"({NAME}) The task was: {_TAGS.sub('', _words(request)[-1]).strip()}"
 
 
@@ -192,13 +192,13 @@ def _words(request: Json) -> list[str]:
 
 def _heard(request: Json) -> str:
     words = _words(request)
-    # A program's text is in a tag; it is given next to the user's words.
+    # Text from a program is in a tag, next to the user's words.
     words = [one for one in words if not _TAGGED.match(one)] or words
     return f"({NAME}) You said: {words[-1] if words else 'nothing in words'}"
 
 
 def _named(said: Json | Block, name: str) -> Block:
-    """A block as bytes; a call without an id gets one."""
+    """The block itself, or JSON as a block, with an id for a tool call and a signature for thinking if missing."""
     if isinstance(said, Block):
         return said
     if said["type"] == "tool_use" and "id" not in said:
@@ -209,7 +209,7 @@ def _named(said: Json | Block, name: str) -> Block:
 
 
 def _usage(request: _Request, said: Sequence[Block]) -> Raw:
-    """Estimated counts: nothing here has a tokenizer, and nothing is cached."""
+    """Estimated counts: there is no tokenizer here, and nothing is cached."""
     estimator = Estimator.of(profiles.find(request.model).tokenizer)
     shown = weight.opening(bytes(request.system), bytes(request.tools))
     for message in request.messages:

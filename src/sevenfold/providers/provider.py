@@ -1,8 +1,8 @@
-"""What a provider is: everything about one API in one object.
+"""The interface of a provider: everything about one API in one object.
 
-The engine writes requests in the shape of the Messages API and reads answers in that shape. A provider translates
-both, knows which client speaks its API, where its keys and its address come from, what an error of its SDK means, and
-what a model can do behind it. Subclass `Provider` and `register` an instance to add an API.
+The engine builds requests in the format of the Messages API and reads answers in that format. A provider translates
+both. It also knows which client to use for its API, where keys and addresses come from, what an error of its SDK means,
+and what a model can do through it. To add an API, subclass `Provider` and `register` an instance.
 """
 
 from __future__ import annotations
@@ -23,106 +23,106 @@ P = TypeVar("P", bound="Provider")
 
 
 class Put(Struct, frozen=True):
-    """A request as a server takes it."""
+    """A request as it is sent to the server."""
 
     path: str
-    """Where it goes, behind the server's address."""
+    """The path, relative to the server's address."""
     body: bytes
     headers: Mapping[str, str] = {}
-    """Headers it needs in addition to those of every request."""
+    """Headers in addition to those of every request."""
 
 
 class Provider:
-    """One API. Of these methods only `client`, `async_client`, `put` and `reader` have no default."""
+    """One API. Only the methods `client`, `async_client`, `put` and `reader` have no default."""
 
     name: str = ""
-    """Chooses it: a session's `wire` option, or a profile's field `wire`."""
+    """The name that selects it, in a session's `wire` option or a profile's field `wire`."""
 
-    # -- who it is for ---------------------------------------------------------------------------
+    # -- selection -------------------------------------------------------------------------------
 
     def recognises(self, client: object) -> bool:
-        """Whether requests that go through this client, usually an SDK's, are to be put for this API."""
+        """Whether requests through this client, usually an SDK's, must be built for this API."""
         return False
 
     def behind(self, client: object) -> Self:
-        """This provider as that client needs it: servers of one API may differ in details."""
+        """This provider adapted to that client: servers of one API may differ in details."""
         return self
 
     def serves(self, profile: Profile) -> bool:
-        """Whether a model is asked through this API if the caller names neither a client nor an API."""
+        """Whether this API is used for a model if the caller names neither a client nor an API."""
         return profile.wire == self.name
 
     def profile(self, profile: Profile) -> Profile:
-        """What a model can do behind this API."""
+        """The profile of a model as used through this API."""
         return replace(profile, wire=self.name)
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- clients ---------------------------------------------------------------------------------
 
     def configured(self, env: Mapping[str, str]) -> bool:
-        """Whether a client can be made from these environment variables; if not, the offline model answers."""
+        """Whether these environment variables are enough to create a client; if not, the offline model answers."""
         return True
 
     def unconfigured(self) -> str:
-        """What is missing, for a user whom the offline model answers instead."""
+        """A text that tells the user what is missing, and why the offline model answers instead."""
         return f"{self.name} is not configured"
 
     def address(self, env: Mapping[str, str]) -> str:
-        """Where requests go according to these environment variables."""
+        """The server's address according to these environment variables."""
         return ""
 
     def client(self, given: Any = None, wire: str | None = None) -> Client:
-        """A client over the SDK client ``given``, or over a new one.
+        """A client that uses the SDK client ``given``, or a new one.
 
-        ``wire`` is the API the caller named; if it is None, a client that speaks several may choose by the model.
+        ``wire`` is the API that the caller named; if None, a client that supports several may choose by model.
         """
         raise NotImplementedError(f"{type(self).__name__} makes no clients that wait")
 
     def quick_client(self, env: Mapping[str, str]) -> Client:
-        """A client for these environment variables that is ready soon, for programs that start often."""
+        """A client for these environment variables that starts fast, for programs that are started often."""
         return self.client()
 
     def async_client(self, given: Any = None, wire: str | None = None) -> AsyncClient:
-        """The same for asyncio."""
+        """Like `client`, for asyncio."""
         raise NotImplementedError(f"{type(self).__name__} makes no clients for asyncio")
 
     # -- requests --------------------------------------------------------------------------------
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
-        """The request for this API; raises `RequestRefused` if it cannot be expressed.
+        """Build the request for this API; raises `RequestRefused` if the API cannot express it.
 
-        It must be a pure function, and a longer conversation must begin with the bytes of a shorter one, or no
-        server finds it in its cache. A body with the field `compaction` asks for the provider's own summary; none
-        comes unless the profile has `on_demand_compaction`.
+        This must be a pure function, and a longer conversation must begin with the bytes of a shorter one; otherwise
+        the server cannot find it in its cache. A body with the field `compaction` asks for the provider's own summary;
+        it occurs only if the profile has `on_demand_compaction`.
         """
         raise NotImplementedError
 
     def arguments(self, put: Put) -> Mapping[str, Raw]:
-        """The keyword arguments, as JSON, with which the SDK's own method sends this request."""
+        """The keyword arguments, as JSON, for sending this request with the SDK's own method."""
         return msgspec.json.decode(put.body, type=Fields)
 
     # -- answers ---------------------------------------------------------------------------------
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
-        """Whether this JSON object is an answer of this API, or with ``event`` the first event of its stream."""
+        """Whether this JSON object is an answer of this API or, with ``event``, the first event of its stream."""
         return False
 
     def reader(self, asked: bytes) -> Reader:
-        """Reads the answer to ``asked``, a request in the shape of the Messages API."""
+        """A reader for the answer to ``asked``, a request in the format of the Messages API."""
         raise NotImplementedError
 
     def read(self, raw: bytes, *, asked: bytes = b"", request_id: str | None = None) -> Reply:
-        """The answer in a body that came in one piece; raises `MalformedAnswer` or `ErrorAnswer`."""
+        """Read a complete response body; raises `MalformedAnswer` or `ErrorAnswer`."""
         reader = self.reader(asked)
         reader.body(raw)
         return reader.reply(request_id)
 
     def error(self, error: Exception, model: str = "") -> ModelError | None:
-        """The error that an exception of the API's SDK means; None for exceptions of anything else."""
+        """Our error for an exception of the API's SDK; None for any other exception."""
         return None
 
 
 def choose(among: Sequence[P], model: str, wire: str | None = None) -> P:
-    """The provider that ``wire`` names, else the one that serves the model, else the first."""
+    """The provider that ``wire`` names, otherwise the one that serves the model, otherwise the first."""
     if len(among) == 1:
         return among[0]
     named = (one for one in among if one.name == wire)

@@ -1,4 +1,4 @@
-"""Reading answers without I/O: server-sent events, JSON that may be garbled, and what every reader can do."""
+"""Reads answers without I/O: server-sent events, JSON that may be malformed, and what all readers share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NULL = Raw(b"null")
 Fields = dict[str, Raw]
 """A JSON object whose values are still bytes."""
 SHOWN = {"text": "text", "thinking": "thinking", "partial_json": "input"}
-"""Fields of a block or a delta that a watcher sees, and the kind of piece each becomes."""
+"""The fields of a block or a delta that a watcher sees, and the kind of piece each becomes."""
 
 T = TypeVar("T")
 fields_of = msgspec.json.Decoder(Fields | None)
@@ -32,7 +32,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 
 
 class AskedFor(Struct, frozen=True):
-    """What a request wants, as far as sending it or reading its answer depends on that."""
+    """The parts of a request that matter for sending it or for reading its answer."""
 
     model: str = ""
     tools: list[Raw] | None = None
@@ -40,7 +40,7 @@ class AskedFor(Struct, frozen=True):
 
     @classmethod
     def of(cls, body: bytes) -> AskedFor:
-        """Read it from a request in the shape of the Messages API."""
+        """Parse a request in the format of the Messages API."""
         return _asked_for.decode(body or b"{}")
 
 
@@ -48,27 +48,27 @@ _asked_for = msgspec.json.Decoder(AskedFor)
 
 
 class Reader(Protocol):
-    """Puts one answer together; each request gets its own."""
+    """Assembles one answer; each request needs a new reader."""
 
     @property
     def whole(self) -> bool:
         """Whether the answer is complete."""
 
     def event(self, data: bytes) -> Iterable[Piece]:
-        """Take one event of a stream; returns what a watcher may see."""
+        """Process one event of a stream; returns the pieces for a watcher."""
 
     def body(self, raw: bytes) -> Iterable[Piece]:
-        """Take an answer that came in one piece; returns what a watcher may see."""
+        """Process a complete response body; returns the pieces for a watcher."""
 
     def reply(self, request_id: str | None) -> Reply:
-        """The finished answer; call it only when the answer is whole."""
+        """The finished answer; call it only when `whole` is true."""
 
     def partial(self, request_id: str | None) -> Answer | None:
-        """What can be kept of an unfinished answer; None if not even its head arrived."""
+        """The usable part of an unfinished answer; None if not even its head arrived."""
 
 
 class BodyReader:
-    """Reads an answer that never comes as a stream; ``read`` makes the reply out of the body."""
+    """Reads an answer that is never streamed; ``read`` turns the body into the reply."""
 
     def __init__(self, read: Callable[[bytes], Reply]) -> None:
         self._read = read
@@ -76,11 +76,11 @@ class BodyReader:
 
     @property
     def whole(self) -> bool:
-        """Whether the body has come."""
+        """Whether the body has arrived."""
         return self._reply is not None
 
     def event(self, data: bytes) -> list[Piece]:
-        """Refuse events."""
+        """Raise `MalformedAnswer`: no events are expected."""
         raise MalformedAnswer("it came as a stream")
 
     def body(self, raw: bytes) -> list[Piece]:
@@ -89,12 +89,12 @@ class BodyReader:
         return [piece for block in self._reply.answer.blocks for piece in pieces_of(block)]
 
     def reply(self, request_id: str | None) -> Reply:
-        """What was read."""
+        """The reply, with the request id."""
         assert self._reply is not None
         return replace(self._reply, answer=replace(self._reply.answer, request_id=request_id))
 
     def partial(self, request_id: str | None) -> Answer | None:
-        """None: half a body cannot be read."""
+        """None: an incomplete body cannot be read."""
         return None
 
 
@@ -106,9 +106,9 @@ class EventLines:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of the events that end in this chunk; names and ids of events are dropped."""
+        """The data of the events that end in this chunk; event names and ids are dropped."""
         if b"\n" not in chunk and b"\r" not in chunk and not self._rest[-1].endswith(b"\r"):
-            # Not joined yet: a line without an end would be copied with every chunk.
+            # Not joined yet: otherwise an unfinished line would be copied with every chunk.
             self._rest.append(chunk)
             return []
         *lines, rest = _LINE_END.split(b"".join((*self._rest, chunk)))
@@ -124,11 +124,11 @@ class EventLines:
 
 
 class GrowingBlock:
-    """A block whose deltas are still coming.
+    """A block whose deltas are still arriving.
 
-    Strings are joined as they were written, escapes and all, so the finished block has the bytes it would have had in
-    one piece. That holds for unknown kinds of blocks and deltas too: a delta's strings continue the block's field of
-    the same name, and any other value replaces that field.
+    Strings are joined exactly as received, including escapes, so the finished block has the bytes it would have had in
+    one piece. This also holds for unknown kinds of blocks and deltas: a delta's strings extend the block's field of the
+    same name, and any other value replaces that field.
     """
 
     def __init__(self, opening: bytes) -> None:
@@ -141,11 +141,11 @@ class GrowingBlock:
 
     @property
     def is_text(self) -> bool:
-        """Whether it can be kept although its end is missing."""
+        """Whether it is text, which can be kept even if its end is missing."""
         return bytes(self.fields.get("type", NULL)) == b'"text"'
 
     def grow(self, delta: Fields) -> None:
-        """Take a delta."""
+        """Apply a delta."""
         self._touched = True
         for name, value in delta.items():
             raw = bytes(value)
@@ -177,7 +177,7 @@ class GrowingBlock:
 
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes | Raw) -> T:
-    """Decode what a server sent; raises `MalformedAnswer` if it is not what the API promises."""
+    """Decode data from a server; raises `MalformedAnswer` if it does not have the expected form."""
     try:
         return decoder.decode(data)
     except msgspec.DecodeError as error:
@@ -187,24 +187,24 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes | Raw) -> T:
 
 
 def error_answer(data: bytes) -> ErrorAnswer:
-    """The exception for an error that came in place of an answer, or in the middle of one."""
+    """The exception for an error that arrived instead of an answer, or in the middle of one."""
     return ErrorAnswer(failures.report_of(msgspec.json.decode(data)))
 
 
 def words_in(value: Raw) -> str:
-    """The string in some JSON; empty if it is anything else."""
+    """The string in a JSON value; empty if it is not a string."""
     return decoded(_string, value) if bytes(value).startswith(b'"') else ""
 
 
 def pieces_of(block: Block) -> list[Piece]:
-    """A whole block as a watcher sees it."""
+    """The pieces that a watcher sees of a complete block."""
     fields = decoded(fields_of, block.raw) or {}
     given = bytes(fields.get("input", b""))
     return [*pieces_in(fields), *([Piece("input", given.decode())] if given else [])]
 
 
 def pieces_in(fields: Fields) -> list[Piece]:
-    """What the opening of a block shows, often nothing but a tool's name, or a delta of it."""
+    """The pieces that a watcher sees of a delta, or of a block's opening (often only a tool's name)."""
     if "input" in fields:
         return [Piece("tool", words_in(fields.get("name", NULL)))]
     shown = [(kind, words_in(fields[name])) for name, kind in SHOWN.items() if name in fields]
@@ -212,5 +212,5 @@ def pieces_in(fields: Fields) -> list[Piece]:
 
 
 def id_from(asked: bytes) -> str:
-    """For what a server left unnamed: made from the request, so that reading an answer twice gives the same ids."""
+    """An id for what a server left unnamed; derived from the request, so that reading an answer twice agrees."""
     return sha256(asked).hexdigest()[:12]

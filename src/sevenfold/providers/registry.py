@@ -1,7 +1,7 @@
-"""Which provider speaks for a client, a model or an answer.
+"""Finds the provider for a client, a model or an answer.
 
-A client that the caller brings decides first, then the API the caller names, then the model's profile. Where the
-environment has neither a key nor an address for that provider, the offline model answers, and says so.
+The caller's own client decides first, then the API that the caller names, then the model's profile. If the environment
+has neither a key nor an address for that provider, the offline model answers, and says so.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from sevenfold.providers.provider import Provider, choose
 from sevenfold.providers.reader import Fields
 
 OFFLINE = Offline()
-"""Answers where no provider is configured."""
+"""The provider that answers if no other is configured."""
 _providers: list[Provider] = [MESSAGES, CHAT, RESPONSES]
 
 
 def register(provider: Provider) -> None:
-    """Add a provider in front of the others; one of the same name is replaced."""
+    """Add a provider before all others; it replaces one with the same name."""
     if not provider.name:
         raise InputError(f"{type(provider).__name__} has no name, so nothing can choose it")
     _providers[:] = [provider, *(one for one in _providers if one.name != provider.name)]
 
 
 def providers() -> tuple[Provider, ...]:
-    """All providers in the order in which they are asked; the offline model comes last."""
+    """All providers, in order of priority; the offline model comes last."""
     return (*_providers, OFFLINE)
 
 
 def wires() -> tuple[str, ...]:
-    """The names of the APIs that a session's requests can be put for."""
+    """The names of the APIs for which a session's requests can be built."""
     return tuple(one.name for one in _providers)
 
 
 def provider_for(model: str, given: Any = None, wire: str | None = None) -> Provider:
-    """The provider that requests are put for; raises if the client given speaks another API than ``wire``."""
+    """The provider that builds the requests; raises `InputError` if the given client uses another API than ``wire``."""
     known = [one for one in _providers if given is not None and one.recognises(given)]
     chosen = choose(known or _providers, model, wire)
     if wire not in (None, chosen.name):
@@ -51,61 +51,61 @@ def provider_for(model: str, given: Any = None, wire: str | None = None) -> Prov
 
 
 def is_offline(model: str) -> bool:
-    """Whether the offline model answers for this one: by its name, or because its provider is not configured."""
+    """Whether the offline model answers for this model: by name, or because its provider is not configured."""
     return isinstance(_answering(model, None), Offline)
 
 
 def client_for(
     model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
 ) -> Client:
-    """A client for this model: the one given, its provider's, or the offline model where nothing is configured.
+    """A client for this model: the given one, its provider's, or the offline model if nothing is configured.
 
-    ``jobs`` are functions that answer for the offline model, by the source of a call.
+    ``jobs`` are functions that produce the offline model's answers, by the source of a call.
     """
     return _answering(model, wire, jobs).client(wire=wire) if given is None else client_of(given, wire)
 
 
 def quick_client_for(model: str, jobs: Mapping[str, Job] = {}) -> Client:
-    """A client for this model that loads no SDK where it can do without: commands start often."""
+    """A client for this model that avoids loading an SDK if possible, for commands that are started often."""
     return _answering(model, None, jobs).quick_client(os.environ)
 
 
 def async_client_for(
     model: str, wire: str | None = None, jobs: Mapping[str, Job] = {}, given: Any = None
 ) -> AsyncClient:
-    """The same for asyncio."""
+    """Like `client_for`, for asyncio."""
     if given is not None:
         return async_client_of(given, wire)
     return _answering(model, wire, jobs).async_client(wire=wire)
 
 
 def client_of(given: Any, wire: str | None = None) -> Client:
-    """The caller's own client: one of the official SDKs', or anything that can `ask`."""
+    """A client over the caller's own: an official SDK's client, or any object with an `ask` method."""
     client: Client = given if _asks(given) else _recognising(given, wire).client(given, wire)
     return client
 
 
 def async_client_of(given: Any, wire: str | None = None) -> AsyncClient:
-    """The same for asyncio."""
+    """Like `client_of`, for asyncio."""
     client: AsyncClient = given if _asks(given) else _recognising(given, wire).async_client(given, wire)
     return client
 
 
 def address_for(model: str, wire: str | None = None) -> str:
-    """Where this model would be asked."""
+    """The server address that would be used for this model."""
     return choose(_providers, model, wire).address(os.environ)
 
 
 def claiming(fields: Fields, *, event: bool) -> Provider | None:
-    """The provider whose answer this JSON object is, or with ``event`` the first event of whose stream."""
+    """The provider to which this answer belongs (with ``event``, this first event of a stream); None if unknown."""
     return next((one for one in _providers if one.claims(fields, event=event)), None)
 
 
 def error_of(error: Exception, profile: Profile) -> ModelError | None:
-    """The error that an SDK's exception means; None for one that has nothing to do with a model."""
+    """Our error for an SDK's exception; None for one that has nothing to do with a model."""
     if isinstance(error, ModelError):
         return error
-    # The model's own provider first: several may share a transport, and the text names one of them.
+    # The model's own provider first: several may share a transport, and the error text names the provider.
     for provider in sorted(_providers, key=lambda one: not one.serves(profile)):
         if (found := provider.error(error, profile.model)) is not None:
             return found

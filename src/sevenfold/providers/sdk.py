@@ -1,9 +1,9 @@
-"""Providers that are asked through an official SDK, or in its stead over HTTP alone: send, read, explain failures.
+"""Providers that use an official SDK, or plain HTTP in its place: send requests, read answers, explain failures.
 
-An SDK is handed finished bytes and returns the response unread, so requests are what was hashed and logged, and
-answers are kept as they were written. It retries until an answer begins and never after: an answer that has begun is
-not asked for again behind the caller's back. SDKs are imported when a client is made, because that takes longer than
-everything else here; `sevenfold.providers.http_client` does the same for programs that start often.
+An SDK gets finished bytes and returns the response unread, so the bytes sent are those that were hashed and logged, and
+answers are stored as they were received. It retries until an answer begins, and never after that: an answer that has
+begun is not requested again behind the caller's back. SDKs are imported when a client is created, because that takes
+longer than everything else here; `sevenfold.providers.http_client` replaces them in programs that are started often.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from sevenfold.providers.provider import Provider, Put, choose
 from sevenfold.providers.reader import AskedFor, EventLines
 
 MOST_BYTES = 64_000_000
-"""Bytes of one answer. The longest that models can write take about half of that as a stream."""
+"""The most bytes in one answer. The longest answers of models take about half of that as a stream."""
 
 
 class SdkOptions(TypedDict, total=False):
-    """How an SDK's client is made if none is given; the SDK chooses what is left out."""
+    """Options for creating an SDK client; the SDK's defaults apply to those left out."""
 
     api_key: str | None
     base_url: str | None
     max_retries: int
-    """How often it asks again before an answer begins."""
+    """How often a request is retried before its answer begins."""
     timeout: float | None
-    """Seconds without a byte after which it gives up; None waits for ever."""
+    """Seconds without data after which a request fails; None means no limit."""
 
 
 class Vendor(Struct, frozen=True):
-    """Whose API it is, as the user knows it: name, environment variables, address, SDK."""
+    """The vendor of an API, as the user knows it: name, environment variables, address, SDK."""
 
     name: str
     key_variable: str
@@ -52,7 +52,7 @@ class Vendor(Struct, frozen=True):
 
     @property
     def headers_variable(self) -> str:
-        """The environment variable with further headers for every request."""
+        """The environment variable with additional headers for every request."""
         return f"{self.sdk.upper()}_CUSTOM_HEADERS"
 
     def load(self) -> Any:
@@ -67,35 +67,35 @@ class Vendor(Struct, frozen=True):
             ) from None
 
     def sdk_class(self, *, awaits: bool) -> Any:
-        """The SDK's class of clients, for waiting or for asyncio."""
+        """The SDK's client class; with ``awaits``, the one for asyncio."""
         return getattr(self.load(), f"Async{self.name}" if awaits else self.name)
 
     def no_key(self) -> NotAuthenticated:
-        """The error for a key that is missing."""
+        """The error for a missing key."""
         return NotAuthenticated(
             f"There is no key for {self.name}. Set {self.key_variable} or pass api_key=…; {WITHOUT_A_KEY}"
         )
 
     def bad_credentials(self, reason: Exception) -> NotAuthenticated:
-        """The error for credentials that exist and cannot be used."""
+        """The error for credentials that exist but cannot be used."""
         return NotAuthenticated(
             f"The credentials for {self.name} cannot be used: {reason} Or set {self.key_variable}"
         )
 
 
 class SdkProvider(Provider):
-    """An API that is asked through its vendor's SDK."""
+    """An API that is used through its vendor's SDK."""
 
     vendor: Vendor
 
     def recognises(self, client: object) -> bool:
-        """Whether it is a client of the SDK, or one of ours that speaks this API."""
+        """Whether it is a client of the SDK, or one of ours that supports this API."""
         if isinstance(client, SdkBase):
             return any(one.name == self.name for one in client.speaks)
         return is_of(client, (self.vendor.sdk,))
 
     def behind(self, client: object) -> Self:
-        """This API as one of our clients speaks it."""
+        """This API as configured in one of our clients."""
         speaks = client.speaks if isinstance(client, SdkBase) else ()
         return next((one for one in speaks if isinstance(one, type(self))), self)
 
@@ -104,45 +104,45 @@ class SdkProvider(Provider):
         return bool(env.get(self.vendor.key_variable) or env.get(self.vendor.url_variable))
 
     def unconfigured(self) -> str:
-        """That there is neither a key nor an address, and which variables would hold them."""
+        """A text that names the environment variables for the missing key and address."""
         vendor = self.vendor
         return f"There is no key for {vendor.name} ({vendor.key_variable}) and no address ({vendor.url_variable})"
 
     def address(self, env: Mapping[str, str]) -> str:
-        """The address in the environment, or the vendor's own."""
+        """The address in the environment, or the vendor's default."""
         return (env.get(self.vendor.url_variable) or self.vendor.url).rstrip("/")
 
     def error(self, error: Exception, model: str = "") -> ModelError | None:
-        """The error that an exception of the SDK or of its transport means."""
+        """Our error for an exception of the SDK or its transport, even if wrapped; None for any other."""
         at = Endpoint(self.vendor, self.vendor.url, model)
         packages = (self.vendor.sdk, *failures.TRANSPORTS)
         found = next((one for one in _causes(error) if is_of(one, packages)), None)
         return None if found is None else failures.error_of(found, at)
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
-        """What the server at an address says about a model, undecoded."""
+        """A server's listing of a model, undecoded."""
         raise NotImplementedError
 
     def headers(self, env: Mapping[str, str]) -> dict[str, str] | None:
-        """The headers that every request needs in this environment; None if only the SDK can sign it."""
+        """The headers of every request in this environment; None if only the SDK can sign requests."""
         return None
 
     def http(self, env: Mapping[str, str], **options: Any) -> HttpClient | None:
-        """The SDK's client without the SDK, for this environment; None if only the SDK can sign its requests."""
+        """A replacement for the SDK's client in this environment; None if only the SDK can sign requests."""
         headers = self.headers(env)
         if headers is None:
             return None
-        # One a line, as the SDKs read them.
+        # One per line, as the SDKs read them.
         lines = (line.partition(":") for line in env.get(self.vendor.headers_variable, "").split("\n"))
         custom = {name.strip().lower(): value.strip() for name, colon, value in lines if colon}
         return HttpClient(self.address(env), headers | custom, **options)
 
     def quick_client(self, env: Mapping[str, str]) -> Client:
-        """A client that loads no SDK, if there can be one."""
+        """A client that loads no SDK, if that is possible."""
         return self.client(self.http(env))
 
     def post(self, put: Put, client: SdkBase) -> dict[str, Any]:
-        """Arguments for the SDK's `post` that send these bytes and return the response as it comes in."""
+        """Arguments for the SDK's `post` that send these bytes and return the response unread."""
         return {
             "path": put.path,
             "cast_to": client.response,
@@ -153,26 +153,26 @@ class SdkProvider(Provider):
 
 
 class SdkBase:
-    """What our clients over an SDK have in common, for waiting and for asyncio."""
+    """The common part of our clients over an SDK, synchronous and asynchronous."""
 
     awaits = False
-    """Whether the SDK's client is one for asyncio."""
+    """Whether the SDK's client is asynchronous."""
 
     def __init__(self, sdk: Any, speaks: Sequence[SdkProvider], *, stream: bool, owned: bool) -> None:
         self.speaks = tuple(speaks)
-        """The APIs it speaks; the model of each call decides which."""
+        """The APIs it supports; the model of each call decides which is used."""
         self.sdk = sdk
         self.stream = stream
         self._owned = owned or isinstance(sdk, HttpClient)
 
     @property
     def address(self) -> str:
-        """Where the server is."""
+        """The server's address."""
         return str(self.sdk.base_url).rstrip("/")
 
     @property
     def module(self) -> Any:
-        """The SDK."""
+        """The SDK's module."""
         return self.speaks[0].vendor.load()
 
     @property
@@ -184,7 +184,7 @@ class SdkBase:
         return kind
 
     def provider(self, call: Call) -> SdkProvider:
-        """The API that a call goes through."""
+        """The provider for a call."""
         return choose(self.speaks, AskedFor.of(call.body).model) if len(self.speaks) > 1 else self.speaks[0]
 
     def _describe(self, sdk: Any, model: str, seconds: float) -> bytes:
@@ -200,10 +200,10 @@ class SdkBase:
 
 
 class SdkClient(SdkBase):
-    """Asks through an SDK and waits."""
+    """A synchronous client over an SDK."""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
-        """Send the request and wait for the whole answer."""
+        """Send the request and wait for the complete answer."""
         incoming = Incoming(self, call, watch)
         with incoming.explained():
             response = self.sdk.post(**incoming.post)
@@ -216,22 +216,22 @@ class SdkClient(SdkBase):
         return incoming.reply()
 
     def listing(self, model: str, seconds: float) -> bytes:
-        """What the server says about a model, undecoded; raises whatever the SDK raises."""
+        """The server's data about a model, undecoded; raises any error of the SDK."""
         return self._describe(self.sdk, model, seconds)
 
     def close(self) -> None:
-        """Close the connections, unless they belong to a client that was given."""
+        """Close the connections, unless they belong to a client that the caller gave."""
         if self._owned:
             self.sdk.close()
 
 
 class AsyncSdkClient(SdkBase):
-    """Asks through an SDK without blocking."""
+    """An asynchronous client over an SDK."""
 
     awaits = True
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
-        """Send the request and wait for the whole answer."""
+        """Send the request and wait for the complete answer."""
         incoming = Incoming(self, call, watch)
         with incoming.explained():
             response = await self.sdk.post(**incoming.post)
@@ -246,25 +246,25 @@ class AsyncSdkClient(SdkBase):
         return incoming.reply()
 
     def listing(self, model: str, seconds: float) -> bytes:
-        """What the server says about a model, undecoded; blocks, so call it in a thread."""
+        """The server's data about a model, undecoded; blocks, so call it in a thread."""
         waiting = getattr(self.module, type(self.sdk).__name__.removeprefix("Async"))
         with waiting(api_key=self.sdk.api_key, base_url=self.sdk.base_url) as sdk:
             return self._describe(sdk, model, seconds)
 
     async def close(self) -> None:
-        """Close the connections, unless they belong to a client that was given."""
+        """Close the connections, unless they belong to a client that the caller gave."""
         if self._owned:
             await self.sdk.close()
 
 
 class Incoming:
-    """An answer on its way in. Does no I/O: turns bytes into a reply and exceptions into our errors."""
+    """An answer while it arrives. Does no I/O: turns bytes into a reply, and exceptions into our errors."""
 
     def __init__(self, client: SdkBase, call: Call, watch: Watcher | None) -> None:
         self._client, self._call, self._watch = client, call, watch
         self._provider = client.provider(call)
         self.post = self._provider.post(self._provider.put(call, stream=client.stream), client)
-        """The arguments of the SDK's `post`."""
+        """The arguments for the SDK's `post`."""
         self._reader = self._provider.reader(call.body)
         self._lines = EventLines()
         self._body: list[bytes] | None = None
@@ -273,12 +273,12 @@ class Incoming:
         self._bytes = 0
 
     def begin(self, headers: Mapping[str, str]) -> None:
-        """Take the head of the answer; a server may answer in one piece although a stream was asked for."""
+        """Process the response headers; a server may send one body although a stream was requested."""
         self._request_id = headers.get("request-id") or headers.get("x-request-id")
         self._body = None if "event" in headers.get("content-type", "") else []
 
     def take(self, chunk: bytes) -> None:
-        """Take the next bytes, wherever they were cut."""
+        """Process the next bytes, which may be split anywhere."""
         self._bytes += len(chunk)
         if self._bytes > MOST_BYTES:
             raise MalformedAnswer(f"it goes on after {MOST_BYTES:,} bytes")
@@ -295,7 +295,7 @@ class Incoming:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn exceptions inside into our errors, with what had been said until then."""
+        """Turn exceptions in this context into our errors, with the part of the answer that had arrived."""
         try:
             yield
         except Aborted as error:
@@ -308,15 +308,15 @@ class Incoming:
             found = failures.error_of(error, at)
             if found is None:
                 raise
-            # A connection that breaks after the last word has broken nothing.
+            # A connection that breaks after the end of the answer does no harm.
             if not self._reader.whole:
                 raise self._with_partial(found) from error
         except BaseException as stop:
-            # An interrupt or a cancellation stays what it is; what was said goes along as its cause.
+            # An interrupt or a cancellation is re-raised as it is, with the partial answer attached to its cause.
             raise stop from self._with_partial(Aborted())
 
     def reply(self) -> Reply:
-        """The answer, once all bytes are there."""
+        """The answer, once all bytes have arrived."""
         with self.explained():
             if self._body is not None:
                 self._show(self._reader.body(_checked(b"".join(self._body))))
@@ -336,7 +336,7 @@ class Incoming:
 
 
 def _causes(error: BaseException | None) -> Iterator[Exception]:
-    """An exception, and those it was raised for or that it groups: frameworks put their own around the SDK's."""
+    """An exception with its causes and grouped exceptions: frameworks wrap the SDK's exceptions in their own."""
     waiting, seen = [error], list[BaseException]()
     for one in waiting:
         if isinstance(one, BaseException) and one not in seen:
@@ -362,5 +362,5 @@ def _headers(response: Any) -> Mapping[str, str]:
 
 
 def _bytes(chunk: object) -> bytes:
-    """Bytes as they came, or an event that an SDK has decoded, written as in a stream."""
+    """Bytes unchanged; an event that an SDK has decoded is encoded again as in a stream."""
     return chunk if isinstance(chunk, bytes) else b"data: " + msgspec.json.encode(chunk) + b"\n\n"

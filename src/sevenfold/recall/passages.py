@@ -1,9 +1,8 @@
-"""What of a record can be searched for.
+"""The searchable content of a record.
 
-A record gives one passage for each block that says something: its words, what kind of saying it is, and
-the tool it concerns. Reasoning is left out: it is not searched for, and its outcome is in the answer.
-Long passages are cut into overlapping pieces, so that any `NEEDLE` characters of a passage are together
-in at least one of its pieces.
+A record gives one passage for each block with text: the text, its kind, and the tool it belongs to. Reasoning
+is left out: it is not a search target, and its outcome is in the answer. Long passages are split into overlapping
+pieces, so that any `NEEDLE` characters of a passage are together in at least one of its pieces.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from sevenfold.record.entries import Decision, Entry, Said
 USER, ASSISTANT, SUMMARY, ATTACHMENT = "user", "assistant", "summary", "attachment"
 CALL, EDIT, RESULT, ERROR = "tool_use", "edit", "tool_result", "error"
 KINDS = (USER, ASSISTANT, CALL, EDIT, RESULT, ERROR, SUMMARY, ATTACHMENT)
-"""The user's words, the model's, calls, those among them that change a file, results, failures (of tools and
-of the provider), summaries of what came before, and attachments."""
+"""The user's words, the model's, tool calls, calls that change a file, results, failures (of tools and of the
+provider), summaries, and attachments."""
 SPOKEN = (USER, ASSISTANT, SUMMARY)
 """The kinds of passages that are compared by meaning."""
 
 NEEDLE = 200
-"""Characters, each run of white space counted as one, that never fall between two pieces."""
+"""Characters that are never split between two pieces, counting each run of white space as one."""
 PIECE = 3_000
-"""Characters of a piece at most."""
+"""The most characters in a piece."""
 OVERLAP = 2 * NEEDLE
-"""Characters two pieces share: runs of white space are cut to two, so a needle takes no more."""
+"""Characters that two pieces share. White space is cut to runs of at most two, so a needle is never longer."""
 LONGEST = 4_000_000
-"""Characters of one passage that are searched, half from its beginning and half from its end."""
+"""Characters of one passage that are indexed, half from its beginning and half from its end."""
 
 _PATHS = frozenset({"file_path", "path", "notebook_path", "filename", "file"})
 _CHANGES = frozenset(
@@ -50,17 +49,17 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Passage(Struct, frozen=True):
-    """Something a record says."""
+    """One searchable text of a record."""
 
     kind: str
     text: str
     tool: str = ""
     call: str = ""
-    """The id of the tool call it makes or answers."""
+    """The id of the tool call that it makes or answers."""
 
 
 def passages(entry: Entry, tool_of: Callable[[str], str] = lambda call: "") -> list[Passage]:
-    """What an entry says; nothing for most that are decided. ``tool_of`` names the tool of a call."""
+    """The passages of an entry; none for most decisions. ``tool_of`` returns the name of a call's tool."""
     match entry:
         case Said():
             found = (passage for block in entry.blocks for passage in _passages(entry, block, tool_of))
@@ -72,14 +71,14 @@ def passages(entry: Entry, tool_of: Callable[[str], str] = lambda call: "") -> l
 
 
 def tidy(text: str) -> str:
-    """The text as it is kept: what no database takes replaced, long runs of white space shortened."""
+    """The text as it is indexed: unstorable characters replaced, long runs of white space shortened."""
     if not text.isascii() or "\0" in text:
         text = _UNSTORABLE.sub("\ufffd", text)
     return _LONG_RUN.sub(lambda run: run[0][:2], text)
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A tidy text in overlapping pieces."""
+    """Split a tidy text into overlapping pieces."""
     if len(text) > LONGEST:
         yield from pieces(text[: LONGEST // 2])
         yield from pieces(text[-LONGEST // 2 :])
@@ -113,7 +112,7 @@ def _passages(said: Said, block: Block, tool_of: Callable[[str], str]) -> Iterat
 
 
 def _texts(said: Said, block: Block, words: str) -> Iterator[Passage]:
-    """A text by its author; what a client put around the user's words is a passage of its own."""
+    """Passages of a text block, by author; text that a client put around the user's words is a separate passage."""
     author = authorship.author(said, block)
     typed = authorship.typed(said, block) if author == "user" else ""
     if typed:
@@ -123,7 +122,7 @@ def _texts(said: Said, block: Block, words: str) -> Iterator[Passage]:
 
 
 def readable(value: Any) -> str:
-    """JSON as words: its texts, a line each, in order; only of other values one must know what they are."""
+    """JSON as plain text, one value per line, in order; numbers and booleans get their key as a label."""
     lines: list[str] = []
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:

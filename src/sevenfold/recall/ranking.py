@@ -1,12 +1,12 @@
-"""The query taken apart, and what fits put in order.
+"""Parsing queries, and ranking what matches.
 
-A query is looked for in two ways. Its text *as it is* (upper and lower case and white space aside) comes first:
-paths, ids, flags, error lines and sentences are found exactly, whatever their punctuation. Its *words* come second.
-Each counts for as much as it is rare. A record holds what it says itself and, the less the farther away they are, what
-the records around it say: in a conversation an answer seldom repeats the words of its question. Who spoke, and on which
-day, counts where the query names them. If the best record holds too little of the query, nothing is found, because no
-answer is better than a wrong one. In a long text most words occur by chance, so what counts there is how much of the
-query meets within a few lines. Scores of other kinds (by meaning, say) are brought in as a normalised sum.
+A query is searched for in two ways. Its *exact text* (ignoring case and white space) comes first: paths, ids, flags,
+error lines and sentences are found exactly, with any punctuation. Its *words* come second; rare words count for more.
+A record gets credit for its own words and, less the farther away they are, for the words of the records around it: in a
+conversation an answer seldom repeats the words of its question. The speaker and the day count if the query names them.
+If the best record matches too little of the query, nothing is returned, because no answer is better than a wrong one.
+In a long text most words occur by chance, so what counts there is how much of the query occurs within a few lines.
+Scores of other kinds (by meaning, for example) are added after normalisation.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from sevenfold.recall.passages import NEEDLE, tidy
 MOST_NEEDLES = 5
 MOST_FEATURES = 40
 LONGEST_QUERY = 20_000
-"""Characters of a query that are looked at."""
+"""Characters of a query that are used; the rest is ignored."""
 ENOUGH, ENOUGH_IF_ASKED = 0.4, 0.325
-"""The part of a query, by weight of its words, that the best record must hold; of a question less, and together with
-what is around it, since the words of an answer are others. What silence costs is in `docs/recall.md`."""
+"""The share of a query, by weight of its words, that the best record must match. For questions it is lower, and the
+records around it count too, since answers use other words. `docs/recall.md` shows what returning nothing costs."""
 BEHIND = 0.3
-"""A record with less than this share of the best one's score is left out."""
+"""Records with less than this share of the best score are dropped."""
 LENT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)
-"""What a record counts of what another holds that is one, two, three… places away."""
+"""The credit that a record gets for matches in records one, two, three… places away."""
 SATURATION, LENGTH = 0.5, 0.4
-"""How much the length of a text counts, as in BM25."""
+"""How strongly the length of a text counts, as in BM25."""
 SPOKE = 1.5
-"""What it counts that the query names who spoke."""
+"""The weight of a match with the speaker's name."""
 STRETCH = 400
-"""Characters that are looked at together."""
+"""The distance, in characters, within which words count as close together."""
 _MOST_PLACES = 40
-"""Of each feature: one that is everywhere in a text says little about where to look."""
+"""Occurrences examined per feature: one that is everywhere in a text says little about where to look."""
 
 _NO_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u31ff\u3400-\u9fff"
@@ -67,27 +67,27 @@ _ASKING = frozenset(
 
 
 class Query(Struct, frozen=True):
-    """A query taken apart."""
+    """A parsed query."""
 
     needles: tuple[str, ...]
-    """Stretches of it that a record must hold, white space evened out."""
+    """Parts of its exact text that a record must contain, with white space normalised."""
     features: tuple[str, ...]
-    """Its words, and whatever in it is written as one."""
+    """Its words, and its compound terms (such as paths) as phrases."""
     days: tuple[str, ...]
-    """The months and days it names, as `labels` writes them."""
+    """The months and days that it names, in the form that `labels` writes."""
     dates: str
-    """The words it names them with: a record said on the day need not hold them."""
+    """The words of those dates: a record from that day need not contain them."""
     asks: bool
-    """Is it a question? Its words stand around the answer, if not in it."""
+    """Whether it is a question. The words of a question occur around the answer, if not in it."""
 
     @property
     def enough(self) -> float:
-        """The part of it that the best record must hold."""
+        """The share of the query that the best record must match."""
         return ENOUGH_IF_ASKED if self.asks else ENOUGH
 
     @classmethod
     def of(cls, text: str) -> Query:
-        """What to look for; anything at all may be asked."""
+        """Parse any text as a query."""
         units = tidy(text[:LONGEST_QUERY]).split()
         asks = bool(units) and (units[-1][-1] in "?？" or units[0].casefold() in _ASKING)
         days, dates = _days(" ".join(units))
@@ -95,7 +95,7 @@ class Query(Struct, frozen=True):
 
 
 class RecordPlace(NamedTuple):
-    """A record by its conversation, and its number in it."""
+    """A record's conversation, and its number there."""
 
     lane: int
     number: int
@@ -105,22 +105,22 @@ class RecordPlace(NamedTuple):
 
 
 def folded(text: str) -> str:
-    """The text with white space and upper case evened out: what is compared where matches must be exact."""
+    """The text with white space normalised and case folded, for exact comparison."""
     return " ".join(text.split()).casefold()
 
 
 def spaced(text: str) -> str:
-    """The text with every character of a script that writes no spaces as a word of its own."""
+    """The text with spaces around every character of a script that is written without spaces."""
     return text if text.isascii() else _DENSE.sub(r" \g<0> ", text)
 
 
 def humps(text: str) -> str:
-    """The parts of the words that are written in camel case."""
+    """The parts of all camel-case words in a text."""
     return " ".join(" ".join(_HUMP.findall(word)) for word in _humped(text))
 
 
 def _humped(text: str) -> Iterator[str]:
-    """The words written in camel case: one looks for their humps, for most words have none."""
+    """The camel-case words of a text. Searches for the humps themselves, which is fast because most words have none."""
     end = 0
     for hump in _BETWEEN_HUMPS.finditer(text):
         start = hump.start()
@@ -135,12 +135,12 @@ def _humped(text: str) -> Iterator[str]:
 
 
 def phrase(text: str, *, open_end: bool = False) -> str:
-    """The text as one phrase for the index: nothing in it can be taken for an operator."""
+    """The text as a quoted FTS phrase, free of operators; with ``open_end``, its last word is a prefix."""
     return '"' + spaced(text).replace('"', " ") + '"' + ("*" if open_end else "")
 
 
 def phrase_of(needle: str) -> str:
-    """A phrase that every text holding the needle has; the needle may begin and end within words."""
+    """An FTS phrase for a needle; if it has over three words, without the first and last, which may be incomplete."""
     units = needle.split()
     return phrase(" ".join(units[1:-1])) if len(units) > 3 else phrase(needle, open_end=len(units[-1]) > 2)
 
@@ -173,23 +173,23 @@ def _features(units: Iterable[str]) -> tuple[str, ...]:
 
 
 def _terms(word: str) -> list[str]:
-    """A word as it is; of scripts without spaces all pairs of characters."""
+    """The word itself; for scripts without spaces, all pairs of characters."""
     dense = "".join(DENSE_RUN.findall(word))
     if len(dense) < 2:
         return [word]
     return [dense[place : place + 2] for place in range(len(dense) - 1)]
 
 
-# -- order -------------------------------------------------------------------------------------
+# -- ranking -----------------------------------------------------------------------------------
 
 
 def rarity(holding: int, total: int) -> float:
-    """What a feature counts that ``holding`` of all pieces have; most if none does."""
+    """The weight of a feature that ``holding`` of all pieces contain; highest if none does."""
     return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
 
 
 def holding(found: Sequence[Sequence[int]]) -> dict[int, int]:
-    """The pieces that hold any of the features, each with those it holds, one bit each."""
+    """Each piece that contains any feature, with its features as a bit mask."""
     held: dict[int, int] = {}
     for feature, pieces in enumerate(found):
         bit = 1 << feature
@@ -199,7 +199,7 @@ def holding(found: Sequence[Sequence[int]]) -> dict[int, int]:
 
 
 def strongest(held: Mapping[int, int], weights: Sequence[float], most: int) -> list[int]:
-    """The pieces that hold most, by weight."""
+    """The pieces whose features have the highest total weight, at most ``most``."""
     alike: dict[int, list[int]] = {}
     for piece, bits in held.items():
         alike.setdefault(bits, []).append(piece)
@@ -209,29 +209,29 @@ def strongest(held: Mapping[int, int], weights: Sequence[float], most: int) -> l
 
 Scored = TypeVar("Scored", str, int)
 Strengths = dict[int, float]
-"""How strongly a record holds features, by their numbers."""
+"""How strongly a record matches each feature, by the feature's number."""
 NOTHING: Strengths = {}
 
 
 def for_length(size: int, usual: float) -> float:
-    """What a match counts in a text of that size: in a long one words meet more easily."""
+    """The factor for a match in a text of this size: in a long text, words occur together more easily."""
     length = 1 - LENGTH + LENGTH * size / max(1.0, usual)
     return (1 + SATURATION) / (1 + SATURATION * length)
 
 
 def strengths(bits: int, weights: Sequence[float], part: float) -> Strengths:
-    """The features among these, each with that part of its weight."""
+    """The strength of each feature in a bit mask: its weight times ``part``."""
     return {number: weight * part for number, weight in enumerate(weights) if bits >> number & 1}
 
 
 def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]:
-    """What each record holds together with those around it."""
+    """The strengths of each record, raised by those of the records around it."""
     held = {place: dict(strengths) for place, strengths in own.items()}
     for (lane, number), strengths in own.items():
         for distance, part in enumerate(LENT, 1) if strengths else ():
             lent = [(feature, part * strength) for feature, strength in strengths.items()]
             for other in (number - distance, number + distance):
-                # A plain tuple is the same key, and much faster to make.
+                # A plain tuple is an equal key, and much faster to create.
                 taker = held.get((lane, other), NOTHING)  # type: ignore[call-overload]
                 for feature, strength in lent if taker is not NOTHING else ():
                     if strength > taker.get(feature, 0.0):
@@ -240,13 +240,13 @@ def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]
 
 
 def share(held: Strengths, weights: Sequence[float]) -> float:
-    """The part of a query that is held, from 0 to 1."""
+    """The share of a query that is matched, from 0 to 1."""
     there = sum(min(strength, weights[feature]) for feature, strength in held.items())
     return there / (sum(weights) or 1.0)
 
 
 def fused(opinions: Iterable[tuple[float, Mapping[Scored, float]]]) -> dict[Scored, float]:
-    """The weighted sum of several scores, each brought to the same scale first."""
+    """The weighted sum of several scores, each normalised to a maximum of 1."""
     total: dict[Scored, float] = {}
     for weight, scores in opinions:
         most = max(scores.values(), default=0.0)
@@ -256,18 +256,18 @@ def fused(opinions: Iterable[tuple[float, Mapping[Scored, float]]]) -> dict[Scor
 
 
 def closeness(needles: Sequence[str], text: str) -> float:
-    """How much of a text the needles it holds amount to, from 0 to 1; half if they begin or end within a word."""
+    """The share of a text that the needles make up, from 0 to 1; halved if the first begins or ends inside a word."""
     amount = min(1.0, sum(map(len, needles)) / max(1, len(text)))
     whole = re.search(rf"(?<!\w){re.escape(needles[0])}(?!\w)", text)
     return amount if whole else amount / 2
 
 
 def worth(bits: int, weights: Sequence[float]) -> float:
-    """What these features count together."""
+    """The total weight of the features in a bit mask."""
     return sum(weight for number, weight in enumerate(weights) if bits >> number & 1)
 
 
-# -- nearness ----------------------------------------------------------------------------------
+# -- proximity ---------------------------------------------------------------------------------
 
 
 def stem(word: str) -> str:
@@ -276,7 +276,7 @@ def stem(word: str) -> str:
 
 
 def together(text: str, features: Sequence[str], held: int) -> int:
-    """Those of the held features, one bit each, that meet in the stretch of the text where most do."""
+    """The bit mask of those features in ``held`` that occur close together, where most of them do."""
     low = text.casefold()
     events: list[tuple[int, int]] = []
     anywhere = 0
@@ -284,7 +284,7 @@ def together(text: str, features: Sequence[str], held: int) -> int:
         if held >> number & 1:
             places = _places(low, stem(feature.casefold().split()[0]))
             events += [(place, number) for place in places]
-            # The index knows inflections that are not seen here: then it has the benefit of the doubt.
+            # The index also matches inflections that this search misses, so the feature gets the benefit of the doubt.
             anywhere |= 0 if places else 1 << number
     return anywhere | _best(sorted(events))
 
@@ -294,7 +294,7 @@ def _places(text: str, word: str) -> list[int]:
 
 
 def _best(events: Sequence[tuple[int, int]]) -> int:
-    """The features of the stretch that has the most different ones."""
+    """The bit mask of features in the stretch with the most different ones."""
     best = first = 0
     counts: dict[int, int] = {}
     for place, number in events:
@@ -310,7 +310,7 @@ def _best(events: Sequence[tuple[int, int]]) -> int:
     return best
 
 
-# -- who spoke, and when -------------------------------------------------------------------------
+# -- speakers and dates --------------------------------------------------------------------------
 
 _SPEAKER = re.compile(r"\s*([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}):\s")
 _MONTHS = [
@@ -325,7 +325,7 @@ _ANY_WORD = re.compile(r"\w+")
 
 
 def labels(text: str, timestamp: str) -> str:
-    """Who speaks in a text, if it begins with a name and a colon, and the day, in words that no text holds."""
+    """Labels for the index: the speaker, if the text begins with a name and a colon, and the date as special words."""
     speaker = _SPEAKER.match(text, 0, 80)
     year, month, day = timestamp[:4], timestamp[5:7], timestamp[8:10]
     when = f"y{year} m{month} d{day}" if day and (year + month + day).isdecimal() else ""
@@ -333,7 +333,7 @@ def labels(text: str, timestamp: str) -> str:
 
 
 def _days(query: str) -> tuple[tuple[str, ...], str]:
-    """The months and days that a query names, as `labels` writes them; and the words it names them with."""
+    """The months and days that a query names, in the form that `labels` writes, and the words that name them."""
     named = {found[0]: found.groups(default="") for found in _ISO_DATE.finditer(query)}
     for found in _DATE.finditer(query):
         before, name, after, year = found.groups(default="")

@@ -1,4 +1,4 @@
-"""One search: the pieces of an index that fit a query, and the records they are of, the best first."""
+"""One search: finds the pieces of an index that match a query, and ranks their records, best first."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from sevenfold.recall.ranking import DENSE_RUN, Query, RecordPlace, Strengths, s
 from sevenfold.recall.tables import Row, Tables
 
 LOOKED_AT = 20_000
-"""Pieces whose text is compared with the query at most; the shortest first."""
+"""The most pieces whose text is compared with the query, shortest first."""
 CANDIDATES = 400
-"""Pieces that are weighed by their words."""
+"""The most pieces that are ranked by their words."""
 WEIGHED = 3
-"""Records whose words are looked at in their place, for each one that is wanted."""
+"""Records whose long texts are checked for words close together, per hit wanted."""
 SEVERAL = 4
-"""Exact matches that are looked for, for each one that is wanted."""
+"""Exact matches collected, per hit wanted."""
 QUOTATION = 5
-"""Telling words from which on a query that is found as it is was meant as it is."""
+"""A query with this many distinctive words that matches exactly is a quotation, so its words are not searched for."""
 TOO_COMMON = (500, 20_000)
-"""A word in more than a fifth of all pieces tells nothing, within these bounds."""
+"""A word in more than a fifth of all pieces is ignored; the least and most pieces that this fifth can be."""
 NEIGHBOUR = 160
-"""Characters of a neighbour that are shown."""
+"""Characters shown of a neighbour."""
 EXCERPT = 320
-"""Characters of an excerpt, about."""
+"""Approximate characters in an excerpt."""
 
 _FAMILIES = {CALL: (CALL, EDIT), RESULT: (RESULT, ERROR)}
 
@@ -37,7 +37,7 @@ Span = tuple[int, int]
 
 
 class Near(Struct, frozen=True):
-    """A neighbour of a hit, in short."""
+    """A record before or after a hit, shortened."""
 
     uuid: str
     kind: str
@@ -45,50 +45,50 @@ class Near(Struct, frozen=True):
 
 
 class Hit(Struct, frozen=True):
-    """A record that fits."""
+    """A record that matches."""
 
     uuid: str
     kind: str
     tool: str
     timestamp: str
     offset: int
-    """Where the record is in the log; -1 if it was indexed without its position."""
+    """The record's position in the log."""
     position: int
-    """Which record of its conversation it is."""
+    """The record's number in its conversation."""
     score: float
     exact: bool
-    """Does it hold the query as it is, and not merely its words?"""
+    """Whether it contains the exact query, and not only its words."""
     excerpt: str
     marks: tuple[tuple[int, int], ...] = ()
-    """Where in the excerpt the matches are."""
+    """The start and end of each match in the excerpt."""
     before: tuple[Near, ...] = ()
     after: tuple[Near, ...] = ()
     matched: tuple[str, ...] = ()
-    """What it was found by: ``exact``, ``words``, ``meaning``."""
+    """How it was found: ``exact``, ``words``, ``meaning``."""
 
 
 class Scorer(Protocol):
-    """Scores what fits in another way than by words: by meaning, for example."""
+    """A way of scoring other than by words: by meaning, for example."""
 
     name: str
-    """What a hit names as its match."""
+    """The name that hits found by it show in ``matched``."""
     weight: float
-    """How much it counts, where the words count 1."""
+    """Its weight, where words have weight 1."""
     enough: float
-    """A score that vouches for an answer even where the words do not."""
+    """A score that justifies an answer even if the words do not."""
 
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
-        """A score above 0 for each piece of the index worth considering, by its number."""
+        """A score above 0 for each piece of the index worth considering, by the piece's number."""
 
     def place(self, query: str, text: str) -> int:
-        """Where in the text of such a piece the part begins that fits best."""
+        """Where the best-matching part of a piece's text begins."""
 
     def prepare(self, pieces: Tables) -> bool:
-        """Do a little of what `scores` would have to do first; True if there is more of it."""
+        """Do a small part of the work that `scores` needs done first; True if there is more to do."""
 
 
 class SearchOptions(Struct, frozen=True):
-    """What is asked for besides the query itself."""
+    """The parameters of a search other than the query."""
 
     kinds: frozenset[str]
     k: int
@@ -99,7 +99,7 @@ class SearchOptions(Struct, frozen=True):
 
 
 def kinds(asked: str | Collection[str] | None) -> frozenset[str]:
-    """The kinds to search; changes to files are calls too, and failures results."""
+    """The kinds to search; ``tool_use`` includes edits, and ``tool_result`` includes errors. Raises `InputError`."""
     if asked is None:
         return frozenset(KINDS)
     names = (asked,) if isinstance(asked, str) else tuple(asked)
@@ -109,7 +109,7 @@ def kinds(asked: str | Collection[str] | None) -> frozenset[str]:
 
 
 class Search:
-    """One search."""
+    """One search in an index."""
 
     def __init__(self, index: Tables, text: str, options: SearchOptions) -> None:
         self._index = index
@@ -117,14 +117,14 @@ class Search:
         self._query = Query.of(text)
         self._options = options
         self._shown: dict[str, Row] = {}
-        """The piece of each record that is shown."""
+        """The piece to show for each record."""
         self._matched: dict[str, list[str]] = {}
-        """What else than its exact text each record was found by."""
+        """How each record was found, other than by its exact text."""
         self._found_by: dict[str, Scorer] = {}
-        """The scorer that alone found a record, and can say where in its piece the match is."""
+        """The scorer that alone found a record, and can tell where in its piece the match is."""
 
     def hits(self) -> list[Hit]:
-        """What fits, the best first."""
+        """The records that match, best first."""
         if not self._query.needles:
             return []
         first = ranking.phrase_of(self._query.needles[0])
@@ -140,15 +140,15 @@ class Search:
             scores |= others
         return [self._hit(uuid, scores[uuid], uuid in exact) for uuid in ranked]
 
-    # -- the query as it is ----------------------------------------------------------------
+    # -- exact matches ---------------------------------------------------------------------
 
     def _may_be_inside_words(self) -> bool:
-        """Could a text hold the query although the phrase was not found, since it begins or ends within words?"""
+        """Whether a text could contain the query without matching its phrase, if it begins or ends inside words."""
         units = self._query.needles[0].split()
         return len(units) <= 3 or not any(character.isalnum() for character in "".join(units[1:-1]))
 
     def _verified(self, rows: Iterator[Row]) -> Iterator[tuple[str, float]]:
-        """The records of these pieces that hold all needles, each with how much of it they are."""
+        """The records of these pieces that contain all needles, each with the share of the text that they make up."""
         needles = [ranking.folded(needle) for needle in self._query.needles]
         seen: set[str] = set()
         for row in (row for row in rows if row.uuid not in seen and self._may_show(row)):
@@ -163,14 +163,14 @@ class Search:
     def _holds(self, record: int, needle: str) -> bool:
         return any(needle in ranking.folded(text) for text in self._index.texts(record))
 
-    # -- its words, and what they mean -----------------------------------------------------
+    # -- matches by words and by meaning ---------------------------------------------------
 
     def _otherwise(self) -> dict[str, float]:
-        """Records that fit by their words, or that another scorer brings in."""
+        """The records that match by words or by another scorer, with their combined scores."""
         words, enough = self._by_words() if self._options.words else ({}, False)
         self._matched = {uuid: ["words"] for uuid in words}
         others = list(self._opinions())
-        # What the words suggest counts once anything vouches for an answer, be it another scorer.
+        # Matches by words count as soon as anything justifies an answer, even if only another scorer does.
         if not enough and not any(vouches for _, _, vouches in others):
             return {}
         return ranking.fused([(1.0, words), *((weight, scores) for weight, scores, _ in others)])
@@ -190,7 +190,7 @@ class Search:
             yield scorer.weight, found, any(score >= scorer.enough for score in found.values())
 
     def _by_words(self) -> tuple[dict[str, float], bool]:
-        """Records that hold any of the words, with their scores; and whether the best holds enough of the query."""
+        """The scores of the records that contain any of the words, and whether the best match enough of the query."""
         found, weights = self._features()
         held = ranking.holding(found)
         best = ranking.strongest(held, weights, CANDIDATES)
@@ -204,7 +204,7 @@ class Search:
         }
         scores = {place: sum(held_around[place].values()) + named for place, named in labels.items()}
         fit = sorted(scores, key=lambda place: -scores[place])
-        # The words of a question stand around its answer; a statement is held by the record itself.
+        # The words of a question occur around its answer; a statement must match the record itself.
         holds = held_around if self._query.asks else own
         shares = (ranking.share(holds[place], weights[:asked]) for place in fit[: self._options.k])
         enough = max(shares, default=0.0) >= self._query.enough
@@ -216,7 +216,7 @@ class Search:
     def _records(
         self, rows: Sequence[Row], held: Mapping[int, int], weights: Sequence[float]
     ) -> tuple[dict[RecordPlace, Strengths], dict[RecordPlace, Row]]:
-        """What the best piece of each record holds, and the piece that would be shown."""
+        """The strengths of each record's best piece, and the piece to show for it."""
         words = (1 << len(self._query.features)) - 1
         sizes = [row.size for row in rows if row.piece in held]
         usual = sum(sizes) / max(1, len(sizes))
@@ -242,7 +242,7 @@ class Search:
         return row.kind in self._options.kinds and row.uuid not in self._options.left_out
 
     def _features(self) -> tuple[list[Sequence[int]], list[float]]:
-        """The pieces that hold each feature or label, and what each counts; what is everywhere counts for nothing."""
+        """The pieces that contain each feature or label, and their weights; those that are too common weigh nothing."""
         total = self._index.count()
         least, most = TOO_COMMON
         common = min(most, max(least, total // 5))
@@ -268,7 +268,7 @@ class Search:
             weights.append(counts if known else 0.0)
         return [pieces if weight else () for pieces, weight in zip(found, weights, strict=True)], weights
 
-    # -- what comes back -------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------
 
     def _hit(self, uuid: str, score: float, exact: bool) -> Hit:
         row = self._shown[uuid]
@@ -301,7 +301,7 @@ class Search:
 
 
 def excerpt(text: str, query: Query, place: int | None = None) -> tuple[str, tuple[Span, ...]]:
-    """The part of a text around the match, or from a place on, and where in it the matches are."""
+    """The part of a text around the densest matches, or starting at ``place``, and the spans of the matches in it."""
     spans = _exact(text, query) or _words(text, query)
     first = _densest(spans) if place is None else (place, place)
     start = max(0, first[0] - EXCERPT // 3) if place is None else place
@@ -313,7 +313,7 @@ def excerpt(text: str, query: Query, place: int | None = None) -> tuple[str, tup
 
 
 def beginning(text: str, most: int) -> str:
-    """The text in one line, cut where it gets too long."""
+    """The beginning of a text on one line, cut with an ellipsis if too long."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most and len(text) <= 4 * most else line[: most - 1] + "…"
 
@@ -338,7 +338,7 @@ def _words(text: str, query: Query) -> list[Span]:
 
 
 def _densest(spans: Sequence[Span]) -> Span:
-    """The first match of the stretch with the most of them."""
+    """The first match in the stretch with the most matches."""
     best, most, last = (0, 0), 0, 0
     for number, span in enumerate(spans):
         while last < len(spans) and spans[last][1] <= span[0] + EXCERPT // 2:

@@ -1,7 +1,7 @@
-"""The tables of a recall index, in SQLite: records, the pieces of what they say, their words, and vectors.
+"""The SQLite tables of a recall index: records, the pieces of their passages, words, and vectors.
 
-The file has a rollback journal, not a write-ahead log: there is one writer (the one that holds the transcript's lock)
-and its writes are short, other processes read without leaving files behind, and SQLite before 3.51.3 can damage a
+The file uses a rollback journal, not a write-ahead log: there is only one writer (the holder of the transcript's lock)
+and its writes are short; other processes can read without leaving files behind; and SQLite before 3.51.3 can damage a
 database when a write-ahead log starts over.
 """
 
@@ -24,18 +24,18 @@ from sevenfold.record.decisions import Offloaded
 from sevenfold.record.entries import Decision, Entry, Said
 
 SCHEMA_VERSION = 3
-"""Goes up whenever the tables, or what is put in them, change: an index of another version is made again."""
+"""Increased whenever the tables or their content change; an index of another version is rebuilt."""
 WAIT_SECONDS = 5.0
-"""How long to wait for a process that is just writing or reading."""
+"""How long to wait for a process that is writing or reading."""
 IN_MEMORY = ":memory:"
 NAMELESS = ""
-"""What SQLite calls a database without a name: in memory while it is small, and deleted when it is closed."""
+"""SQLite's name for an unnamed temporary database: in memory while small, and deleted when closed."""
 
 Fetch = Callable[[str], bytes]
-"""Gives the full text of a result that was moved out of the context, as `sevenfold.ports.Results` does."""
+"""Returns the full text of an offloaded result, as `sevenfold.ports.Results` does."""
 
 Reached = tuple[int, bytes]
-"""The last line of the log that was read whole, and its digest."""
+"""The position and the digest of the last complete line of the log that was indexed."""
 
 _ROW = "SELECT piece.id, record.id, uuid, kind, tool, size, timestamp, offset, lane, place"
 _ROWS = f"{_ROW} FROM piece JOIN record ON record.id = piece.record"
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS vector (piece INTEGER PRIMARY KEY, numbers BLOB NOT N
 
 
 class Row(Struct, frozen=True):
-    """A piece without its text, and the record it is of."""
+    """A piece without its text, and its record."""
 
     piece: int
     record: int
@@ -58,26 +58,26 @@ class Row(Struct, frozen=True):
     size: int
     timestamp: str
     offset: int
-    """Where the record is in the log."""
+    """The record's position in the log."""
     place: RecordPlace
 
 
 class Tables:
-    """What was said, in pieces, in an SQLite database."""
+    """The indexed pieces, in an SQLite database."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
     @classmethod
     def created(cls, name: str) -> Tables:
-        """New ones in an empty database."""
+        """New tables in an empty database."""
         tables = cls(_connected(name))
         tables._create()
         return tables
 
     @classmethod
     def in_file(cls, path: Path, *, again: bool = False) -> Tables:
-        """Those in a file, made again if it is damaged or of another version."""
+        """The tables in a file, rebuilt if it is damaged or of another version; raises if it is busy."""
         path.touch(mode=0o600)
         tables = cls(_connected(str(path)))
         try:
@@ -94,7 +94,7 @@ class Tables:
 
     @classmethod
     def copied(cls, path: Path) -> Tables:
-        """A copy of those in a file."""
+        """A private copy of the tables in a file; raises `sqlite3.DatabaseError` if it cannot be used."""
         source = _connected(path.absolute().as_uri() + "?mode=ro")
         copy = cls(_connected(NAMELESS))
         try:
@@ -123,21 +123,21 @@ class Tables:
     def _one(self, statement: str, *values: object) -> Any:
         return self._db.execute(statement, values).fetchone()
 
-    # -- what was read ---------------------------------------------------------------------
+    # -- indexing --------------------------------------------------------------------------
 
     def records(self) -> int:
-        """How many records are in it."""
+        """The number of records in the index."""
         return int(self._one("SELECT count(*) FROM record")[0])
 
     def reached(self) -> Reached | None:
-        """How far the log was read."""
+        """How far the log was indexed; None if not at all."""
         found: Reached | None = self._one("SELECT offset, digest FROM reached")
         return found
 
     def add(
         self, found: Iterable[tuple[int, Entry]], fetch: Fetch | None, reached: Reached | None = None
     ) -> int:
-        """Take in entries in one transaction, and how far in the log they reach; says how many are new."""
+        """Index entries, and store how far the log was read, in one transaction; returns the number of new records."""
         with self._db:
             new = sum(self._add(position, entry, fetch) for position, entry in found)
             if reached is not None:
@@ -145,7 +145,7 @@ class Tables:
         return new
 
     def _add(self, position: int, entry: Entry, fetch: Fetch | None) -> bool:
-        """Take in an entry; false if it says nothing or is there already."""
+        """Index an entry; False if it has no text or is already in the index."""
         match entry:
             case Said(uuid=uuid, sidechain=aside, timestamp=timestamp):
                 row = (uuid, int(aside), timestamp, position)
@@ -195,7 +195,7 @@ class Tables:
             )
 
     def _learn(self, call: str, **known: object) -> None:
-        """Remember this of a call."""
+        """Store facts about a tool call, replacing earlier values."""
         columns, marks = ", ".join(("id", *known)), ", ".join("?" * (1 + len(known)))
         changes = ", ".join(f"{name} = excluded.{name}" for name in known)
         statement = (
@@ -204,7 +204,7 @@ class Tables:
         self._db.execute(statement, (call, *known.values()))
 
     def _complete(self, call: str, fetch: Fetch | None) -> None:
-        """Add the full text of a result of which the log holds only the beginning."""
+        """Add the full text of an offloaded result; the log has only its beginning."""
         row = self._one("SELECT tool, result, size, path FROM call WHERE id = ?", call)
         if fetch is None or row is None or row[1] is None or not row[3]:
             return
@@ -221,18 +221,18 @@ class Tables:
         row = self._one("SELECT tool FROM call WHERE id = ?", call) if call else None
         return str(row[0]) if row else ""
 
-    # -- what a search asks -------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------
 
     def count(self) -> int:
-        """How many pieces there are."""
+        """The number of pieces."""
         return int(self._one("SELECT coalesce(max(id), 0) FROM piece")[0])
 
     def with_phrase(self, phrase: str, most: int) -> Iterator[Row]:
-        """Pieces that have these words in a row, the shortest first."""
+        """The pieces that match an FTS phrase, shortest first."""
         return self._shortest("piece.id IN (SELECT rowid FROM words WHERE words MATCH ?)", phrase, most)
 
     def containing(self, needle: str, most: int) -> Iterator[Row]:
-        """Pieces that contain a text anywhere, also within words, the shortest first; all are looked through."""
+        """The pieces that contain a text anywhere, even inside words, shortest first. Scans all texts."""
         for special in "\\%_":
             needle = needle.replace(special, "\\" + special)
         pattern = "%".join(["", *needle.split(), ""])
@@ -248,8 +248,8 @@ class Tables:
         return [_row(found) for found in self._db.execute(statement, (json.dumps(list(pieces)),))]
 
     def around(self, pieces: Collection[int], reach: int, held: Container[int]) -> list[Row]:
-        """Those of the pieces in ``held`` whose records are up to so many places away from these pieces'."""
-        # Only indexes are read to find the neighbours; most of them are not in ``held``, and their rows stay unread.
+        """The pieces in ``held`` whose records are at most ``reach`` places from a record of the given ``pieces``."""
+        # Finding the neighbours reads only indexes; most neighbours are not in ``held``, and their rows stay unread.
         statement = (
             "SELECT DISTINCT near.id FROM json_each(?) AS wanted"
             " CROSS JOIN piece ON piece.id = wanted.value CROSS JOIN record ON record.id = piece.record"
@@ -261,7 +261,7 @@ class Tables:
         return self.among([piece for (piece,) in near if piece in held])
 
     def postings(self, phrase: str, most: int) -> list[int]:
-        """The numbers of pieces that have these words in a row."""
+        """The numbers of the pieces that match an FTS phrase, at most ``most``."""
         found = self._db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (phrase, most))
         return [piece for (piece,) in found]
 
@@ -270,11 +270,11 @@ class Tables:
         return str(self._one("SELECT text FROM piece WHERE id = ?", piece)[0])
 
     def texts(self, record: int) -> Iterator[str]:
-        """What a record says, piece by piece."""
+        """The texts of a record's pieces."""
         return (text for (text,) in self._db.execute("SELECT text FROM piece WHERE record = ?", (record,)))
 
     def near(self, lane: int, first: int, last: int) -> Iterator[tuple[str, str, str]]:
-        """Records of a conversation by their numbers: id, kind and the beginning of what each says."""
+        """Records of a conversation by their numbers: the id, kind and first piece of each."""
         return self._db.execute(
             "SELECT uuid, kind, text FROM record JOIN piece ON piece.id ="
             " (SELECT min(id) FROM piece WHERE piece.record = record.id)"
@@ -283,45 +283,45 @@ class Tables:
         )
 
     def spoken_after(self, piece: int, most: int) -> list[tuple[int, str]]:
-        """Numbers and texts of pieces of what was said that came after one."""
+        """The numbers and texts of the pieces of conversation text after the given piece."""
         statement = f"SELECT id, text FROM piece WHERE id > ? AND {_SPOKEN} ORDER BY id LIMIT ?"
         return self._db.execute(statement, (piece, most)).fetchall()
 
     def count_spoken(self) -> tuple[int, int]:
-        """How many pieces of what was said there are, and how many vectors of pieces."""
+        """The number of pieces of conversation text, and the number of vectors."""
         made = 0
         with suppress(sqlite3.OperationalError):
             made = int(self._one("SELECT count(*) FROM vector")[0])
         return int(self._one(f"SELECT count(*) FROM piece WHERE {_SPOKEN}")[0]), made
 
     def vectors(self, weights: str) -> list[tuple[int, bytes]] | None:
-        """The vectors of pieces that were made with these weights; None if there are none, or they cannot be read."""
+        """The stored vectors, if they were made with these weights; otherwise, or if they cannot be read, None."""
         with suppress(sqlite3.OperationalError):
             if self._one("SELECT weights FROM vectors_by") == (weights,):
                 return self._db.execute("SELECT piece, numbers FROM vector ORDER BY piece").fetchall()
         return None
 
     def begin_vectors(self, weights: str) -> None:
-        """Forget all vectors; from now on those made with these weights are kept, if the database can be written."""
+        """Drop all vectors and prepare to store those made with these weights; ignores a read-only database."""
         with suppress(sqlite3.OperationalError):
             self._db.executescript(_VECTORS)
             with self._db:
                 self._db.execute("INSERT INTO vectors_by VALUES (0, ?)", (weights,))
 
     def add_vectors(self, made: Iterable[tuple[int, bytes]]) -> None:
-        """Keep the vectors of pieces, if the database can be written."""
+        """Store the vectors of pieces; ignores a database that cannot be written."""
         with suppress(sqlite3.OperationalError), self._db:
             self._db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", made)
 
 
 def remove(path: Path) -> None:
-    """Remove the file of a database."""
+    """Remove the file of a database, and its journal."""
     for name in (path.name, path.name + "-journal"):
         path.with_name(name).unlink(missing_ok=True)
 
 
 def error_code(error: sqlite3.Error) -> int:
-    """What kind of error it is, as SQLite numbers them."""
+    """SQLite's primary error code; 0 if there is none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

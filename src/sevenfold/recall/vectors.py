@@ -1,14 +1,14 @@
-"""Vectors of texts, from a table of word vectors, and the search among those of a session.
+"""Text vectors from a table of word vectors, and the search among the vectors of a session.
 
-The table is that of the `wordllama` package. Its two files are read here and the package itself is never imported:
+The table comes from the `wordllama` package. Only its two files are read. The package itself is never imported, because
 that takes half a second, sets up logging, and looks for its own files in the wrong place. A text's vector is the mean
-of those of the parts its words are made of; which parts a word has is found out once.
+of the vectors of its word parts; the parts of each word are cached.
 
-The vectors of a session's passages are kept in its recall index. They are made when a search first asks for meaning,
-and from then on for what is new, a few at a time: a search waits for them a moment only and looks among those there
-are, and a session goes on with the rest in the background. In the index each takes a byte a dimension: directions are
-all that counts, and that is enough to keep them. Whatever is not as it should be (made with other weights, or no
-vectors at all) is made again; where the index cannot be written, they live in memory.
+The vectors of a session's passages are stored in its recall index. They are computed when a search first asks for
+meaning, and from then on for new passages, a few at a time: a search waits only briefly and compares the vectors
+available, and the session computes the rest in the background. The index stores one byte per dimension, which is enough
+because only directions count. Vectors that are damaged, or were made with other weights, are recomputed; if the index
+cannot be written, they live in memory.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from sevenfold.recall.meaning import ORDINARY, Likeness, VectorTrust
 from sevenfold.recall.tables import Tables
 
 AT_ONCE = 1_000
-"""Passages that are read and compared in one go."""
+"""Vectors compared, and texts converted, in one step."""
 PATIENCE = 2.0
-"""Seconds that a search waits for vectors that are not made yet."""
+"""Seconds that a search waits for missing vectors."""
 STRETCH = 320
-"""Characters that are compared when it is to be shown where in a passage the match is."""
+"""Characters compared at a time to locate the match inside a passage."""
 FINEST = 127
-"""The largest number a byte holds."""
+"""The largest value of a signed byte."""
 CANDIDATES = 400
-"""Pieces that are looked at any further."""
+"""Pieces that are considered further."""
 WEIGHTS = "l2_supercat_256.safetensors"
 WORDS = "l2_supercat_tokenizer_config.json"
 MOST_KNOWN = 200_000
-"""Words whose parts are remembered."""
+"""Words whose parts are cached."""
 LONGEST_WORD = 40
-"""Characters: longer ones are keys and digests, not words."""
+"""Characters; anything longer is a key or a digest, not a word."""
 
 _WORD = re.compile(r"[^\W_]+")
 _LENGTH = 8
-"""Bytes before the header of a safetensors file that say how long it is."""
+"""Size, in bytes, of the length field before the header of a safetensors file."""
 BEGINNING = "▁"
-"""What a word begins with."""
+"""The marker that the tokenizer puts before a word."""
 TINY = 1e-9
 
 Floats = NDArray[np.float32]
@@ -59,17 +59,17 @@ Bytes = NDArray[np.int8]
 
 
 class Rows(NamedTuple):
-    """Vectors in bytes, of the pieces with these numbers."""
+    """Vectors quantised to bytes, with the numbers of their pieces."""
 
     pieces: NDArray[np.int64]
     numbers: Bytes
     lengths: Floats
     total: Floats
-    """The sum of their directions."""
+    """The sum of the unit vectors."""
 
     @classmethod
     def of(cls, pieces: Sequence[int], numbers: Bytes) -> Rows:
-        """With their lengths and sum."""
+        """Build rows, computing their lengths and sum."""
         exact = numbers.astype(np.float32)
         lengths = np.maximum(np.linalg.norm(exact, axis=1), TINY).astype(np.float32)
         total: Floats = (exact / lengths[:, None]).sum(axis=0)
@@ -77,23 +77,23 @@ class Rows(NamedTuple):
 
     @classmethod
     def empty(cls, dimensions: int) -> Rows:
-        """None."""
+        """No rows."""
         return cls.of([], np.empty((0, dimensions), np.int8))
 
     @classmethod
     def together(cls, several: Sequence[Rows]) -> Rows:
-        """All of them, in order."""
+        """Several sets of rows joined into one, in order."""
         pieces, numbers, lengths, totals = zip(*several, strict=True)
         total = np.sum(totals, axis=0)
         return cls(np.concatenate(pieces), np.concatenate(numbers), np.concatenate(lengths), total)
 
     @property
     def last(self) -> int:
-        """The highest number of a piece; 0 if there is none."""
+        """The highest piece number; 0 if there are no rows."""
         return int(self.pieces[-1]) if len(self.pieces) else 0
 
     def along(self, directions: Floats) -> Floats:
-        """How far each row goes in each of the directions, which are columns; a part of the rows at a time."""
+        """The projection of each unit vector on each direction (a column); computed in chunks to save memory."""
         parts = range(0, len(self.pieces), AT_ONCE)
         far = [self.numbers[start : start + AT_ONCE].astype(np.float32) @ directions for start in parts]
         none = np.empty((0, directions.shape[1]), np.float32)
@@ -105,27 +105,27 @@ class Embedder(Protocol):
     """Turns texts into vectors."""
 
     fingerprint: str
-    """Changes whenever the same text would get another vector."""
+    """Changes whenever the same text would get a different vector."""
     dimensions: int
     trust: VectorTrust
-    """When the likeness of its vectors is trusted."""
+    """When the similarity of its vectors is trusted."""
     at_once: int
-    """Texts that are turned into vectors in a moment."""
+    """Texts that it can convert without a noticeable delay."""
 
     def vectors(self, texts: Sequence[str]) -> Floats:
-        """A row of length 1 for each text; of length 0 for one that says nothing."""
+        """A row of length 1 for each text; of length 0 for a text without words."""
 
     def query(self, text: str) -> Floats:
         """The vector of a query."""
 
 
 class Meaning:
-    """Scores by what a query means; a `sevenfold.recall.search.Scorer`. For one index at a time."""
+    """Scores pieces by meaning; a `sevenfold.recall.search.Scorer`. For one index at a time."""
 
     name = "meaning"
 
     def __init__(self, embedder: Embedder, most: int = meaning.MOST) -> None:
-        """``most``: passages of an index that get a vector, the first ones."""
+        """``most``: only this many passages of an index, from the beginning, get a vector."""
         self.weight, self.enough = embedder.trust.weight, embedder.trust.apart
         self.embedder = embedder
         self._most = most
@@ -133,7 +133,7 @@ class Meaning:
         self._rows = Rows.empty(embedder.dimensions)
 
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
-        """A score for each piece that is alike enough, by its number."""
+        """A score for each piece that is similar enough, by the piece's number."""
         least = meaning.enough(query, self.embedder.trust)
         if least is None:
             return {}
@@ -144,7 +144,7 @@ class Meaning:
         return meaning.trusted(found, least, self.embedder.trust.behind)
 
     def prepare(self, pieces: Tables) -> bool:
-        """Make the vectors of a few pieces that have none yet; True if there are more."""
+        """Compute vectors for a few pieces that have none; True if there may be more."""
         if self._pieces is not pieces:
             self._rows, self._pieces = self._kept(pieces), pieces
         room = min(self.embedder.at_once, self._most - len(self._rows.pieces))
@@ -157,7 +157,7 @@ class Meaning:
         return 0 < room == len(found)
 
     def place(self, query: str, text: str) -> int:
-        """Where in a text the stretch begins that is most alike."""
+        """Where the most similar stretch of a text begins; 0 if the text is too short or too long to compare."""
         starts = range(0, max(1, len(text) - STRETCH // 2), STRETCH // 2)
         if not 1 < len(starts) <= self.embedder.at_once:
             return 0
@@ -165,7 +165,7 @@ class Meaning:
         return starts[int(np.argmax(rows @ self.embedder.query(query)))]
 
     def _likeness(self, query: Floats) -> list[Likeness]:
-        """Of the pieces that are most alike; see `sevenfold.recall.meaning` for the two likenesses."""
+        """The similarities of the best pieces; `sevenfold.recall.meaning` explains the two kinds."""
         shared = self._rows.total / (len(self._rows.pieces) + ORDINARY)
         near, common = self._rows.along(np.stack([query, shared], axis=1)).T
         amount, turned = float(shared @ shared), float(shared @ query)
@@ -175,10 +175,10 @@ class Meaning:
         taken = zip(self._rows.pieces[alike], near[alike], apart[alike], strict=True)
         return [Likeness(int(piece), float(as_is), float(rest)) for piece, as_is, rest in taken]
 
-    # -- the table -------------------------------------------------------------------------
+    # -- stored vectors --------------------------------------------------------------------
 
     def _kept(self, pieces: Tables) -> Rows:
-        """What the index holds; nothing if that is of other weights, or damaged."""
+        """The vectors in the index; if damaged or made with other weights, drops them and returns none."""
         with suppress(TypeError, ValueError):
             found = pieces.vectors(self.embedder.fingerprint)
             if found is not None:
@@ -190,7 +190,7 @@ class Meaning:
 
 
 def _coarse(rows: Floats) -> Bytes:
-    """The rows in bytes; each as large as a byte can hold, since their lengths say nothing."""
+    """Quantise rows to bytes, each scaled to the full range of a byte, since lengths do not matter."""
     most = np.abs(rows).max(axis=1, keepdims=True)
     made: Bytes = np.rint(rows * (FINEST / np.where(most > 0, most, 1))).astype(np.int8)
     return made
@@ -200,13 +200,13 @@ def _coarse(rows: Floats) -> Bytes:
 
 
 class StaticVectors:
-    """Texts as vectors of length 1; of length 0 if there is no word in them."""
+    """Mean word vectors, scaled to length 1; of length 0 for a text without words. An `Embedder`."""
 
     trust = VectorTrust(least=0.27, longer=0.1, behind=0.5, weight=1.0, same=0.6)
     at_once = AT_ONCE
 
     def __init__(self, folder: Path) -> None:
-        """Raises `OSError` or `ValueError` if the folder does not hold the two files in a form known here."""
+        """Read the files; raises `OSError` or `ValueError` if they are missing or have an unknown format."""
         weights, parts = _found(folder, WEIGHTS), _found(folder, WORDS)
         self._table = table(weights)
         self._parts = WordParts(parts)
@@ -225,12 +225,12 @@ class StaticVectors:
         return unit(rows)
 
     def query(self, text: str) -> Floats:
-        """The vector of a query, which is a text like any other."""
+        """The vector of a query, which is treated like any other text."""
         found: Floats = self.vectors([text])[0]
         return found
 
     def _learn(self, words: Iterable[str]) -> dict[str, list[int]]:
-        """The parts of these words, and of others; nothing is taken out, since another thread may look at it."""
+        """A cache with at least the parts of these words; never shrunk in place, as other threads may read it."""
         if len(self._known) > MOST_KNOWN:
             self._known = {}
         known = self._known
@@ -241,14 +241,14 @@ class StaticVectors:
 
 
 def unit(rows: Floats) -> Floats:
-    """The rows with length 1, but those of length 0."""
+    """The rows scaled to length 1; rows of length 0 stay as they are."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     made: Floats = np.divide(rows, np.maximum(lengths, TINY), dtype=np.float32)
     return made
 
 
 def table(path: Path) -> Floats:
-    """The only table in a safetensors file: a header in JSON with its length before it, then the numbers."""
+    """Read the only table in a safetensors file: the length of a JSON header, the header, then the numbers."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(_LENGTH), "little")
         if size > path.stat().st_size:
@@ -283,15 +283,15 @@ def _digest(*paths: Path) -> str:
 
 
 class WordParts:
-    """The parts that words are made of, as a `tokenizer.json` of the byte-pair kind describes them.
+    """Splits words into parts, following a byte-pair `tokenizer.json`.
 
-    Only words are ever taken apart here, never texts, so the few rules that matter fit on a page and no tokenizer has
-    to be installed for them: a word begins with a mark, unknown characters become their bytes, and of all neighbouring
-    parts those that come first in the list of merges are joined first, until none can be joined.
+    It splits only single words, never whole texts, so the few rules that matter fit on a page and no tokenizer need be
+    installed: a word begins with a marker, unknown characters become their bytes, and of all neighbouring parts, those
+    that come first in the list of merges are joined first, until none can be joined.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises `ValueError` if the file does not describe parts in the way that is known here."""
+        """Read the file; raises `ValueError` if it does not describe word parts in the known format."""
         described: Any = json.loads(path.read_bytes())
         try:
             model = described["model"]
@@ -302,7 +302,7 @@ class WordParts:
             raise ValueError(f"{path}: it does not say which parts words have") from error
 
     def of(self, word: str) -> list[int]:
-        """The numbers of a word's parts."""
+        """The ids of a word's parts."""
         parts = [part for character in BEGINNING + word for part in self._known(character)]
         while len(parts) > 1:
             first = min(pairwise(parts), key=lambda pair: self._ranks.get(pair, len(self._ranks)))
@@ -318,10 +318,10 @@ class WordParts:
 
 
 def _joined(parts: list[str], pair: tuple[str, str]) -> list[str]:
-    """The parts with every occurrence of the pair as one."""
+    """The parts with every occurrence of the pair joined."""
     made: list[str] = []
     for part in parts:
-        # What was just joined is longer than the left half, so it is never joined a second time here.
+        # A part just joined is longer than the left half, so it is never joined again in this pass.
         if made and (made[-1], part) == pair:
             made[-1] += part
         else:

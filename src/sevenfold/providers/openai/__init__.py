@@ -1,1 +1,1 @@
-"""Chat Completions and Responses, for OpenAI and every server that speaks as it does."""
+"""Chat Completions and Responses, for OpenAI and all compatible servers."""

@@ -1,13 +1,13 @@
-"""Chat Completions: a Messages request translated, and an answer read as one of the Messages API.
+"""Chat Completions: translates requests of the Messages API, and reads answers into its format.
 
-Servers that speak Chat Completions know no content blocks: tool calls are separate from the text, results are messages
-of their own, and caching is up to the server. The translation is a pure function of the request: the same history
-gives the same bytes, and a longer one begins with them. What only steers the provider (cache markers, thinking
-settings, metadata) is left out; what changes the question is refused.
+Chat Completions has no content blocks: tool calls are separate from the text, results are separate messages, and
+caching is up to the server. The translation is a pure function of the request: the same history gives the same bytes,
+and a longer one begins with them. Fields that only steer the provider (cache markers, thinking settings, metadata) are
+dropped; fields that change the question are refused.
 
-In an answer, text, tool calls and, where a server shows it, reasoning become blocks in the order in which the Messages
-API would give them; reasoning is a thinking block without a signature. Usage is counted the other way round: there
-cached tokens are part of the prompt, here they are counted separately.
+In an answer, text, tool calls and, if a server shows it, reasoning become blocks in the order that the Messages API
+uses; reasoning becomes a thinking block without a signature. Usage is counted differently: in Chat Completions cached
+tokens are part of the prompt, in the Messages API they are counted separately.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sevenfold.record.wire import SERVER_CALLS
 Json = Mapping[str, Any]
 
 SAME = ("temperature", "top_p")
-"""Fields that mean the same everywhere."""
+"""Fields with the same name and meaning in all APIs."""
 EXPRESSED = frozenset(SAME) | (
     {"model", "max_tokens", "system", "messages", "tools", "tool_choice", "stop_sequences", "output_config"}
 )
@@ -40,7 +40,7 @@ SILENT = frozenset(
     {"stream", "thinking", "cache_control", "diagnostics", "metadata", "service_tier", "speed"}
     | {"inference_geo", "user_profile_id", "workspace_id"}
 )
-"""Fields that are left out because the question is the same without them."""
+"""Fields that are dropped because they do not change the question."""
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 STOPPED = {
@@ -51,16 +51,16 @@ STOPPED = {
     "content_filter": "refusal",
 }
 SURELY_UNIQUE = 16
-"""Ids of so many characters are taken to be unique; small servers just count, or use short random ones."""
+"""Ids of at least this length count as unique; small servers use counters, or short random ids."""
 
 
 def chat_request(
     body: bytes, *, stream: bool, room: str, reasoning: str | None, cache_key: str = ""
 ) -> bytes:
-    """The body of the Chat Completions request that asks the same.
+    """The equivalent Chat Completions request body.
 
-    ``room`` is the server's name for the most tokens it may say; ``reasoning`` its field for what a model
-    thought before, None where it takes none.
+    ``room`` is the server's name for the most tokens in an answer; ``reasoning`` is its field for earlier
+    reasoning, or None if it accepts none.
     """
     asked = expressible(body, "Chat Completions")
     said: list[Json] = [{"role": "system", "content": asked["system"]}] if asked["system"] else []
@@ -87,7 +87,7 @@ def chat_request(
 
 
 def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Json:
-    """The request decoded, its system prompt as text.
+    """The decoded request, with its system prompt as text.
 
     Raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``.
     """
@@ -98,12 +98,12 @@ def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Js
 
 
 def encoded(**fields: Any) -> bytes:
-    """The body of a request with these fields; those that are None are left out."""
+    """A request body with these fields; None values are left out."""
     return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
 
 
 def tool_fields(asked: Json, wrapped: Callable[[Json], Json], defaults: Mapping[str, Any] = {}) -> Json:
-    """The tools and how they may be used; ``wrapped`` puts a function, or its name, as the API wants it."""
+    """The tools and the tool choice; ``wrapped`` puts a function, or its name, into the API's form."""
     fields: dict[str, Any] = {
         "tools": [wrapped({**defaults, **function(tool)}) for tool in asked.get("tools") or ()] or None
     }
@@ -115,14 +115,14 @@ def tool_fields(asked: Json, wrapped: Callable[[Json], Json], defaults: Mapping[
 
 
 def effort_and_schema(asked: Json) -> tuple[str | None, Json | None]:
-    """How hard the model is to think, and the schema its answer must follow."""
+    """The reasoning effort, and the schema that the answer must follow."""
     wanted = asked.get("output_config") or {}
     schema = {"name": "answer", "schema": wanted["format"]["schema"]} if wanted.get("format") else None
     return wanted.get("effort") or None, schema
 
 
 def text_of(content: str | Sequence[Json], where: str) -> str:
-    """The text of content that may hold nothing else."""
+    """The text of content that may contain only text; raises `RequestRefused` for anything else."""
     if isinstance(content, str):
         return content
     for place, block in enumerate(content):
@@ -132,7 +132,7 @@ def text_of(content: str | Sequence[Json], where: str) -> str:
 
 
 def function(tool: Json) -> dict[str, Any]:
-    """A tool's definition as a function."""
+    """A tool definition as an OpenAI function; raises `RequestRefused` for a tool that runs at Anthropic."""
     if tool.get("type") not in (None, "custom"):
         raise RequestRefused(f"the tool {tool.get('name') or tool['type']} runs at Anthropic: leave it out")
     made = {"name": tool["name"], "parameters": tool["input_schema"]}
@@ -140,7 +140,7 @@ def function(tool: Json) -> dict[str, Any]:
 
 
 def from_function(tool: Json) -> Json:
-    """The tool's definition in a function of either of OpenAI's APIs; any other definition is returned as it is."""
+    """A tool definition from a function of either OpenAI API; any other definition is returned unchanged."""
     if tool.get("type") != "function":
         return tool
     told = tool.get("function", tool)
@@ -154,14 +154,14 @@ def from_function(tool: Json) -> Json:
 
 
 def image_url(source: Json) -> str:
-    """The address of an image or a document, which may hold it itself; empty for one that is kept at a provider."""
+    """The URL of an image or a document, possibly a data URL; empty if the provider stores it."""
     if source.get("type") == "base64":
         return f"data:{source['media_type']};base64,{source['data']}"
     return str(source.get("url", ""))
 
 
 def result_parts(block: Json) -> tuple[str, list[Json]]:
-    """The words of a tool result, and what is not words, which a tool's message cannot hold."""
+    """The text of a tool result, and its other parts, which a tool message cannot contain."""
     parts = blocks_of(block.get("content") or "")
     words = [str(part["text"]) for part in parts if part["type"] == "text"]
     return "\n\n".join(words), [part for part in parts if part["type"] != "text"]
@@ -175,7 +175,7 @@ def blocks_of(content: str | Sequence[Json]) -> list[Json]:
 
 
 def in_words(block: Json) -> Iterator[Json]:
-    """A block of the Messages API that has no counterpart, said in words; any other as it is."""
+    """A block of the Messages API without a counterpart, as text; any other block unchanged."""
     match block:
         case {"type": "search_result", "title": title, "source": source, "content": found}:
             said = "\n".join(str(part["text"]) for part in found)
@@ -189,7 +189,7 @@ def in_words(block: Json) -> Iterator[Json]:
         case {"type": "tool_reference" | "browser_state"}:
             yield {"type": "text", "text": msgspec.json.encode(block).decode()}
         case {"type": str() as kind} if kind in SERVER_CALLS or kind.endswith("_tool_result"):
-            return  # what came of it is in the model's own words
+            return  # the model's own text has the outcome
         case _:
             yield block
 
@@ -200,7 +200,7 @@ def is_sealed(block: Json) -> bool:
 
 
 def inexpressible(block: Json, where: str) -> RequestRefused:
-    """The error for a block that has no counterpart."""
+    """The error for a block without a counterpart in this API."""
     return RequestRefused(f"{where}: this API has no {block['type']} blocks; leave it out for this model")
 
 
@@ -216,9 +216,9 @@ def _messages(message: Json, where: str, reasoning: str | None) -> Iterator[Json
 
 
 def _results_first(messages: Iterable[Json]) -> list[Json]:
-    """The messages with every tool's directly behind the calls they answer, as this API wants them.
+    """The messages with all tool results directly after their calls, as this API requires.
 
-    A picture in a result becomes a message of the user, and further results may come in a message behind that.
+    An image in a result becomes a user message, and more results may follow in a later message.
     """
     found, next_result = list[Json](), 0
     for message in messages:
@@ -265,7 +265,7 @@ def _user(content: Sequence[Json], where: str) -> Iterator[Json]:
         elif not is_sealed(block):
             parts.append(_part(block, path))
     if all(part["type"] == "text" for part in parts):
-        # Many servers' templates take a plain string and nothing else.
+        # Many servers' chat templates accept only a plain string.
         words = "\n\n".join(str(part["text"]) for part in parts)
         if words:
             yield {"role": "user", "content": words}
@@ -288,7 +288,7 @@ def _part(block: Json, where: str) -> Json:
             "type": "image" | "document" as kind,
             "source": {"file_id": where_it_is},
         }:
-            # This API cannot follow such a reference; the model should know that something was there.
+            # This API cannot follow such a reference, but the model should know that something was there.
             return {"type": "text", "text": f"[{kind}: {where_it_is}]"}
         case _:
             raise inexpressible(block, where)
@@ -326,7 +326,7 @@ _chunk = msgspec.json.Decoder(_Chunk)
 
 
 class _Call(Struct):
-    """A tool call whose arguments are still coming."""
+    """A tool call whose arguments are still arriving."""
 
     id: str
     name: str = ""
@@ -343,7 +343,7 @@ class ChatReader:
         self._asked = asked
         self._written = written.WrittenText()
         self._held: list[Piece] = []
-        """What was written as calls, and blanks behind it, with no other text after it so far."""
+        """Calls written as text, and blanks after them, as long as no other text follows."""
         self._head: _Chunk | None = None
         self._usage = Raw(b"{}")
         self._thoughts: list[str] = []
@@ -355,18 +355,18 @@ class ChatReader:
 
     @property
     def whole(self) -> bool:
-        """Whether the reason for stopping or the end mark has come; without a choice there is no answer."""
+        """Whether the stop reason or the end marker has arrived; without a choice there is no answer."""
         return self._spoke and (self._ended or self._stop is not None)
 
     def event(self, data: bytes) -> list[Piece]:
-        """Take one chunk of a stream."""
+        """Process one chunk of a stream."""
         if data.strip() == b"[DONE]":
             self._ended = True
             return list(self._finish())
         return list(self._take(data))
 
     def body(self, raw: bytes) -> list[Piece]:
-        """Take an answer that came in one piece: a stream of a single chunk."""
+        """Process a complete response body, like a stream of one chunk."""
         pieces = list(self._take(raw))
         if not self._spoke:
             raise MalformedAnswer("it has no choice with a message")
@@ -378,7 +378,7 @@ class ChatReader:
         return Reply(self._answer(self._blocks(len(self._calls)), request_id))
 
     def partial(self, request_id: str | None) -> Answer | None:
-        """What is safe to keep: a call is known to be complete only once another thing has followed it."""
+        """The part that is safe to keep: the last call may be incomplete until a stop reason arrives."""
         if self._head is None:
             return None
         done = len(self._calls) if self._stop else len(self._calls) - 1
@@ -416,7 +416,7 @@ class ChatReader:
         yield Piece("text", words)
 
     def _part(self, part: Piece) -> Iterator[Piece]:
-        """Take a part of the text; what was written as a call and is followed by other text was an example."""
+        """Process a part of the text; a written call that is followed by other text was only an example."""
         if part.kind == "call" or (self._held and not part.words.strip()):
             self._held.append(part)
         elif part.kind == "thinking":
@@ -433,7 +433,7 @@ class ChatReader:
             yield from self._say(f"{written.CALL}{part.words}{written.CALLED}" if is_call else part.words)
 
     def _finish(self) -> Iterator[Piece]:
-        """Take what is left of the text, and the calls that were written instead of made."""
+        """Process the rest of the text, and the calls that were written as text."""
         for part in self._written.end():
             yield from self._part(part)
         tools = () if self._calls else self._tools()
@@ -447,14 +447,14 @@ class ChatReader:
             yield from self._called(_Called(index=number, function=call))
 
     def _tools(self) -> Collection[str]:
-        """The names of the tools that the request offered."""
+        """The names of the tools in the request."""
         return [read_field(bytes(tool), "name") for tool in AskedFor.of(self._asked).tools or ()]
 
     def _called(self, called: _Called) -> Iterator[Piece]:
         opens = called.id or called.function.name or not self._calls
         index = len(self._calls) - (not opens) if called.index is None else called.index
         call = self._by_index.get(index)
-        # Some servers number every call 0: a new id is a new call.
+        # Some servers give every call the index 0: a new id means a new call.
         if call is None or (called.id and called.id != call.id and call.name):
             call = _Call(called.id or f"call_{id_from(self._asked)}_{len(self._calls)}")
             self._by_index[index] = call
@@ -467,12 +467,12 @@ class ChatReader:
             yield Piece("input", called.function.arguments)
 
     def _blocks(self, calls: int) -> tuple[Block, ...]:
-        """The blocks so far, with that many calls; thinking at the very end may be cut off, so it is left out."""
+        """The blocks so far, with the first ``calls`` calls; without thinking at the very end, which may be cut off."""
         found = []
         followed = self._texts or calls or self._stop
         thought, words = "".join(self._thoughts), "".join(self._texts)
         if written.THOUGHT in words and not thought:
-            # Some templates open the thinking in the prompt, so that the answer has only its end.
+            # Some templates open the thinking in the prompt, so the answer contains only its end tag.
             thought, _, words = words.partition(written.THOUGHT)
             words = words.lstrip()
         if thought and followed:
@@ -507,14 +507,14 @@ def thinking(words: str) -> Block:
 
 
 def usage(reported: Raw) -> Raw:
-    """Counts of OpenAI, where the prompt includes what was cached, as the Messages API gives them.
+    """OpenAI's usage, whose prompt includes cached tokens, in the format of the Messages API.
 
-    Either API has names of its own for them. What is missing, or no count, is 0: an answer is not lost for that.
+    Each OpenAI API has its own names. A missing or invalid count becomes 0: the answer should not be lost for that.
     """
     given = read_fields(reported)
     prompt = counted(given, "prompt_tokens") or counted(given, "input_tokens")
     split = _details(given, "prompt_tokens_details", "input_tokens_details")
-    # Some servers count cached tokens outside the details.
+    # Some servers report cached tokens outside the details.
     hit = min(counted(split, "cached_tokens") or counted(given, "prompt_cache_hit_tokens"), prompt)
     stored = min(counted(split, "cache_write_tokens"), prompt - hit)
     counts: dict[str, Any] = {
@@ -530,5 +530,5 @@ def usage(reported: Raw) -> Raw:
 
 
 def _details(given: Json, *names: str) -> Json:
-    """How a count is split; empty if it is not."""
+    """The breakdown of a count; empty if there is none."""
     return next((split for name in names if isinstance(split := given.get(name), dict)), {})

@@ -1,7 +1,7 @@
-"""OpenAI and every server that speaks as it does (vLLM, Ollama, llama.cpp…), through the official SDK.
+"""OpenAI and all compatible servers (vLLM, Ollama, llama.cpp…), through the official SDK.
 
-Requests arrive in the shape of the Messages API and leave as Chat Completions or as Responses; answers come back in
-the shape of the Messages API.
+Requests arrive in the format of the Messages API and are sent as Chat Completions or Responses; answers are returned in
+the format of the Messages API.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptio
 
 OPENAI = Vendor("OpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "openai")
 ACCOUNT = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
-"""Variables that say who pays, and the headers they go into."""
+"""Environment variables that identify the account to bill, and their headers."""
 OFFICIAL = "api.openai.com"
 OFFICIAL_ROOM = "max_completion_tokens"
 UNUSED_KEY = "unused"
-"""The key sent to a server that has none: the SDK insists on one."""
+"""The key sent to a server that needs none: the SDK requires one."""
 
 
 class OpenAIOptions(SdkOptions, total=False):
-    """How a server differs from OpenAI."""
+    """Options for servers that differ from OpenAI."""
 
     api: Literal["chat", "responses"] | None
-    """The API to speak; left out, the model's profile decides."""
+    """The API to use; by default, the model's profile decides."""
     reasoning_field: str | None
-    """The field in which the server takes back what a model thought; left out, it is not sent back."""
+    """The field in which the server accepts earlier reasoning; by default, reasoning is not sent back."""
     stream: bool
 
 
 class OpenAIProvider(SdkProvider):
-    """What OpenAI's two APIs have in common."""
+    """The common part of OpenAI's two APIs."""
 
     vendor = OPENAI
 
     def profile(self, profile: Profile) -> Profile:
-        """What a model can do; one whose own API is another loses what only that API has."""
+        """The profile of a model as used through this API; a model of another API loses what only that API has."""
         if profile.wire == self.name:
             return profile
         lost: dict[str, Any] = {"threshold_compaction": False, "on_demand_compaction": False}
@@ -63,21 +63,21 @@ class OpenAIProvider(SdkProvider):
         return replace(profile, wire=self.name, compaction_instructions=False, **lost)
 
     def client(self, given: Any = None, wire: str | None = None) -> OpenAIClient:
-        """A client over the SDK client ``given``, or over a new one; if ``wire`` is left out, it speaks both APIs."""
+        """A client that uses the SDK client ``given``, or a new one; without ``wire``, it supports both APIs."""
         return OpenAIClient(given, api=_api(wire))
 
     def async_client(self, given: Any = None, wire: str | None = None) -> AsyncOpenAIClient:
-        """The same for asyncio."""
+        """Like `client`, for asyncio."""
         return AsyncOpenAIClient(given, api=_api(wire))
 
     def headers(self, env: Mapping[str, str]) -> dict[str, str] | None:
-        """The key and who pays; a server of one's own often has no key."""
+        """The key and the account; a self-hosted server often has no key."""
         headers = {"authorization": f"Bearer {env.get(self.vendor.key_variable) or UNUSED_KEY}"}
         return headers | {name: env[variable] for variable, name in ACCOUNT.items() if variable in env}
 
     def describe(self, model: str, address: str, fetch: Fetch) -> bytes:
-        """The server's listing; where it leaves out the window, what a local server says about the running model."""
-        raw = fetch("/models", None)  # the whole list: some servers tell less about a single model
+        """The server's listing; if it has no window, a local server is also asked about the running model."""
+        raw = fetch("/models", None)  # the whole list: some servers say less about a single model
         if not is_local(address) or ((listed := read_listing(raw, model)) and listed.window):
             return raw
         parts = urlsplit(address)
@@ -93,29 +93,29 @@ class OpenAIProvider(SdkProvider):
 
 
 class ChatCompletions(OpenAIProvider):
-    """Chat Completions."""
+    """The Chat Completions API."""
 
     name = "chat"
 
     def __init__(self, room: str = "max_tokens", reasoning: str | None = None) -> None:
         self.room = room
-        """The server's name for the most tokens an answer may have."""
+        """The server's name for the most tokens in an answer."""
         self.reasoning = reasoning
-        """The field in which it takes back what a model thought; None if it takes none."""
+        """The field in which it accepts earlier reasoning; None if it accepts none."""
 
     def behind(self, client: object) -> Self:
-        """Chat Completions as the server behind that client, or the one in the environment, speaks it."""
+        """This API adapted to the server of that client, or to the one in the environment."""
         known = super().behind(client)
         if known is not self:
             return known
         url = str(getattr(client, "base_url", "")) if self.recognises(client) else self.address(os.environ)
-        # Local servers know the older name only, and OpenAI's newer models refuse it.
+        # Local servers know only the older name, and OpenAI's newer models reject it.
         official = urlsplit(url).hostname == OFFICIAL
         return type(self)(OFFICIAL_ROOM if official else "max_tokens", self.reasoning)
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
-        """The same request as Chat Completions."""
-        # A server of one's own has one cache, and may refuse a field it does not know.
+        """The request translated to Chat Completions."""
+        # A self-hosted server has one cache, and may reject a field that it does not know.
         key = call.cache_key if self.room == OFFICIAL_ROOM else ""
         made = chat.chat_request(
             call.body, stream=stream, room=self.room, reasoning=self.reasoning, cache_key=key
@@ -123,12 +123,12 @@ class ChatCompletions(OpenAIProvider):
         return Put("/chat/completions", made)
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
-        """Whether it is a chat completion, named so or not, or a chunk of one."""
+        """Whether it is a chat completion, labelled as such or not, or a chunk of one."""
         kind = "" if event else words_in(fields.get("object", NULL))
         return kind == "chat.completion" or (not kind and "choices" in fields)
 
     def reader(self, asked: bytes) -> Reader:
-        """Reads a chat completion."""
+        """A reader for chat completions."""
         return chat.ChatReader(asked)
 
 
@@ -138,7 +138,7 @@ class Responses(OpenAIProvider):
     name = "responses"
 
     def put(self, call: Call, *, stream: bool = False) -> Put:
-        """The same request as one of the Responses API; one for its own summary is never answered as a stream."""
+        """The request translated to the Responses API; one for the provider's own summary is never streamed."""
         if _wants_summary(call.body):
             return Put("/responses/compact", responses.compact_request(call.body, call.cache_key))
         return Put(
@@ -146,13 +146,13 @@ class Responses(OpenAIProvider):
         )
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
-        """Whether it is a response, or an event of one."""
+        """Whether it is a response or, with ``event``, an event of one."""
         if event:
             return words_in(fields.get("type", NULL)).startswith("response.")
         return words_in(fields.get("object", NULL)) == "response"
 
     def reader(self, asked: bytes) -> Reader:
-        """Reads a response, or the provider's own summary."""
+        """A reader for a response, or for the provider's own summary."""
         return (
             responses.summary_reader(asked) if _wants_summary(asked) else responses.ResponsesReader(asked)
         )
@@ -169,11 +169,11 @@ class _OpenAIServer(SdkBase):
 
 
 class OpenAIClient(_OpenAIServer, SdkClient):
-    """Asks OpenAI or a server like it; ``sdk`` is a client of the official SDK, or one is made."""
+    """A client for OpenAI or a compatible server; ``sdk`` is a client of the official SDK, or one is created."""
 
 
 class AsyncOpenAIClient(_OpenAIServer, AsyncSdkClient):
-    """The same for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
+    """Like `OpenAIClient`, for asyncio; ``sdk`` is one of the SDK's asynchronous clients."""
 
 
 def _wants_summary(body: bytes) -> bool:
@@ -186,13 +186,13 @@ def _api(wire: str | None) -> Literal["chat", "responses"] | None:
 
 
 def _spoken(sdk: Any, dialect: OpenAIOptions) -> Sequence[OpenAIProvider]:
-    """The APIs a client speaks; a model that belongs to neither is asked through the first."""
+    """The APIs that a client supports; a model that belongs to neither uses the first."""
     own = ChatCompletions(reasoning=dialect.get("reasoning_field")).behind(sdk)
     return [one for one in (own, RESPONSES) if dialect.get("api") in (None, one.name)]
 
 
 def _options(dialect: OpenAIOptions) -> dict[str, Any]:
-    """What the SDK's client is made with: OpenAI itself needs a key, a server of one's own often has none."""
+    """The arguments for creating the SDK's client. OpenAI itself needs a key; a self-hosted server often has none."""
     key = dialect.get("api_key") or os.environ.get(OPENAI.key_variable)
     if not key and not (dialect.get("base_url") or os.environ.get(OPENAI.url_variable)):
         raise OPENAI.no_key()

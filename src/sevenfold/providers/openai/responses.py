@@ -1,10 +1,10 @@
-"""The Responses API: a Messages request translated, and an answer read as one of the Messages API.
+"""The Responses API: translates requests of the Messages API, and reads answers into its format.
 
-The whole history is sent each time and nothing is stored at the provider. What a model reasoned comes back encrypted,
-as a redacted thinking block under its own id, and is returned as it came; so is a summary the provider made, a
+The whole history is sent each time and nothing is stored at the provider. A model's reasoning comes back encrypted, as
+a redacted thinking block with its own id, and is sent back unchanged; so is a summary made by the provider, which is a
 compaction item. Tools, histories and structures that Chat Completions cannot express are refused here for the same
-reasons. In an answer, messages, function calls and encrypted reasoning become blocks in the order in which they came;
-items of other kinds cannot come, because no request asks for anything that would bring them.
+reasons. In an answer, messages, function calls and encrypted reasoning become blocks in their original order; other
+kinds of items do not occur, because no request asks for anything that would produce them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WATCHED = {
 
 
 def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> bytes:
-    """The body of the Responses request that asks the same."""
+    """The equivalent Responses request body."""
     asked = chat.expressible(body, "The Responses API")
     if asked.get("stop_sequences"):
         raise RequestRefused("The Responses API has no stop sequences: leave them out for this model")
@@ -58,9 +58,9 @@ def responses_request(body: bytes, *, stream: bool, cache_key: str = "") -> byte
 
 
 def compact_request(body: bytes, cache_key: str = "") -> bytes:
-    """The body of the request that has the provider summarise the same conversation.
+    """The request body that asks the provider to summarise the same conversation.
 
-    It takes neither tools nor instructions: the provider decides what the summary holds.
+    It contains neither tools nor instructions for the summary: the provider decides what that contains.
     """
     asked = chat.expressible(body, "The Responses API", frozenset({"compaction"}))
     if asked["compaction"].get("instructions"):
@@ -82,7 +82,7 @@ def _input(asked: Json) -> list[Json]:
 
 
 def _items(message: Json, where: str) -> Iterator[Json]:
-    """The items a message becomes: neighbouring texts and images share one, every other block has its own."""
+    """The items for a message: neighbouring texts and images share one, every other block has its own."""
     role = message["role"]
     content: list[Json] = []
     for place, block in enumerate(chat.blocks_of(message["content"])):
@@ -196,7 +196,7 @@ class ResponsesReader:
         return self._ended
 
     def event(self, data: bytes) -> list[Piece]:
-        """Take one event; unknown kinds are ignored."""
+        """Process one event; unknown kinds are ignored."""
         event = decoded(_event, data)
         if event.type == "error":
             raise error_answer(data)
@@ -214,7 +214,7 @@ class ResponsesReader:
         return [Piece(kind, event.delta)] if kind and event.delta else []
 
     def body(self, raw: bytes) -> list[Piece]:
-        """Take an answer that came in one piece."""
+        """Process a complete response body."""
         self._response = response = decoded(_response, raw)
         self._end(response)
         if response.status in UNFINISHED:
@@ -284,10 +284,10 @@ _compacted = msgspec.json.Decoder(_Compacted)
 
 
 def summary_reader(asked: bytes) -> BodyReader:
-    """Reads the provider's own summary, for which ``asked`` asks: one item that only the provider can read.
+    """A reader for the provider's own summary, requested by ``asked``: one item that only the provider can read.
 
-    It comes behind copies of the user's messages, which are ours anyway. The item is kept byte for byte, as a
-    compaction block.
+    It comes after copies of the user's messages, which we have anyway. The item is kept byte for byte, as a compaction
+    block.
     """
 
     def read(raw: bytes) -> Reply:

@@ -1,7 +1,7 @@
-"""What models write into their text that belongs elsewhere: thinking in tags, tool calls in tags or fences.
+"""Finds thinking and tool calls that a model wrote into its text, in tags or fences.
 
-Servers that do not know a model's chat template pass such text through. Text goes out as soon as it cannot be the
-beginning of a tag; tags may be cut anywhere between two pieces of a stream.
+Servers that do not know a model's chat template pass such text through. Text is passed on as soon as it cannot be the
+beginning of a tag; a tag may be split anywhere between two pieces of a stream.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _FENCED = re.compile(r"\s*```(?:json|tool_call)?[ \t]*\n(.*?)\n\s*```\s*", re.S)
 
 
 class WrittenCall(Struct, frozen=True):
-    """A tool call, or a part of one that is still coming."""
+    """A tool call, or a part of one that is still arriving."""
 
     name: str | None = None
     arguments: str | None = None
-    """JSON."""
+    """The arguments as JSON."""
 
 
 class WrittenText:
-    """Splits the text of an answer, as it comes in, into text, thinking and what may be calls."""
+    """Splits the text of an answer, as it arrives, into text, thinking and possible tool calls."""
 
     def __init__(self) -> None:
         self._rest = ""
         self._end = ""
-        """The tag that ends the thinking or the call that has begun; empty in text."""
+        """The tag that ends the current thinking or call; empty in text."""
         self._spoke = False
 
     def feed(self, words: str) -> Iterator[Piece]:
-        """Take more text; yields what is certain, as text, thinking or a call, which comes whole."""
+        """Process more text; yields the pieces that are certain: text, thinking, or a complete call."""
         self._rest += words
         while self._rest:
             tags, start = [self._end or CALL], self._rest.lstrip()
             if not self._end and not self._spoke and (start.startswith(THINK) or THINK.startswith(start)):
-                # Thinking comes first or not at all: later the tag is something the model talks about.
+                # Thinking comes first or not at all: later, the tag is something the model writes about.
                 tags.append(THINK)
             found = [(self._rest.index(tag), tag) for tag in tags if tag in self._rest]
             if not found:
@@ -57,7 +57,7 @@ class WrittenText:
             self._rest = self._rest[sure:]
 
     def end(self) -> Iterator[Piece]:
-        """What is left when the answer ends; a call without its end is text, as it was written."""
+        """The rest, when the answer ends; an unfinished call becomes text again, as it was written."""
         rest, self._rest = self._rest, ""
         if self._end == CALLED:
             self._end, rest = "", CALL + rest
@@ -69,14 +69,14 @@ class WrittenText:
         elif self._end:
             yield from [Piece("thinking", words)] if words else []
         else:
-            # Blank lines between thinking and the answer are part of neither.
+            # Blank lines between thinking and the answer belong to neither.
             words = words if self._spoke else words.lstrip()
             self._spoke = self._spoke or bool(words)
             yield from [Piece("text", words)] if words else []
 
 
 def call_in(words: str) -> WrittenCall | None:
-    """The tool call in some JSON, in the forms of the Hermes, Qwen and Llama templates; None if it is none."""
+    """The tool call in a JSON text, as in the Hermes, Qwen and Llama templates; None if it is not one."""
     try:
         said = msgspec.json.decode(words.strip())
     except msgspec.DecodeError:
@@ -91,12 +91,12 @@ def call_in(words: str) -> WrittenCall | None:
 
 
 def only_call(words: str, tools: Collection[str]) -> WrittenCall | None:
-    """The call of one of these tools that an answer consists of, bare or in a fence: next to prose it is an example."""
+    """The call of one of these tools, if the answer is nothing else, bare or fenced; next to prose it is an example."""
     fence = _FENCED.fullmatch(words)
     found = call_in(fence[1] if fence else words) if "{" in words else None
     return found if found is not None and found.name in tools else None
 
 
 def _overlap(words: str, tag: str) -> int:
-    """How many characters at the end may be the beginning of a tag."""
+    """How many characters at the end of the text may be the beginning of a tag."""
     return next((size for size in range(len(tag) - 1, 0, -1) if words.endswith(tag[:size])), 0)
