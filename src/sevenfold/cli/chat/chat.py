@@ -165,7 +165,7 @@ class Chat:
         self.screen.changed()
 
     def interrupt(self) -> None:
-        """Stop the turn."""
+        """Interrupt the turn or command that is running."""
         self.live = replace(self.live, stopping=True)
         self.agent.interrupt()
         self.screen.changed()
@@ -191,7 +191,7 @@ class Chat:
         if (client := self.agent.assembly.options.get("client")) is not None:
             client.close()
 
-    # -- what happens ----------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def _handle(self, event: AgentEvent) -> None:
         """Update the activity after an event of the agent, and show the event."""
@@ -356,7 +356,7 @@ class Chat:
         """Show a menu; returns the value of the item the user chooses, None if they choose none."""
         return menu.chosen(self.screen.ask(menu))
 
-    # -- inside ----------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------
 
     @contextmanager
     def _activity(self, doing: str, *, turn: bool) -> Iterator[None]:

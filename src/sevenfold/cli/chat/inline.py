@@ -152,7 +152,7 @@ class InlineScreen:
         window = Window(control, height=height, dont_extend_height=True, wrap_lines=True)
         return ConditionalContainer(window, ~is_done)
 
-    # -- a screen --------------------------------------------------------------------------------
+    # -- the Screen protocol ---------------------------------------------------------------------
 
     @property
     def width(self) -> int:
@@ -267,7 +267,7 @@ class InlineScreen:
                     self._hint = ""
                 self._app.invalidate()
 
-    # -- what keys do ----------------------------------------------------------------------------
+    # -- actions of keys -------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
@@ -348,7 +348,7 @@ class InlineScreen:
         waiting.set_result(answer)
         self._next_question()
 
-    # -- inside ----------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------
 
     def _call(self, work: Callable[[], Any]) -> None:
         """Run something in the drawing thread, or here and now if that thread's event loop has ended."""

@@ -210,7 +210,7 @@ def _barred(lines: Sequence[str], most: int, paper: Paper, style: str) -> Iterat
         yield Text(f"  {signs.bar} {line}", style=style)
 
 
-# -- what is going on ------------------------------------------------------------------------
+# -- the current activity --------------------------------------------------------------------
 
 LONGEST_TAIL = 4_000
 """Characters kept of running output and of thinking; only their end is shown."""

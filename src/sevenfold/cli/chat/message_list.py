@@ -135,7 +135,7 @@ def _when(point: history.RewindPoint, now: datetime) -> str:
     return f"{shown}, compacted" if point.compacted else shown
 
 
-# -- going back ------------------------------------------------------------------------------
+# -- rewinding -------------------------------------------------------------------------------
 
 MOST_LINES = 200
 """Lines shown of all diffs together."""

@@ -135,7 +135,7 @@ def why_page(explained: Explanation) -> RenderableType:
     return pairs(rows)
 
 
-# -- what was said, what is allowed, what runs -----------------------------------------------
+# -- recall, permissions, hooks and servers --------------------------------------------------
 
 
 def recall_page(hits: Sequence[Hit]) -> RenderableType:

@@ -199,7 +199,7 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
             return None
 
 
-# -- what scripts for Claude Code read and write ------------------------------------------------
+# -- formats that scripts for Claude Code use ---------------------------------------------------
 
 SUBTYPES = {"done": "success", "max_turns": "error_max_turns", "budget": "error_max_budget_usd"}
 """Claude Code's names for the ends of a run; any other end is ``error_during_execution``."""

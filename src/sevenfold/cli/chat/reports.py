@@ -144,7 +144,7 @@ def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", " "), value) for name, value in values.items() if value)
 
 
-# -- sums ------------------------------------------------------------------------------------
+# -- totals ----------------------------------------------------------------------------------
 
 
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")

@@ -82,7 +82,7 @@ class Screen(Protocol):
         """Print permanently."""
 
     def page(self, *shown: RenderableType) -> None:
-        """Show something long in the user's pager, or print it where there is none."""
+        """Show something long in the user's pager, or print it if there is none."""
 
     def notify(self, words: str, how: str) -> None:
         """Call the user back to the terminal, by its ``bell`` or by a ``desktop`` notification."""
@@ -114,7 +114,7 @@ class Renderer(Struct, frozen=True):
     """Turns rich renderables into the characters sent to a terminal."""
 
     colours: Colours = "none"
-    """none: characters only; plain: bold and dim, but no colour."""
+    """``none``: characters only; ``plain``: bold and dim, but no colour."""
 
     def ansi(self, *shown: RenderableType, width: int) -> str:
         """The characters for a terminal of this width."""
@@ -231,7 +231,7 @@ def notification(words: str, how: str) -> str:
     return f"\x1b]9;{one_line(words)}\a" if how == "desktop" else "\a"
 
 
-# -- work ------------------------------------------------------------------------------------
+# -- the worker thread -----------------------------------------------------------------------
 
 LEAVING_SECONDS = 8.0
 """How long the app, when it ends, waits for work in progress."""

@@ -144,7 +144,7 @@ def _quit(chat: Chat, rest: str) -> None:
     chat.screen.changed()
 
 
-# -- what the agent may do -------------------------------------------------------------------
+# -- permissions, hooks and servers ----------------------------------------------------------
 
 
 def _mode(chat: Chat, rest: str) -> None:
@@ -188,7 +188,7 @@ def _mcp(chat: Chat, rest: str) -> None:
     chat.screen.show(pages.mcp_page(states, problems))
 
 
-# -- looking ---------------------------------------------------------------------------------
+# -- reports ---------------------------------------------------------------------------------
 
 
 def _help(chat: Chat, rest: str) -> None:
@@ -322,7 +322,7 @@ def _number(text: str) -> int:
         raise InputError(f"{text!r} is not a number") from None
 
 
-# -- the list --------------------------------------------------------------------------------
+# -- the command table -----------------------------------------------------------------------
 
 
 class SlashCommand(Struct, frozen=True):
