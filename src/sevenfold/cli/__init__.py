@@ -1,1 +1,1 @@
-"""Who looks: the command line and what it shows."""
+"""The command line and everything it shows."""

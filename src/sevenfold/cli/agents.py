@@ -1,4 +1,4 @@
-"""`sevenfold agents`: the sub-agents that are defined for a folder."""
+"""`sevenfold agents`: lists or checks the sub-agents that are defined for a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out the command; returns 1 if a file cannot be used."""
+    """Carry out the command; returns 1 if ``check`` finds a file that cannot be used, else 0."""
     found = definitions(options.folder)
     if options.name is not None and options.name not in found.known:
         raise UserError(f"there is no agent {options.name!r}; there are: {', '.join(found.known)}")

@@ -1,4 +1,4 @@
-"""`sevenfold audit`: what the compactions of a session kept in the context, and what left it.
+"""`sevenfold audit`: reports which facts the compactions of a session kept in the context, and which left it.
 
 The transcript and an index next to it are only read; nothing is written.
 """
@@ -16,9 +16,9 @@ from sevenfold.lab.audit import Audit, AuditedCompaction, audit
 from sevenfold.lab.fidelity import Count
 
 OUT_OF_REACH = 1
-"""The exit code if there are facts the model cannot reach any more."""
+"""The exit code if there are facts that the model can no longer reach."""
 MOST_SHOWN = 30
-"""Facts of a compaction that are named; --json has all of them."""
+"""Missing facts listed for each compaction; `--json` lists all."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:

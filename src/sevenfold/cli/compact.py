@@ -1,7 +1,7 @@
 """`sevenfold compact`: summarises a recorded session, ours or another tool's, and shows what was kept.
 
-The engine works on a draft. Only a finished compaction is written: to a new file, which has the old one's bytes and the
-boundary after them, or to the end of the file itself. Hooks do not run, because no agent is at work in the session.
+The engine works on a draft. Only a finished compaction is written: to a new file, which has the old file's bytes with
+the boundary after them, or to the end of the file itself. Hooks do not run, because the session has no running agent.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from sevenfold.ports import Client
 from sevenfold.session.session import Session, Wishes
 
 SOMETHING_LOST = 1
-"""The exit code if a fact is neither in the context nor found by recall."""
+"""The exit code if a fact is neither in the context nor reachable by recall."""
 JUST_NOW = 60
-"""Seconds since the last change within which another program may still be writing."""
+"""If the file changed within this many seconds, another program may still be writing it."""
 ENGINES = ("provider", "fork", "plain", "extractive", "notes")
 ASK_A_MODEL: tuple[EngineName, ...] = ("provider", "fork", "plain")
-"""The engines whose summary a model writes."""
+"""The engines that have a model write the summary."""
 
 MOST_CATEGORIES = 10
 MOST_OMITTED = 6
 NONE_KEPT = "no record verbatim"
 NOT_IN_FILE = "unlogged"
-"""The category of what a prompt holds besides its messages, in transcripts that do not record it."""
+"""The category of a prompt's content other than messages, for transcripts that do not record it."""
 OPENING = "system_and_tools"
-"""The same, in transcripts that do."""
+"""The same, for transcripts that record it."""
 _SPANS = {
     "whole": "the whole conversation",
     "from": "from the record on",
@@ -53,7 +53,7 @@ _TOLD = (
     *("boundary", "engine", "tokens_before", "tokens_after", "summarised", "kept", "cached_share"),
     *("invented", "cut", "restored", "summary"),
 )
-"""What of a compaction scripts get as it is."""
+"""Fields of a compaction that `--json` prints unchanged."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -93,11 +93,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 _Report = tuple[dict[str, object], list[RenderableType | None], int]
-"""What the command has to say, for scripts and for people; facts neither in the context nor found by recall."""
+"""The fields for `--json`, the parts of the report, and the number of facts lost."""
 
 
 def _target(recorded: RecordedSession, options: argparse.Namespace) -> Path:
-    """The file the result is written to."""
+    """The file to write the result to; raises `InputError` if it cannot be used."""
     path = recorded.path
     if options.in_place:
         if recorded.converted:
@@ -127,10 +127,10 @@ class _Run(Struct):
     noted: bool = False
     """Whether the notes were updated first."""
     left: list[Left] = []
-    """Engines that are not used, and why."""
+    """Engines that were not used, and why."""
 
     def plan(self) -> _Report:
-        """What a compaction would do."""
+        """Report what a compaction would do."""
         seen = self.session.compact_preview(self.options.instructions, **self._wishes())
         places = recorded_sessions.cut_points(self.session)
         fields = {**self._fields(), "preview": seen, "places": places}
@@ -158,7 +158,7 @@ class _Run(Struct):
         return fields, [self._title(), happens, where, done], 0
 
     def compact(self, target: Path) -> _Report:
-        """Compact; ``target`` is where the result will be."""
+        """Compact, and report what happened; ``target`` is the file the result will be written to."""
         session, options = self.session, self.options
         paid, before, wishes = session.gauge.usd, self._tokens_by_category(), self._wishes()
         did = session.compact(options.instructions, **wishes)
@@ -187,10 +187,10 @@ class _Run(Struct):
         ]
         return fields, parts, total.lost
 
-    # -- what to ask of the engine -----------------------------------------------------------
+    # -- options for the engine --------------------------------------------------------------
 
     def _wishes(self) -> Wishes:
-        """The options of the command as a request to the engine."""
+        """The command's options as options of the compaction."""
         options, wishes = self.options, Wishes()
         if given := options.start or options.up_to:
             wishes["span"] = "from" if options.start else "up_to"
@@ -202,7 +202,7 @@ class _Run(Struct):
         return wishes
 
     def _first_choice(self) -> EngineName | None:
-        """The engine for a session that is not running; None leaves it to the session, which knows what is cached."""
+        """The engine to use if none was named; None lets the session choose, which knows what is cached."""
         if not self.recorded.offline:
             if self.recorded.own:
                 return None
@@ -216,7 +216,7 @@ class _Run(Struct):
         return "extractive"
 
     def _prepare_notes(self) -> None:
-        """Update the notes if it is unknown what they cover; raises if they cannot be the summary."""
+        """Update the notes if their coverage is unknown; raises `UserError` if they cannot serve as the summary."""
         if self._partial:
             raise InputError(
                 "notes cover the whole conversation and take no instructions; use another engine"
@@ -232,7 +232,7 @@ class _Run(Struct):
             raise Refused(f"the notes cannot be the summary: {reason}; use another engine{update}")
 
     def _why_not_notes(self) -> str:
-        """Why the notes cannot be the summary; empty if they can."""
+        """Why the notes cannot serve as the summary; empty if they can."""
         conversation = self.session.conversation
         keeper = keeper_of(conversation)
         if keeper is None or not conversation.settings.notes_compaction:
@@ -244,7 +244,7 @@ class _Run(Struct):
     def _partial(self) -> bool:
         return bool(self.options.start or self.options.up_to or self.options.instructions)
 
-    # -- what is shown -----------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------
 
     def _fields(self) -> dict[str, object]:
         return {
@@ -256,7 +256,7 @@ class _Run(Struct):
         }
 
     def _tokens_by_category(self) -> dict[str, int]:
-        """The estimated parts of the next prompt; they add up to the session's gauge."""
+        """The estimated tokens of the next prompt by category; they add up to the session's gauge."""
         conversation = self.session.conversation
         sizes: dict[str, float] = {}
         for piece in pieces_in(conversation.transcript.view):
@@ -314,7 +314,7 @@ class _Run(Struct):
         return f"{plural(calls, 'request')}, {money(usd)}{read}"
 
     def _engine(self, used: str) -> Text:
-        """The engine, whether the stand-in answered for the model, and why other engines were not used."""
+        """The engine, whether the offline stand-in replaced the model, and why other engines were not used."""
         stand_in = self.recorded.offline and used in ASK_A_MODEL
         text = Text(f"{used}, with the offline stand-in instead of the model" if stand_in else used)
         reasons: dict[str, list[str]] = {}

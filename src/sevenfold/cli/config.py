@@ -16,7 +16,7 @@ from sevenfold.settings import DEFAULT, Resolved, Setting, by_name, described, o
 from sevenfold.stores.settings_files import load, variable
 
 _TOLD = ("default", "unit", "allowed", "stage", "latched", "says")
-"""What of a setting scripts get as it is."""
+"""Fields of a setting that `--json` prints unchanged."""
 _STAGES = {"preview": "preview: may still change", "planned": "planned: no effect yet"}
 
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def chosen_settings(name: str | None, command: str) -> list[Setting]:
-    """The setting of this name, or all without one; raises if there is none, and says which command lists them."""
+    """The setting with this name, or all if it is None; raises `SettingError`, which names ``command``, if unknown."""
     if name is None:
         return list(described())
     if name not in by_name():
@@ -64,7 +64,7 @@ def chosen_settings(name: str | None, command: str) -> list[Setting]:
 
 
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
-    """A setting: its name and value, what it does, and anything unusual about it."""
+    """A setting as shown: its name and value, what it does, and remarks; ``in_full``, also what it accepts."""
     value, origin = getattr(resolved.settings, setting.name), resolved.origins[setting.name]
     shown = (spoken(value, setting.unit), "" if origin == DEFAULT else "bold green")
     head = Text.assemble((f" {setting.name:<23} ", "bold cyan"), shown)
@@ -89,7 +89,7 @@ def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableT
 
 
 def spoken(value: Any, unit: str) -> str:
-    """A value in words."""
+    """The value of a setting in words."""
     match value:
         case None:
             return "unset"

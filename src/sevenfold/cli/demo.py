@@ -1,7 +1,7 @@
-"""`sevenfold demo`: an agent works for hundreds of turns, offline, and the report shows what the layers did for it.
+"""`sevenfold demo`: an agent works for hundreds of turns, offline, and a report shows what the layers did for it.
 
-While it runs on a terminal, one line for the current turn is overwritten and what a layer does stays. Elsewhere a line
-is printed every few turns. At the end come a chart of the context, the figures, and what had to hold.
+On a terminal, the line for the current turn is redrawn, and each action of a layer is printed permanently. Elsewhere, a
+line is printed every few turns. At the end come a chart of the context, the figures, and whether each goal was met.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sevenfold.lab.demo import figures as demo
 from sevenfold.lab.demo.figures import AgentStarted, DemoOutcome
 
 EVERY = 25
-"""Without a terminal, one line is printed for this many turns."""
+"""Without a terminal, a line is printed every so many turns."""
 GAUGE = 16
 STYLES = {"offload": "cyan", "clear": "yellow", "notes": "blue", "compact": "magenta", "remember": "green"}
 NARROW, WIDE = 60, 108
@@ -57,13 +57,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def console_for(file: TextIO) -> Console:
-    """A console on a stream, no wider than is good to read."""
+    """A console on a stream, no wider than is readable."""
     console = Console(file=file, highlight=False)
     return Console(file=file, highlight=False, width=min(WIDE, max(NARROW, console.width)))
 
 
 class DemoProgress:
-    """Shows what happens while it happens."""
+    """Shows the events of the demonstration as they happen."""
 
     def __init__(self, console: Console, *, live: bool | None = None) -> None:
         self.console = console
@@ -172,7 +172,7 @@ def report(outcome: DemoOutcome, width: int) -> RenderableType:
 
 
 def _chart(outcome: DemoOutcome, width: int) -> RenderableType:
-    """The size of the context over time, with what the layers did below it."""
+    """A chart of the context size over time, with the layers' actions below it."""
     lines = []
     for number, row in enumerate(area_chart(outcome.sizes, width, HEIGHT)):
         label = "" if number else count(max(outcome.sizes))
@@ -182,7 +182,7 @@ def _chart(outcome: DemoOutcome, width: int) -> RenderableType:
 
 
 def _signs(outcome: DemoOutcome, width: int) -> Text:
-    """What the layers did, below its column; the more important signs overwrite the others."""
+    """A sign for each action of a layer, below its column; more important signs overwrite others."""
     turns = len(outcome.sizes)
     places: list[tuple[str, str]] = [(" ", "")] * min(width, turns)
 

@@ -1,4 +1,4 @@
-"""`sevenfold diff-request`: would a request find in the cache what another one left there, and if not, why."""
+"""`sevenfold diff-request`: tells whether a request would read from the cache what another one wrote, and why not."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from sevenfold.request.watch import Sent, first_change, rewrite_usd
 from sevenfold.stores.jsonl.log import JsonlLog
 
 BREAKS = 1
-"""The exit code if the second request would not read what the first one left."""
+"""The exit code if the second request would not read all that the first one wrote to the cache."""
 
 
 class Comparison(Struct, frozen=True):
-    """What the cache would make of two requests."""
+    """Whether and where the cache would break between two requests, and what that costs."""
 
     breaks: bool
     cause: str = ""
     part: str = ""
     tokens: int = 0
-    """Tokens of the first request that would be written again, by estimate."""
+    """Estimated tokens of the first request that would be written to the cache again."""
     usd: float | None = None
     also: tuple[str, ...] = ()
-    """Other parts that differ."""
+    """Other parts before the messages that differ."""
     diff: str = ""
 
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def compare(before: Sent, now: Sent, *, frame_only: bool = False) -> Comparison:
-    """What the second request would lose of what the first one left in the cache."""
+    """Find where the second request stops reading what the first one wrote to the cache, and the cost."""
     if frame_only:
         before, now = (msgspec.structs.replace(one, messages=()) for one in (before, now))
     change = first_change(before, now)
@@ -80,7 +80,7 @@ def _tokens(sent: Sent, profile: Profile) -> int:
 
 
 def _request(name: str) -> tuple[str, Sent]:
-    """The request a user named, and its title."""
+    """The title and content of the request a user named: a JSON file, or a session with an optional number."""
     place, _, which = name.rpartition(":")
     if not (place and which.removeprefix("e").removeprefix("-").isdigit()) or Path(name).exists():
         place, which = name, "-1"
@@ -98,7 +98,7 @@ def _request(name: str) -> tuple[str, Sent]:
 
 
 def _first_of_epoch(log: JsonlLog, wanted: int, place: str) -> int:
-    """The number of the first request of an epoch, epochs without any not counted."""
+    """The number of the first request of an epoch; epochs without requests are not counted."""
     made = [one for _, one in log.decisions(Request) if not one.appended][::-1]
     epochs = list(dict.fromkeys(one.epoch for one in made))
     if (most := len(epochs)) <= wanted:
@@ -116,7 +116,7 @@ def _body(raw: bytes, name: str, betas: Iterable[str] = (), lifetimes: Lifetimes
 
 
 def changed_parts(before: Sent, now: Sent) -> list[str]:
-    """Every part before the messages that is not as it was, gone or added."""
+    """The names of all parts before the messages that were changed, removed or added."""
     was, parts = dict(before.frame.parts()), dict(now.frame.parts())
     changed = (name for name, raw in was.items() if parts.get(name) != raw)
     found = [name if name in parts else f"{name} is gone" for name in changed]
@@ -124,7 +124,7 @@ def changed_parts(before: Sent, now: Sent) -> list[str]:
 
 
 def sent_of(body: bytes, betas: Iterable[str] = (), lifetimes: Lifetimes | None = None) -> Sent:
-    """A request as the cache sees it, from its body; raises an error of msgspec, or KeyError, for any other JSON."""
+    """Read a request's body as the cache sees it; raises a msgspec error or `KeyError` if it is not one."""
     fields = msgspec.json.decode(body, type=dict[str, Raw])
     markers: list[Marker] = []
 

@@ -1,4 +1,4 @@
-"""`sevenfold dream`: consolidate memory now."""
+"""`sevenfold dream`: consolidates memory now."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def describe(task: DreamTask | None) -> str:
-    """A dream in the background: how far it is, what it looked at, what it did and left alone."""
+    """A background dream in words: its state, the commands it ran, what it changed, and what it left alone."""
     if task is None:
         return "no dream yet in this session; memory is tidied once a day, after five sessions"
     lines = [

@@ -1,11 +1,11 @@
 """`sevenfold gc`: removes stored tool results that are no longer needed.
 
-A result lives as long as its transcript. Once that is gone the result goes too, unless another transcript
-(a fork) refers to it. Limits of age and size, where they are set, remove more, the oldest first, but never
-what is **needed**. Needed is what the view of any transcript refers to, what its pinned records refer to, and
-all that undoing its last compaction would bring back: everything recorded since the compaction before that, or
-since the start where there is none. A transcript whose last compaction is not one of ours, or that a newer
-version wrote, needs all it refers to. Sessions in use are left alone.
+A result is kept as long as its transcript. Once the transcript is gone, the result is removed too, unless another
+transcript (a fork) refers to it. Limits on age and total size, if set, remove more, the oldest first, but never a
+result that is **needed**. Needed are the results that the view of any transcript or its pinned records refer to, and
+all that undoing its last compaction would restore: everything recorded since the compaction before that one, or since
+the start if there is none. A transcript whose last compaction is not one of ours, or that a newer version wrote, needs
+every result it refers to. Sessions in use are left alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BYTES_A_MEGABYTE = 1_000_000
 _MARKS = (b'"offload"', b'"sevenfold_results"', b'"compact_boundary"', b'"carry"', b'"pin"')
 
 Key = tuple[str, str]
-"""A stored result: the name of its session's folder and its own. Paths may change, these do not."""
+"""A stored result by the name of its session and its file name: unlike its path, these never change."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -70,33 +70,33 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-# -- what goes --------------------------------------------------------------------------------------
+# -- what is removed --------------------------------------------------------------------------------
 
 
 class RetentionLimits(Struct, frozen=True):
-    """How long and how much is kept; None: without limit."""
+    """How long and how much is kept; None means no limit."""
 
     days: float | None = None
     megabytes: float | None = None
 
 
 class Collected(Struct, frozen=True):
-    """A file that goes, and why."""
+    """A file that is removed, and why."""
 
     path: Path
     size: int
     why: str
-    """orphan, unfinished, old or large"""
+    """``orphan``, ``unfinished``, ``old`` or ``large``."""
 
 
 class Collection(Struct, frozen=True):
-    """What goes and what stays."""
+    """The result of a collection: what is removed and what is kept."""
 
     gone: list[Collected]
     kept: int
     kept_bytes: int
     busy: list[str]
-    """Sessions that are in use."""
+    """The names of sessions in use."""
 
 
 class _Result(Struct, frozen=True):
@@ -109,7 +109,7 @@ class _Result(Struct, frozen=True):
 
 
 def collect(home: Home, limits: RetentionLimits, now: float, *, dry_run: bool = False) -> Collection:
-    """Remove what may go, or, on a dry run, only say what that is."""
+    """Remove results that are no longer needed, or over a limit; in a dry run, only report them."""
     with ExitStack() as locks:
         busy = _lock_all(home, locks)
         logs = [log for session in _sessions(home) for log in _logs(session)]
@@ -124,7 +124,7 @@ def collect(home: Home, limits: RetentionLimits, now: float, *, dry_run: bool = 
 
 
 def _lock_all(home: Home, locks: ExitStack) -> list[SessionFiles]:
-    """Take the locks of every session and its branches; returns the sessions of which another process has one."""
+    """Lock every session and its branches; returns the sessions in use, for which another process holds a lock."""
     busy = []
     for session in _sessions(home):
         if session.transcript.exists():
@@ -151,7 +151,7 @@ def _results(home: Home, needed: set[Key], busy: list[SessionFiles]) -> Iterator
 
 
 def _unfinished(home: Home, busy: list[SessionFiles]) -> Iterator[Collected]:
-    """Temporary files; of a project in use only those of its sessions that are not."""
+    """Leftover temporary files; in a project with a session in use, only those of its idle sessions."""
     for project in home.projects():
         idle = [session for session in project.all_sessions() if session not in busy]
         left = [path for session in idle for path in session.unfinished()]
@@ -206,7 +206,7 @@ def _logs(session: SessionFiles) -> Iterator[LineLog]:
 
 
 def _needed_by(log: LineLog, view: View) -> set[Key]:
-    """The stored results that a transcript, or a branch, still needs."""
+    """The stored results that a transcript or branch still needs."""
     marked = ((offset, raw) for offset, raw in log.read() if any(mark in raw for mark in _MARKS))
     found = [(offset, entries.read(raw)) for offset, raw in marked]
     start = 0 if view.unknown_kinds else _undo_reaches(log, found, view.boundary)
@@ -222,7 +222,7 @@ def _needed_by(log: LineLog, view: View) -> set[Key]:
 
 
 def _references(entry: Entry) -> list[tuple[str, str, str]]:
-    """The stored results an entry refers to: the path, the call and the record of each."""
+    """The stored results an entry refers to: the path, tool call id and record id of each."""
     match entry:
         case Said(uuid=uuid, stored=stored):
             return [(one.path, call, uuid) for call, one in stored.items()]
@@ -233,7 +233,7 @@ def _references(entry: Entry) -> list[tuple[str, str, str]]:
 
 
 def _undo_reaches(log: LineLog, found: list[tuple[int, Entry]], live: str | None) -> int:
-    """From where on records could be seen again if the last compaction in force were taken back."""
+    """The offset from which records could return to view if the last compaction in force were undone."""
     boundaries = {entry.uuid: (offset, entry) for offset, entry in found if isinstance(entry, Boundary)}
     decided = [entry.made for _, entry in found if isinstance(entry, Decision)]
     before = {made.boundary: made.previous_boundary for made in decided if isinstance(made, Carry)}

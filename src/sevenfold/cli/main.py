@@ -1,12 +1,12 @@
 """The command line.
 
-Each command is a module with two functions: `arguments` declares what it takes, and `run` carries it out and returns
+Each command is a module with two functions: `arguments` declares its arguments, and `run` carries it out and returns
 the exit code. Its help is in ``help/<command>.txt``, in three parts: what it does, examples, a line for each argument.
 Only the module of the command that is called is imported, so `sevenfold --help` is quick and a command may import what
 it needs.
 
-An error the user can fix, a file that cannot be used among them, is one line on the error stream and exit code 2; any
-other error is not hidden.
+An error the user can fix, such as an unusable file, is printed as one line on the error stream, with exit code 2; any
+other error is raised.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
-"""Errors of standard output: writes to any other file raise errors of our own."""
+"""Error numbers that mean standard output failed: writes to any other file raise errors of our own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    # Little of what a command loads or makes is ever garbage: looking for it took a tenth of the time to a request.
+    # Commands produce little garbage, and searching for it took a tenth of the time to the first request.
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     given = sys.argv[1:] if arguments is None else arguments
     if sys.stdout is None or sys.stderr is None:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        # Loading the command takes a moment too, in which the user may press Ctrl-C.
+        # Inside the try, because the user may press Ctrl-C while the command is loading, too.
         if not given and not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()):
             parser("").print_help()
             return 0
@@ -102,18 +102,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _module(name: str) -> ModuleType:
-    """The module of a command."""
+    """Import the module of a command."""
     module = "chat.command" if name == "chat" else name.replace("-", "_")
     return import_module(f"sevenfold.cli.{module}")
 
 
 def _discard_output() -> None:
-    """Python flushes standard output when it exits; that must not fail again."""
+    """Redirect standard output to the null device: Python flushes it at exit, and that must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser(called: str) -> argparse.ArgumentParser:
-    """The command that is called, with its arguments; all commands if it is none of them."""
+    """The argument parser, with the called command and its arguments; with all commands if there is no such command."""
     epilog = "'sevenfold COMMAND --help' explains a command."
     top = argparse.ArgumentParser(prog="sevenfold", description=package.__doc__, epilog=epilog)
     top.add_argument("--version", action="version", version=f"sevenfold {package.__version__}")

@@ -1,4 +1,4 @@
-"""`sevenfold memory`: what outlives a session, looked at and changed by hand."""
+"""`sevenfold memory`: shows memory and changes it by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sevenfold.stores.trust import AGENT_VARIABLE
 
 ALL_WELL = "nothing to look at"
 BY_HAND = frozenset(("add", "edit", "forget", "confirm", "pin", "unpin", "undo", "import"))
-"""Actions that change memory."""
+"""Actions that change memory on the user's behalf; an agent may not run them."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def perform(memory: Memory, options: argparse.Namespace) -> str:
-    """Carry out an action; returns what to print. Raises `sevenfold.errors.UserError`."""
+    """Carry out an action; returns the text to print. Raises `sevenfold.errors.UserError` if it cannot be done."""
     return _ACTIONS[options.action or "list"][0](memory, options)
 
 

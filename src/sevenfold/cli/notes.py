@@ -1,7 +1,7 @@
 """`sevenfold notes`: shows the running notes of a session, and brings them up to date on request.
 
-Notes are a file of their own. For a transcript of ours it is also recorded how far they cover it, so that they can
-serve as a summary later; another tool's transcript is only read.
+Notes are a file of their own. A transcript of ours also records how much of it they cover, so that they can serve as a
+summary later; another tool's transcript is only read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sevenfold.session.session import Session
 from sevenfold.stores.jsonl.store import FileText
 
 NO_NOTES = 1
-"""The exit code if there are none."""
+"""The exit code if there are no notes."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -60,11 +60,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def bring_up_to_date(session: Session, client: Client, *, offline: bool) -> None:
-    """Update the notes and write them down; raises `Refused`, with nothing written, if that fails."""
+    """Update the notes and store them; raises `Refused`, with nothing written, if that fails."""
     keeper = keeper_of(session.conversation)
     if keeper is None:
         raise Refused("notes are switched off")
-    # The offline model cannot tell the user's words in a request from what a program added; the record can.
+    # The offline model cannot tell the user's words from text that a program added to a request; the log can.
     update = keeper.extract() if offline else drive(keeper.update(), client)
     if isinstance(update, Failure):
         raise Refused(f"the notes could not be updated and are unchanged: {update.detail}")

@@ -1,4 +1,4 @@
-"""How reports are printed: the console, small charts made of characters, progress bars."""
+"""How reports are printed: the console, tables, progress bars, and small charts made of characters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReportConsole(Console):
-    """A console that prints text without markup; control characters in it are replaced."""
+    """A console that prints text without markup, with control characters replaced."""
 
     def __init__(self) -> None:
         super().__init__(highlight=False, markup=False, emoji=False)
@@ -32,26 +32,26 @@ class ReportConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of what is printed. What rich adds to steer the terminal is no text of theirs."""
+        """The segments to print, their text made printable; rich's own control segments pass unchanged."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def say(self, text: str | Text, style: str = "") -> None:
-        """Print text whose lines are not broken at the width of the terminal."""
+        """Print text without breaking its lines at the width of the terminal."""
         self.print(text, style=style, soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
-        """Raise the error again: `main` handles it for all commands."""
+        """Re-raise the error: `main` handles it for all commands."""
         raise
 
 
 def heading(text: str, note: str = "") -> Text:
-    """The heading of a part of a report."""
+    """The heading of a section of a report, with an optional note."""
     return Text.assemble((text, "bold cyan"), (f"  {note}" if note else "", "dim"))
 
 
 def sections(parts: Sequence[RenderableType | None]) -> Group:
-    """The parts of a report below each other; those that are None are left out."""
+    """The sections of a report, one below the other; None is skipped."""
     return Group(*(Padding(part, (0, 0, 1, 1), expand=False) for part in parts if part is not None))
 
 
@@ -68,7 +68,7 @@ Rows = Iterable[Iterable[RenderableType]]
 
 
 def plain_table(*columns: tuple[str, Column], rows: Rows = (), expand: bool = False) -> Table:
-    """Rows in columns with headings, without lines; with ``expand`` a column with a ratio gets what others leave."""
+    """A table with headings and no lines; with ``expand``, columns with a ratio take the remaining width."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False, expand=expand)
     return _filled(table, columns, rows)
 
@@ -81,7 +81,7 @@ def number_table(*columns: str) -> Table:
 
 
 def grid(*columns: Column, rows: Rows = (), gap: int = 2) -> Table:
-    """Rows in columns without lines or headings."""
+    """A table without headings or lines."""
     return _filled(Table.grid(padding=(0, gap)), [("", column) for column in columns], rows)
 
 
@@ -94,7 +94,7 @@ def _filled(table: Table, columns: Iterable[tuple[str, Column]], rows: Rows) -> 
 
 
 def mark_matches(hit: Hit, clean: Callable[[str], str] = str, *, quoted: bool) -> Text:
-    """The excerpt of a hit with its matches in bold, and in quotation marks where bold may not show."""
+    """The excerpt of a hit with its matches in bold; ``quoted``, also in quotation marks, as bold may not show."""
     shown, place = Text(overflow="fold"), 0
     opening, closing = ("«", "»") if quoted else ("", "")
     for start, end in hit.marks:
@@ -108,7 +108,7 @@ def mark_matches(hit: Hit, clean: Callable[[str], str] = str, *, quoted: bool) -
 def progress_bar(
     doing: str, total: float | None, *columns: ProgressColumn
 ) -> Iterator[Callable[..., None]]:
-    """A bar on the error stream; yields the function that moves it, with the arguments of `Progress.update`."""
+    """Show a progress bar on the error stream; yields a function that takes the arguments of `Progress.update`."""
     from rich.progress import BarColumn, Progress, TextColumn
 
     shown = (TextColumn(doing), BarColumn(), *columns)
@@ -117,7 +117,7 @@ def progress_bar(
 
 
 def spinner(doing: str) -> AbstractContextManager[object]:
-    """Something that moves on the error stream while the user waits; nothing if that is not a terminal."""
+    """Show a spinner on the error stream while the user waits, if it is a terminal."""
     return Console(stderr=True).status(doing) if sys.stderr.isatty() else nullcontext()
 
 
@@ -128,7 +128,7 @@ _PARTS = " ▏▎▍▌▋▊▉█"
 
 
 def buckets(values: Sequence[int], width: int) -> list[int]:
-    """The values in at most ``width`` columns, the largest of each column."""
+    """Reduce the values to at most ``width`` columns; each column has the largest of its values."""
     if len(values) <= width:
         return list(values)
     edges = [round(column * len(values) / width) for column in range(width + 1)]
@@ -136,7 +136,7 @@ def buckets(values: Sequence[int], width: int) -> list[int]:
 
 
 def column_of(index: int, length: int, width: int) -> int:
-    """The column of a value after `buckets`."""
+    """The column in which `buckets` puts the value at an index."""
     return index if length <= width else min(width - 1, int(index * width / length))
 
 
@@ -150,7 +150,7 @@ def area_chart(values: Sequence[int], width: int, height: int) -> list[str]:
 
 
 def bar(part: float, whole: float, width: int) -> str:
-    """A bar that is full at ``whole``."""
+    """A horizontal bar of at most ``width`` cells, full when ``part`` reaches ``whole``."""
     eighths = round(max(0.0, min(1.0, part / whole if whole else 0.0)) * width * 8)
     if part > 0:
         eighths = max(1, eighths)

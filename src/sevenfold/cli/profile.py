@@ -1,7 +1,7 @@
-"""`sevenfold profile`: where the context and the money of recorded sessions went, as a report, JSON or a page.
+"""`sevenfold profile`: where the context and the money of recorded sessions went, as a report, JSON or an HTML page.
 
-The page is `page.html` with the figures inserted as JSON. It loads nothing, and its policy forbids it to; whatever the
-transcripts hold gets in as data and is shown as text.
+The page is `page.html` with the figures inserted as JSON. It loads nothing, and its content security policy forbids it
+to; text from transcripts is inserted as data and shown as text.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _named(options: argparse.Namespace) -> list[Path]:
-    """The files and folders to profile: those that are named, or all there are."""
+    """The files and folders to profile: those named, or all there are; raises `InputError` if there are none."""
     named = [Path(name) if Path(name).is_dir() else transcripts.find(name) for name in options.paths]
     if options.example:
         named.append(coding_session())
@@ -91,7 +91,7 @@ def _named(options: argparse.Namespace) -> list[Path]:
 
 
 def _since(given: str) -> datetime:
-    """The time an option names: a date, a time, or a number of days before now."""
+    """The time given by an option: a date, a date and time, or a number of days before now."""
     if re.fullmatch(r"\d{1,5}d", given):
         return datetime.now().astimezone() - timedelta(days=int(given[:-1]))
     try:
@@ -103,7 +103,7 @@ def _since(given: str) -> datetime:
 
 
 def keep_largest(profile: ProfileReport, top: int) -> ProfileReport:
-    """Keep only as many of the largest items as were asked for."""
+    """The profile with only the ``top`` largest items of each session and of the total."""
 
     def cut(of: F) -> F:
         return structs.replace(of, largest_items=of.largest_items[:top])
@@ -129,11 +129,11 @@ CLEARING = "clearing"
 UNRECORDED = "shrank unrecorded"
 LOST = "cache lost"
 SIGNS = {COMPACTION: "C", CLEARING: "c", UNRECORDED: "u", LOST: "!"}
-"""The letters of the marks in a terminal."""
+"""The signs for chart marks in a terminal, by kind."""
 
 
 class ChartMark(Struct, frozen=True, array_like=True):
-    """A mark in the chart of a session's context; on the page, a list of these three."""
+    """A mark in the chart of a session's context; in the page's JSON, a list of the three fields."""
 
     kind: str
     place: int
@@ -142,14 +142,14 @@ class ChartMark(Struct, frozen=True, array_like=True):
 
 
 def main_sizes(session: SessionProfile) -> list[int]:
-    """The sizes of the main conversation's prompts."""
+    """The sizes in tokens of the main conversation's prompts."""
     return [point.tokens for point in session.context_over_time if not point.lane]
 
 
 def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
-    """Where the context shrank and where the cache was lost; the most important marks come last.
+    """Marks where the context shrank and where the cache was lost; the most important come last.
 
-    Events count the calls of the whole session; charts show the main conversation only.
+    Events are numbered by the calls of the whole session, but charts show only the main conversation.
     """
     last = len(main_sizes(session)) - 1
 
@@ -167,7 +167,7 @@ def chart_marks(session: SessionProfile) -> Iterator[ChartMark]:
 
 
 def shrunk(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
-    """Each time the context shrank: the kind of it, the same in words, and the event."""
+    """Each time the context shrank: the kind, a description, and the event."""
     for event in session.unrecorded_events:
         yield UNRECORDED, "shrank without a record", event
     for event in session.clearing_events:
@@ -177,13 +177,13 @@ def shrunk(session: SessionProfile) -> Iterator[tuple[str, str, Shrinking]]:
 
 
 def cache_loss(of: SessionProfile | ProfileTotal) -> float | None:
-    """What the cache breaks cost together; None if no price is known."""
+    """What all cache breaks together cost; None if the session's cost is unknown."""
     costs = [one.cost_usd for one in of.cache_breaks if one.cost_usd is not None]
     return None if of.cost_usd is None else sum(costs)
 
 
 def span(started: str | None, ended: str | None) -> str:
-    """When a session ran and how long; empty if that is unknown."""
+    """When a session started and how long it lasted; empty if that is unknown."""
     first, begun, over = text.parse_time(started), seconds(started or ""), seconds(ended or "")
     if first is None or begun is None or over is None:
         return ""
@@ -191,7 +191,7 @@ def span(started: str | None, ended: str | None) -> str:
 
 
 def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
-    """Sentences about repeated reads, about estimates of size, and about oddities of the files."""
+    """Sentences about repeated reads, the accuracy of estimates, and problems in the files."""
     reads, growth = of.repeated_reads, of.growth
     if reads.reads:
         again = plural(reads.reads, "file was", "files were")
@@ -223,15 +223,15 @@ def remarks(of: SessionProfile | ProfileTotal) -> Iterator[str]:
 # -- the page --------------------------------------------------------------------------------
 
 MOST_POINTS = 600
-"""Points in a chart; no chart is wide enough to show more."""
+"""Points in a chart, at most; no chart is wide enough to show more."""
 FEW_POINTS = 120
-"""Points in a chart where there are many sessions."""
+"""Points in a chart, at most, if there are many sessions."""
 MANY_SESSIONS = 50
 _PLACEHOLDER = "/*FIGURES*/"
 
 
 def page(profile: ProfileReport) -> str:
-    """The text of the page."""
+    """The HTML page for a profile."""
     most = MOST_POINTS if len(profile.sessions) <= MANY_SESSIONS else FEW_POINTS
     sessions = [
         structs.replace(session, context_over_time=_thin(session.context_over_time, most))
@@ -248,14 +248,14 @@ def page(profile: ProfileReport) -> str:
         "noticed_in_total": list(remarks(profile.total)),
         "marks": [list(chart_marks(session)) for session in profile.sessions],
     }
-    # In a script element, only its end tag and the start of a comment could do harm.
+    # Inside a script element, only its end tag and the start of a comment could do harm; both begin with "<".
     figures = msgspec.json.encode(content).decode().replace("<", "\\u003c")
     template = Path(__file__).with_name("page.html").read_text("utf-8")
     return template.replace(_PLACEHOLDER, figures)
 
 
 def _thin(points: list[Point], most: int) -> list[Point]:
-    """The main conversation's points; where there are too many, the largest of each stretch."""
+    """The main conversation's points; if there are more than ``most``, the largest of each stretch."""
     main = [point for point in points if not point.lane]
     if len(main) <= most:
         return main

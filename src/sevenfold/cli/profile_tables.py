@@ -1,4 +1,4 @@
-"""The tables of `sevenfold profile`: of what filled the context and what shrank it, of sessions, of days or models."""
+"""The tables of `sevenfold profile`: what filled the context and what shrank it; sessions; groups such as days."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_EVENTS = 8
 
 
 def categories(of: SessionProfile | ProfileTotal, width: int) -> RenderableType | None:
-    """Tokens by category, and their share of all prompts."""
+    """Tokens by category, counted once, and their share of all prompts."""
     carried = {name: tokens for name, tokens in of.carried_by_category.items() if tokens > 0}
     whole = sum(carried.values())
     if not whole:
@@ -101,7 +101,7 @@ def groups(profile: ProfileReport, width: int, limit: int) -> RenderableType:
     """One row for each day, week, month, model or project."""
     groups, note = profile.groups, ""
     if len(groups) > limit:
-        # Times are in their order, the newest last; everything else begins with the most expensive.
+        # Groups by time are sorted with the newest last, all others with the most expensive first.
         groups = groups[-limit:] if profile.by in ("day", "week", "month") else groups[:limit]
         note = f"{limit} of {len(profile.groups)}; --limit N shows more"
     columns = ("sessions", "calls", "prompt tokens", "cached", "output") if width >= 90 else ("calls",)
@@ -125,7 +125,7 @@ def groups(profile: ProfileReport, width: int, limit: int) -> RenderableType:
 
 
 def sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> RenderableType:
-    """One row for each session, the most expensive first; the files of its sub-agents are part of it."""
+    """One row for each session, the most expensive first; the files of its sub-agents are included."""
     rows = families(sessions)
     rows.sort(key=lambda family: (-(_cost(family) or 0.0), -sum(one.usage.prompt for one in family)))
     figures = (*(("calls", "peak") if width >= 76 else ()), "cost", *(("shrunk",) if width >= 110 else ()))
@@ -145,7 +145,7 @@ def sessions(sessions: Sequence[SessionProfile], width: int, limit: int) -> Rend
 
 
 def families(sessions: Sequence[SessionProfile]) -> list[list[SessionProfile]]:
-    """The sessions, each followed by the files of the sub-agents that it started."""
+    """A list for each session: its own profile, then those of the sub-agents it started."""
     found = [[one] for one in sessions if one.agent_id is None]
     of = {family[0].session_id: family for family in reversed(found)}
     for one in sessions:
@@ -162,7 +162,7 @@ def _cost(family: Sequence[SessionProfile]) -> float | None:
 
 
 def _cells(family: Sequence[SessionProfile], width: int) -> Iterator[RenderableType]:
-    """A session in the table, with the files of its sub-agents."""
+    """The cells of a session's row; the counts and cost include its sub-agents."""
     main, started = family[0], parse_time(family[0].started)
     yield Text(main.title or PurePath(main.file).stem)
     yield Text(project_name(main.project))

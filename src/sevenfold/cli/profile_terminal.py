@@ -37,7 +37,7 @@ def show(profile: ProfileReport, console: Console, *, limit: int, each: bool) ->
 
 
 def session_page(session: SessionProfile, width: int) -> RenderableType:
-    """Everything about one session."""
+    """The full report on one session."""
     calls = plural(session.api_calls, "API call")
     if session.side_calls:
         calls += f" ({count(session.side_calls)} by sub-agents)"
@@ -73,7 +73,7 @@ def _total_page(profile: ProfileReport, width: int, limit: int) -> RenderableTyp
 
 
 def _how_many(profile: ProfileReport) -> str:
-    """How many sessions there are; the file of a sub-agent belongs to the session that started it."""
+    """How many sessions there are, in words; the file of a sub-agent belongs to the session that started it."""
     number = len(tables.families(profile.sessions))
     agents = sum(one.agent_id is not None for one in profile.sessions)
     also = f", with {plural(agents, 'file')} of sub-agents" if agents else ""
@@ -87,12 +87,12 @@ def _title(name: str, *about: str) -> RenderableType:
 
 
 def _origin(session: SessionProfile) -> str:
-    """Where a session took place and where it is kept, unless its title says so already."""
+    """The project and file of a session; without a title, only the project, because the file is the heading."""
     return f"{session.project or 'no project'} · {session.file}" if session.title else session.project
 
 
 def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
-    """What it cost, and what the prompts consisted of."""
+    """The cost, and how the prompt tokens divide into cached and uncached."""
     usage, table = of.usage, grid(NAME, NUMBER, {"style": "dim"})
     paid = "" if of.cost_usd is not None else "the price of this model is unknown"
     if of.cost_usd is not None and of.unpriced_calls:
@@ -114,7 +114,7 @@ def _headline(of: SessionProfile | ProfileTotal) -> RenderableType:
 
 
 def _context(session: SessionProfile, width: int) -> RenderableType | None:
-    """The size of the prompts from call to call, with signs where something happened to them."""
+    """A chart of prompt sizes from call to call, with signs where the context shrank or the cache was lost."""
     sizes = main_sizes(session)
     if not sizes:
         return None

@@ -1,9 +1,9 @@
-"""`sevenfold purge`: the one permitted rewrite. It removes a session, or masks a leaked secret wherever it was stored.
+"""`sevenfold purge`: the only permitted rewrite. It removes a session, or masks a leaked secret wherever it is stored.
 
-To mask a secret everything is looked through first, then every session concerned is locked, and only then is anything
-changed; while one of them is in use, nothing is. All new files of a session are written before the first takes its
-name. Branches come first, then the transcript, which says what happened, then the others. A purge that was cut off is
-finished by doing it again. A journal says what was purged, and when, but never what it was.
+Masking first searches everything, then locks every affected session, and only then changes anything; if one of them is
+in use, nothing changes. All new files of a session are written before the first replaces its original. Branches are
+replaced first, then the transcript, which records the purge, then the other files. Repeating an interrupted purge
+completes it. A journal records what was purged and when, but never its content.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DECLINED = 1
 _WAIT_SECONDS = 5.0
 
 Progress = Callable[[Path], None]
-"""Called with each file that is looked at."""
+"""A function that is called with each file before it is searched."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar on the error stream, if that is a terminal; yields the function to call with each file."""
+    """Show a progress bar on the error stream, if it is a terminal; yields the function to call with each file."""
     if not sys.stderr.isatty():
         yield lambda path: None
         return
@@ -110,7 +110,7 @@ def _purge_secrets(home: Home, leaks: list[Leak], options: argparse.Namespace) -
 
 def _leaks(home: Home, options: argparse.Namespace) -> list[Leak]:
     if options.secret_stdin:
-        # A secret that is typed is not shown.
+        # `getpass` does not show a secret while it is typed.
         return [Leak(getpass("Secret: ") if sys.stdin.isatty() else sys.stdin.read().rstrip("\r\n"))]
     digest = options.secret_digest.lower()
     if len(digest) < DIGITS_IN_MASK or not set(digest) <= set("0123456789abcdef"):
@@ -124,18 +124,18 @@ class PurgeNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     at: str
     what: str
-    """session or secret"""
+    """``session`` or ``secret``."""
     project: str = ""
     session: str = ""
     masks: list[str] = []
-    """What replaced the secrets."""
+    """The masks that replaced the secrets."""
     places: int = 0
-    """How many there were."""
+    """How many places were masked."""
     files: int = 0
     bytes: int = 0
 
     def write(self, home: Home) -> None:
-        """Append it to the journal; this comes before the purge itself."""
+        """Append the note to the journal; must be called before the files change."""
         private_folder(home.root)
         with closing(JsonlLog.open(home.journal, wait=_WAIT_SECONDS)) as log:
             log.append([msgspec.json.encode(self) + b"\n"], durable=True)
@@ -145,7 +145,7 @@ class PurgeNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Extent(Struct, frozen=True):
-    """How much there is of a session."""
+    """The size of everything stored for a session."""
 
     results: int
     files: int
@@ -153,14 +153,14 @@ class Extent(Struct, frozen=True):
 
 
 def find(home: Home, session: str, folder: Path | None = None) -> list[SessionFiles]:
-    """Sessions of this id, or whose files have this name; in one project's folder, or in all."""
+    """The sessions with this id, or whose files have this name, in one project's folder or in all."""
     projects = home.projects() if folder is None else [home.project(folder)]
     names = {session, safe_name(session)}
     return [one for project in projects for one in project.all_sessions() if one.name in names]
 
 
 def extent(session: SessionFiles) -> Extent:
-    """What removing it would remove."""
+    """How much removing a session would remove."""
     files = _files(session)
     return Extent(len(session.stored_results()), len(files), sum(path.stat().st_size for path in files))
 
@@ -168,7 +168,7 @@ def extent(session: SessionFiles) -> Extent:
 def remove_if_confirmed(
     home: Home, session: SessionFiles, options: argparse.Namespace, about: str, verb: str
 ) -> int:
-    """Say what there is of a session, and remove it if the user agrees; returns the exit code."""
+    """Print ``about``, and remove the session if the user agrees; returns the exit code."""
     write(about)
     if options.dry_run:
         return 0
@@ -180,7 +180,7 @@ def remove_if_confirmed(
 
 
 def remove(home: Home, session: SessionFiles, world: World) -> None:
-    """Remove all of it; raises `sevenfold.errors.TranscriptLocked` while it is being written."""
+    """Remove all files of a session; raises `sevenfold.errors.TranscriptLocked` while it is in use."""
     try:
         with FileLock(session.transcript) as lock, ExitStack() as locks:
             _lock_branches(session, locks)
@@ -203,7 +203,7 @@ def remove(home: Home, session: SessionFiles, world: World) -> None:
 
 
 def _files(session: SessionFiles) -> list[Path]:
-    """The transcript first: without it the rest is an orphan, which `gc` finds."""
+    """The files of a session, the transcript first: once it is gone, `gc` finds stored results left as orphans."""
     there = [session.transcript, session.notes, *session.indexes(), *session.branch_files()]
     there += [*session.stored_results(), *session.agent_files()]
     return [path for path in there if path.is_file() or path.is_symlink()]
@@ -225,16 +225,16 @@ def _lock_branches(session: SessionFiles, locks: ExitStack) -> None:
 
 
 class Affected(Struct, frozen=True):
-    """Files that hold secrets: of a session, of a project as a whole, or of all."""
+    """Files that hold secrets and belong to one session, to a project as a whole, or to no single project."""
 
     project: Project | None
     session: SessionFiles | None
     places: dict[Path, int]
-    """How often, by file."""
+    """How often the secrets occur, by file."""
 
 
 def leaks_with(home: Home, digest: str, progress: Progress) -> list[Leak]:
-    """The secrets whose digest begins like this, as `sevenfold scan` names them."""
+    """The secrets whose digest, as `sevenfold scan` prints it, begins with this."""
     found: dict[str, str] = {}
     for path in home.texts():
         progress(path)
@@ -245,7 +245,7 @@ def leaks_with(home: Home, digest: str, progress: Progress) -> list[Leak]:
 
 
 def survey(home: Home, leaks: Sequence[Leak], progress: Progress = lambda path: None) -> list[Affected]:
-    """Where these secrets are stored."""
+    """The files in which these secrets are stored."""
     found = []
     for project, session, files in _groups(home):
         places: dict[Path, int] = {}
@@ -259,7 +259,7 @@ def survey(home: Home, leaks: Sequence[Leak], progress: Progress = lambda path: 
 
 
 def _groups(home: Home) -> Iterator[tuple[Project | None, SessionFiles | None, list[Path]]]:
-    """Everything that may hold text, by its owner."""
+    """All files that may hold text, grouped by the session or project they belong to."""
     for project in home.projects():
         for session in project.all_sessions():
             yield project, session, session.texts()
@@ -268,14 +268,14 @@ def _groups(home: Home) -> Iterator[tuple[Project | None, SessionFiles | None, l
 
 
 def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world: World) -> int:
-    """Mask these secrets in all these files; returns in how many places."""
+    """Mask these secrets in all these files; returns the number of places masked."""
     with ExitStack() as locks:
         for one in affected:
             if one.session and one.session.transcript.exists():
                 locks.enter_context(FileLock(one.session.transcript))
                 _lock_branches(one.session, locks)
             if home.telemetry in one.places:
-                # So that the file is not rotated just now.
+                # The lock keeps the file from being rotated meanwhile.
                 locks.enter_context(FileLock(home.telemetry, wait=_WAIT_SECONDS))
         return sum(_purge(home, leaks, one, world) for one in affected)
 
@@ -317,7 +317,7 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
 def _rewrites(
     session: SessionFiles, leaks: Sequence[Leak], affected: Affected, world: World
 ) -> list[tuple[Path, Rewrite]]:
-    """The transcript and its branches, these first, and before each those that begin with it."""
+    """The rewrites of a session's branches, those that start from another branch before it, then of its transcript."""
     transcript = session.transcript
     if not transcript.exists():
         return []
@@ -325,23 +325,23 @@ def _rewrites(
     branches = [
         (path, Rewrite(path, leaks, world, session))
         for path in sorted(points, key=lambda path: points[path].depth(session), reverse=True)
-        # One that does not fit was rewritten by a purge that was cut off.
+        # A branch that does not fit was already rewritten by an interrupted purge.
         if path in affected.places or points[path].fits(session)
     ]
     return [*branches, (transcript, Rewrite(transcript, leaks, world))]
 
 
 def _masked(path: Path, leaks: Sequence[Leak]) -> tuple[bytes, int]:
-    """A file's content without the secrets, and how often they were in it."""
+    """A file's content with the secrets masked, and how often they occurred."""
     parts = list(_without(path, leaks))
     return b"".join(content for content, _ in parts), sum(times for _, times in parts)
 
 
 def _without(path: Path, leaks: Sequence[Leak]) -> Iterator[tuple[bytes, int]]:
-    """The file's content without the secrets, in pieces, and how often they were in each."""
+    """A file's content in pieces, with the secrets masked, and how often they occurred in each."""
     if is_transcript(path):
         yield from (mask_record(leaks, line.raw) for line in scan(path, limit=sys.maxsize))
     else:
-        # As a whole: a secret may span any number of lines.
+        # Read as a whole, because a secret may span any number of lines.
         with opened(path) as file:
             yield mask_text(leaks, file.read())

@@ -1,7 +1,7 @@
-"""`sevenfold recall`: searches a transcript for what was said, above all for what has left the context.
+"""`sevenfold recall`: searches a transcript, above all for content that has left the context.
 
-The transcript is only read. An index next to it is used and brought up to date in memory; without one, it is built in
-memory. So any transcript can be searched, even one that is being written or comes from another tool.
+The transcript is only read. An index next to it is used and brought up to date in memory; without one, an index is
+built in memory. So any transcript can be searched, even one that is being written or comes from another tool.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sevenfold.stores.log import LineLog
 from sevenfold.stores.settings_files import FileSource
 
 NO_MATCHES = 1
-"""The exit code without a match, as with grep."""
+"""The exit code if nothing matches, as with grep."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
-    """The transcript and an up-to-date index of it; raises if there is no conversation in it."""
+    """The transcript and an up-to-date index of it; raises `TranscriptForeign` if it holds no conversation."""
     log = open_log(path)
     stored = FileResults(SessionFiles(path.parent, path.stem).results)
     with closing(open_index(path, log, stored)) as index:
@@ -82,7 +82,7 @@ def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
 
 
 def open_index(path: Path, log: LineLog, results: FileResults, since: int = 0) -> RecallIndex:
-    """An index of a transcript, from ``since`` on and up to date; nothing is written."""
+    """An up-to-date index of a transcript from position ``since`` on; nothing is written to disk."""
     index = RecallIndex.for_reading(log, side_file(path), fetch=results.fetch, since=since)
     with transcripts.progress(path, "indexing") as step:
         index.catch_up(step)
@@ -90,7 +90,7 @@ def open_index(path: Path, log: LineLog, results: FileResults, since: int = 0) -
 
 
 def _prepare(path: Path, index: RecallIndex, scorer: Scorer) -> None:
-    """Let a scorer do all that the search needs: nothing is stored, so it cannot be left for later."""
+    """Have a scorer prepare everything now: nothing is stored, so no work can be left for later."""
     size = path.stat().st_size
     with transcripts.progress(path, "comparing by meaning") as step:
         while index.prepare(scorer):
@@ -109,7 +109,7 @@ def _print_status(path: Path, status: IndexStatus, *, as_json: bool) -> None:
 
 
 def _search(search: Callable[..., list[Hit]], log: LineLog, *, everything: bool) -> tuple[list[Hit], int]:
-    """The matches, and how many more there are in what the model still sees."""
+    """The matches outside the context, and how many are still in it; with ``everything``, all matches, and 0."""
     found = search()
     if everything:
         return found, 0

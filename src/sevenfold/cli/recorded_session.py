@@ -1,7 +1,7 @@
-"""A recorded session, ours or another tool's, opened for the engine without touching its file.
+"""Opens a recorded session, ours or another tool's, for the engine without touching its file.
 
-The engine writes to a draft. It becomes a new file, or is appended to the old one, in one step at the end. Until then,
-and after any error or interruption, nothing has changed on disk.
+The engine writes to a draft, which becomes a new file, or is appended to the old one, in one step at the end. Until
+then, and after any error or interruption, the session's file on disk is unchanged.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from sevenfold.stores.memory import MemoryLog
 from sevenfold.stores.settings_files import FileSource
 
 NO_MODEL = "<synthetic>"
-"""The model other tools record for messages that no model wrote."""
+"""The model name that other tools record for messages no model wrote."""
 CHUNK = 256 * 1024
-"""Bytes that are copied at a time."""
+"""Bytes copied at a time."""
 
 
 class DraftLog(BranchLog):
-    """A file's lines, followed by those that were appended here: what a session would write, before that is kept.
+    """A log of a file's lines followed by appended lines, which stay in memory until they are written or discarded.
 
-    The file is read as it was when the draft began and never touched. Positions are those the new lines will have
+    The file is read as it was when the draft began, and never changed. New lines have the positions they will have
     once they follow the file's bytes, in the file itself or in a copy of it.
     """
 
     def __init__(self, path: Path, converted: MemoryLog | None = None) -> None:
-        """``converted`` holds the lines to begin with where the file is in another format."""
+        """``converted`` holds the lines to start with, if the file is in another format."""
         self.path = path
         self.size, self.torn = end_of(path) if converted is None else (converted.end, False)
-        """Bytes of the file when the draft began; was its last writer cut off in the middle of a line?"""
+        """The size of the file in bytes when the draft began, and whether its tail was torn."""
         self.added: list[bytes] = []
-        """The lines that are not in the file."""
+        """The appended lines, which are not in the file."""
         self._converted = converted
         start = self.size + self.torn
         super().__init__(converted or JsonlLog(path).upto(self.size), MemoryLog(start=start), start)
@@ -70,7 +70,7 @@ class DraftLog(BranchLog):
         return super().append(lines)
 
     def whole(self) -> Iterator[bytes]:
-        """The file's bytes and the draft's after them, in pieces."""
+        """The file's bytes followed by the appended lines, in pieces."""
         left = self.size
         if self._converted is not None:
             yield from (line for _, line in self._converted.read())
@@ -91,30 +91,30 @@ class RecordedSession(Struct, frozen=True):
     path: Path
     session: str
     folder: Path
-    """The project it belongs to."""
+    """The folder of the project the session belongs to."""
     model: str
     own: bool
-    """Whether Sevenfold wrote it; then the system prompt and tools are recorded too."""
+    """Whether Sevenfold wrote the transcript; if so, it also records the system prompt and tools."""
     records: int
     start: int
-    """The offset in the file at which the part in view begins."""
+    """The offset in the file of the first record in view."""
     options: Options
     converted: MemoryLog | None = None
-    """Its records, where the file is in another format; then the file can only be read."""
+    """The converted records, if the file is in another format and so can only be read."""
 
     @property
     def notes(self) -> Path:
-        """The file of its notes."""
+        """The file with the session's notes."""
         return user_home().project(self.folder).session(self.session).notes
 
     @property
     def offline(self) -> bool:
-        """Whether the offline model answers because no key and no address is configured."""
+        """Whether the offline model answers: it was named, or neither a key nor an address is configured."""
         return is_offline(self.model)
 
 
 def inspect(path: Path, model: str = "") -> RecordedSession:
-    """Read what is known about a transcript; raises if it is not one, or if its model is unknown and not given."""
+    """Read what is known about a transcript; raises `UserError` if it is not one, or if no model is known or given."""
     log = open_log(path)
     view = resume(log)
     if not view.items:
@@ -144,10 +144,10 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
 def edit(
     recorded: RecordedSession, target: Path | None, *, recall: bool = False
 ) -> Iterator[tuple[Session, Client]]:
-    """Open the session on a draft, with the client of its model; at the end, keep the draft in a file.
+    """Open the session on a draft, with the client of its model; at the end, write the draft to a file.
 
-    ``target`` is the session's own file or a new one, under which the model may read all of it later; None: the draft
-    is thrown away, as it is after any error. With ``recall``, index the session first.
+    ``target`` is the session's own file, or a new one, whose path the model is given to read the full record later. If
+    it is None, the draft is discarded, as after any error. With ``recall``, index the session first.
     """
     with ExitStack() as held:
         client = held.enter_context(closing(quick_client_for(recorded.model, OFFLINE_JOBS)))
@@ -176,19 +176,19 @@ def edit(
 
 
 def _index(recorded: RecordedSession, log: DraftLog, results: FileResults) -> RecallIndex:
-    """The index for recall. A compaction can only hide what is in view, so what came before is not read."""
+    """The recall index. A compaction can hide only what is in view, so earlier records are not indexed."""
     return open_index(recorded.path, log, results, since=recorded.start)
 
 
 def write_new(target: Path, draft: DraftLog) -> None:
-    """Write the file's bytes and the draft's to a new file, completely or not at all."""
+    """Write the file's bytes and the draft's to a new file, completely or not at all; raises if it exists."""
     with Staged(target, draft.whole()) as staged:
         try:
             os.link(staged.path, target)
         except FileExistsError:
             raise already_exists(target) from None
         except OSError:
-            # Not every file system has links; renaming is the second best, since it could overwrite.
+            # Not every file system has hard links; renaming is second best, because it could overwrite a file.
             if target.exists():
                 raise already_exists(target) from None
             staged.commit()
@@ -200,7 +200,7 @@ def already_exists(target: Path) -> InputError:
 
 
 def append_draft(log: JsonlLog, draft: DraftLog) -> None:
-    """Append the draft to the file it began with, in one write; raises `Refused` if the file has grown meanwhile."""
+    """Append the draft to the file it started from, in one write; raises `Refused` if the file changed meanwhile."""
     if log.path.stat().st_size != draft.size:
         raise Refused(
             f"{log.path}: another program wrote to it in the meantime, so nothing was appended; "
@@ -210,7 +210,7 @@ def append_draft(log: JsonlLog, draft: DraftLog) -> None:
 
 
 def _options(view: View) -> Options:
-    """The system prompt, tools and parameters exactly as recorded, so that the engine goes on with them."""
+    """The system prompt, tools and parameters exactly as recorded, so that the engine continues with them."""
     if view.epoch is None:
         return Options()
     frame = frame_of(view.epoch)
@@ -229,7 +229,7 @@ def _options(view: View) -> Options:
 
 MOST_CUT_POINTS = 8
 SHOWN_OF_ID = 8
-"""Characters of an id; more if others begin the same way."""
+"""Characters shown of an id; more if another id begins the same way."""
 LONGEST_SAID = 200
 
 
@@ -251,7 +251,7 @@ def record_named(session: Session, given: str) -> str:
 
 
 def cut_points(session: Session) -> list[dict[str, str]]:
-    """The newest messages of the user; the conversation can be cut at each."""
+    """The newest messages of the user at which the conversation can be cut, each with a short id and its words."""
     view = session.conversation.transcript.view
     ids = [item.said.uuid for item in view.items]
 

@@ -15,7 +15,7 @@ from sevenfold.errors import UserError
 from sevenfold.stores.home import user_home
 
 FOUND = 1
-"""The exit code if there is a secret."""
+"""The exit code if a secret was found."""
 FAILED = 2
 """The exit code if nothing could be read."""
 SHOWN = 5
@@ -73,7 +73,7 @@ def _files(paths: list[Path]) -> list[Path]:
         return list(user_home().texts())
     files: dict[Path, None] = {}
     for path in paths:
-        # Unlike `rglob`, `walk` passes over folders that may not be read or go away meanwhile.
+        # Unlike `rglob`, `walk` skips folders that cannot be read or that disappear meanwhile.
         inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
         wanted = (one for one in inside if one.suffix in _KINDS and one.is_file())
         files.update(dict.fromkeys(sorted(wanted) if path.is_dir() else [path]))

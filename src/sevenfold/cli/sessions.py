@@ -1,4 +1,4 @@
-"""`sevenfold sessions`: lists the sessions of a folder with their titles, or deletes one."""
+"""`sevenfold sessions`: lists the sessions of a folder with their titles, deletes one, or imports another tool's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _delete(options: argparse.Namespace) -> int:
     folder = options.folder
     found = purge.find(home, options.name, folder)
     if not found:
-        # Of a session without a transcript only its name is left, which was not it.
+        # A session without a transcript can be found only by its exact name, which this is not; others by title too.
         kept = [one for one in transcripts.stored() if one.path.parent == home.project(folder).folder]
         if not kept:
             raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
@@ -74,7 +74,7 @@ def _import(options: argparse.Namespace) -> int:
             "say which session to import: sevenfold sessions import NAME; 'sessions --all' lists them"
         )
     recorded = recorded_sessions.inspect(transcripts.find(options.name))
-    # Not under the same id, or neither of the two could be named by it.
+    # The copy gets another id, because a shared one would name neither of the two sessions.
     kept = user_home().project(options.folder).session(f"from-{recorded.session}")
     target = kept.transcript
     if target.exists():
@@ -103,7 +103,7 @@ def _file(one: KeptSession | StoredSession) -> dict[str, Any]:
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table that shows the names of sessions whole, because one needs them, and cuts their titles."""
+    """Print a table with the full names of sessions, because other commands take them; titles are cut to fit."""
     console, now = ReportConsole(), time.time()
     more, room = (["tool", "project"], 90) if "tool" in rows[0] else (["size"], 76)
     more = more if console.width >= room else []

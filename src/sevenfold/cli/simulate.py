@@ -1,4 +1,4 @@
-"""`sevenfold simulate`: the simulator in the foreground, for clients of any kind."""
+"""`sevenfold simulate`: runs the simulator in the foreground, for any client."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _model(given: str) -> tuple[str, int]:
-    """A model's name and window; raises `argparse.ArgumentTypeError` for anything else."""
+    """Parse NAME=TOKENS into a model's name and window; raises `argparse.ArgumentTypeError` for anything else."""
     name, _, window = given.rpartition("=")
     if not name or not window.isdigit() or int(window) < 1:
         raise argparse.ArgumentTypeError(f"{given!r} is no NAME=TOKENS, as in qwen3=32768")
@@ -67,7 +67,7 @@ def _model(given: str) -> tuple[str, int]:
 
 
 def _free(host: str, port: int) -> int:
-    """The port if it is free, or a free one for 0; raises `UserError` if there is none."""
+    """The port if it is free, or any free port if it is 0; raises `UserError` if it cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as listener:

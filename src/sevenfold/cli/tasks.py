@@ -1,4 +1,4 @@
-"""`sevenfold tasks`: what runs in the background of the sessions in a folder, from any terminal."""
+"""`sevenfold tasks`: lists or stops background tasks of the sessions in a folder, from any terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 
 PATIENCE = 10.0
-"""Seconds a session gets to carry out an order."""
+"""Seconds a session has to carry out an order."""
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out the command; returns 1 if a session did not answer."""
+    """Carry out the command; returns 1 if the session did not respond to a kill, else 0."""
     project = user_home().project(options.folder)
     with closing(SqliteMailbox(project.mailbox)) as mailbox:
         found = list(_tasks(project, mailbox))
@@ -42,11 +42,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 FoundTask = tuple[SessionFiles, TaskFile, Task]
-"""A task, its session, and the file that session keeps its tasks in."""
+"""A session, the file in which it keeps its tasks, and one of the tasks."""
 
 
 def _tasks(project: Project, mailbox: SqliteMailbox) -> Iterator[FoundTask]:
-    """The tasks of the sessions that a process has open."""
+    """The tasks of the sessions that are open in some process."""
     for session in project.all_sessions():
         file = TaskFile(session.agent, mailbox)
         kept = file.read() if file.path.exists() and _is_open(session.transcript) else None

@@ -1,5 +1,4 @@
-"""`sevenfold team run FILE.md`: one agent reads up on something, several forks of it work on the tasks, and it joins
-their reports."""
+"""`sevenfold team run FILE.md`: an agent prepares, others (by default its forks) do the tasks, it joins the reports."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from sevenfold.record.decisions import AgentEnd
 
 JOIN = "Join these reports into one answer: what was found or done, without repetition, and what is open."
 REPORTS = "team-reports"
-"""The key of the note with the reports."""
+"""The key of the note that holds the agents' reports."""
 _HEADING = re.compile(r"^##[ \t]+(tasks|join)[ \t]*$", re.IGNORECASE | re.MULTILINE)
 _ITEM = re.compile(r"^(?:[-*]|\d+[.)])[ \t]+", re.MULTILINE)
 KNOWN = ("model", "mode", "name", "agent", "max_usd")
@@ -39,7 +38,7 @@ MOST_TASKS = 200
 
 
 class TeamFile(Struct, frozen=True, kw_only=True):
-    """What a team is to do."""
+    """The content of a team file: what the team should do, and with which settings."""
 
     opening: str
     tasks: tuple[str, ...]
@@ -62,7 +61,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out the command; returns 0 if every task was completed."""
+    """Carry out the command; returns 0 if every task was completed, else 1."""
     team = read_team(options.file)
     model = options.model or team.model
     chosen = ChatOptions(
@@ -97,7 +96,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
             view.ended(ended)
         complain("merging the reports")
         entries = [entry for one in ended if (entry := workers.roster.get(one.agent)) is not None]
-        # As text of the agents' and not of the user's.
+        # A note, because the agents' reports must not count as the user's words.
         reports = (f"Task: {one.started.prompt}\n\n{workers.report(one)}" for one in entries)
         agent.session.conversation.note("\n\n".join(reports), key=REPORTS)
     newest = agent.session.conversation.transcript.view.newest
@@ -113,7 +112,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
 
 
 def _go_on(agent: Agent) -> str:
-    """Finish what an earlier process began; returns the agent's last words."""
+    """Finish the turn that an earlier process began, if any; returns the text of the agent's last answer."""
     newest = agent.session.conversation.transcript.view.newest
     if newest is not None and newest.said.role != "assistant":
         return agent.run().text
@@ -122,7 +121,7 @@ def _go_on(agent: Agent) -> str:
 
 
 def read_team(path: Path) -> TeamFile:
-    """Read a file; raises `UserError` or `InputError`, which say what is wrong with it."""
+    """Read a team file; raises `UserError`, which says what is wrong with it."""
     try:
         page = split(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -162,7 +161,7 @@ def read_team(path: Path) -> TeamFile:
 
 
 class TaskView:
-    """Who does what, and what it costs: a table in a terminal, else a line for each end."""
+    """Shows the progress and cost of each task: as a table on a terminal, else as a line for each tool call."""
 
     def __init__(
         self,
@@ -170,7 +169,7 @@ class TaskView:
         spent: Callable[[], float | None] = lambda: None,
         console: Console | None = None,
     ) -> None:
-        """``spent`` says what all of it has cost so far."""
+        """``spent`` returns the total cost so far, None if it is unknown."""
         self._tasks = tasks
         self._spent = spent
         self._doing = dict.fromkeys(range(len(tasks)), "waiting")
@@ -190,21 +189,21 @@ class TaskView:
             self._live.stop()
 
     def progress(self, number: int, line: str) -> None:
-        """An agent does something."""
+        """Show what the agent of a task is doing."""
         with self._lock:
             self._doing[number] = one_line(clean(line), 60)
         if self._live is None:
             self._console.print(Text(f"task {number + 1}: {one_line(clean(line), 100)}"))
 
     def ended(self, ended: Sequence[AgentEnd]) -> None:
-        """All have ended."""
+        """Show how each task ended."""
         with self._lock:
             for number, end in enumerate(ended):
                 cost = f", {money(end.usd)}" if end.usd is not None else ""
                 self._doing[number] = f"{end.state}, {plural(end.turns, 'turn')}{cost}"
 
     def table(self) -> Group:
-        """What is shown now."""
+        """The table as it is now, with the time and cost so far."""
         table = plain_table(("", {}), ("task", {}), ("now", {}))
         with self._lock:
             for number, task in enumerate(self._tasks):

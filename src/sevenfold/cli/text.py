@@ -1,7 +1,7 @@
-"""What commands take and print: numbers and folders among their arguments, figures, names, foreign text.
+"""Helpers for what commands take and print: arguments, figures, names, and text from untrusted sources.
 
-Tools, models, files and the clipboard may hold anything, and none of it may steer the terminal: `ReportConsole`,
-`write`, `complain` and `print_json` replace control characters in all they print. The chat draws `clean` text.
+Tools, models, files and the clipboard may hold anything, and none of it may control the terminal: `ReportConsole`,
+`write` and `complain` replace control characters, `print_json` escapes them, and the chat draws `clean` text.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sevenfold.errors import UserError
 _UNESCAPED = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 N = TypeVar("N", int, float)
 LONGEST_EXCERPT = 160
-"""Characters of a fact or statement in a report."""
+"""Characters of a fact or statement that a report shows."""
 
 # -- numbers ---------------------------------------------------------------------------------
 
 
 def count(number: float) -> str:
-    """A number of tokens or calls: exact while it is short, rounded when it is long."""
+    """A number of tokens or calls: exact below a million, rounded above."""
     if abs(number) < 999_950:
         return f"{number:,.0f}"
     if abs(number) < 999_950_000:
@@ -47,7 +47,7 @@ def short_count(number: int) -> str:
 
 
 def money(amount: float | None) -> str:
-    """An amount in dollars."""
+    """An amount in dollars; ``unknown`` for None."""
     if amount is None:
         return "unknown"
     if amount and abs(amount) < 0.01:
@@ -56,7 +56,7 @@ def money(amount: float | None) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A percentage that never rounds something down to nothing."""
+    """A percentage that never rounds a positive share down to zero."""
     if not whole:
         return "–"
     percent = 100 * part / whole
@@ -66,19 +66,19 @@ def share(part: float, whole: float) -> str:
 
 
 def times(amount: float | None, reference: float | None) -> str:
-    """How many times the reference; empty if either is unknown or there is no reference."""
+    """The amount as a multiple of the reference; empty if either is unknown or the reference is 0."""
     if amount is None or not reference:
         return ""
     return f"{amount / reference:.1f}×"
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
-    """A number with its noun."""
+    """A number with its noun, in the singular or plural; ``many`` is an irregular plural."""
     return f"{count(number)} {noun if number == 1 else many or noun + 's'}"
 
 
 def size(number: int) -> str:
-    """A number of bytes."""
+    """A number of bytes in B, kB or MB."""
     if number < 1_000:
         return f"{number} B"
     if number < 1_000_000:
@@ -90,7 +90,7 @@ def size(number: int) -> str:
 
 
 def duration(elapsed: float) -> str:
-    """A span of time in its two largest units."""
+    """A span of time in days and hours, in hours and minutes, in minutes, or in seconds."""
     minutes, hours, days = int(elapsed // 60), int(elapsed // 3600), int(elapsed // 86400)
     if days:
         return f"{days} d {hours % 24} h"
@@ -100,7 +100,7 @@ def duration(elapsed: float) -> str:
 
 
 def stopwatch(seconds: float) -> str:
-    """How long something took, to the second; to a tenth of one while it is short."""
+    """How long something took: to a tenth of a second below 10 s, to the second below an hour, then to the minute."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 59.5:
@@ -112,7 +112,7 @@ def stopwatch(seconds: float) -> str:
 
 
 def parse_time(timestamp: str | None) -> datetime | None:
-    """The time in a record; None if it has none that can be read."""
+    """The time in a record; None if it is missing or cannot be parsed."""
     try:
         return datetime.fromisoformat(timestamp or "")
     except ValueError:
@@ -124,36 +124,36 @@ def parse_time(timestamp: str | None) -> datetime | None:
 
 @cache
 def wording(table: str) -> dict[str, Any]:
-    """A table of ``words.toml``: from the names that records use to words for people."""
-    import tomllib  # not for a list of the commands, which has to be there at once
+    """A table of ``words.toml``, which maps names used in records to words for people."""
+    import tomllib  # imported late, because the list of commands does not need it and must appear at once
 
     found: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))[table]
     return found
 
 
 def category(name: str) -> str:
-    """The name of a category of the profile, such as ``tool_result:Read``."""
+    """The words for a category of the profile, such as ``tool_result:Read``."""
     kind, _, tool = name.partition(":")
     return f"{tool_name(tool)} results" if kind == "tool_result" else wording("categories").get(name, name)
 
 
 def tool_name(name: str) -> str:
-    """The name of a tool; for one of an MCP server, the server and the name."""
+    """The name of a tool; for a tool of an MCP server, the server and the name."""
     return name.removeprefix("mcp__").replace("__", " ") if name.startswith("mcp__") else name
 
 
 def source(name: str) -> str:
-    """What a request was for, by its query source, such as ``session_memory`` or ``agent:reviewer``."""
+    """The words for a query source, such as ``session_memory`` or ``agent:reviewer``."""
     kind, _, rest = name.partition(":")
     return f"{wording('sources').get(kind, kind.replace('_', ' '))}{f' {rest}' if rest else ''}"
 
 
 def cause(name: str) -> str:
-    """Why a cache was lost."""
+    """The words for the cause of a cache break."""
     return str(wording("causes").get(name, name.replace("_", " ")))
 
 
-# -- foreign text ----------------------------------------------------------------------------
+# -- untrusted text --------------------------------------------------------------------------
 
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _SEQUENCE = re.compile(
@@ -169,16 +169,16 @@ _INVISIBLE = re.compile(
 
 
 def printable(text: str) -> str:
-    """The text with all characters replaced that steer a terminal or hide text; the line feed stays."""
+    """The text with all characters replaced that control a terminal or hide text, except line feeds."""
     text = text.expandtabs(4)
     return text if text.isprintable() else _INVISIBLE.sub("\ufffd", _CONTROL.sub("\ufffd", text))
 
 
 def clean(text: str) -> str:
-    """The text as a terminal may show it.
+    """The text made safe to show in a terminal.
 
-    Escape sequences are removed: without their first character they would be noise. Other control characters, and
-    those that reverse the writing direction, are replaced. Of a line that was overwritten, the last version stays.
+    Escape sequences are removed whole, because the rest of one is noise. Other control characters, and those that
+    reverse the writing direction, are replaced. If a line was overwritten, only its last version is kept.
     """
     text = _SEQUENCE.sub("", text.replace("\r\n", "\n"))
     text = _OVERWRITTEN.sub("", text).replace("\r", "\n" if text.endswith("\r") else "")
@@ -187,13 +187,13 @@ def clean(text: str) -> str:
 
 def one_line(text: str, room: int = 0, cut: str = "…") -> str:
     """The clean text on one line; with ``room``, no wider than that many cells."""
-    # What lies far beyond the line need not be cleaned.
+    # Text far beyond the end of the line need not be cleaned.
     line = " ".join(clean(text[: 4 * room + 4_000] if room else text).split())
     return fit(line, room, cut) if room else line
 
 
 def fit(line: str, room: int, cut: str = "…") -> str:
-    """A clean line in no more than ``room`` cells."""
+    """A clean line, cut to at most ``room`` cells; ``cut`` marks where."""
     # Commands that print JSON import this module too, and should not wait for rich.
     from rich.cells import cell_len, set_cell_size
 
@@ -205,12 +205,12 @@ def fit(line: str, room: int, cut: str = "…") -> str:
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a text on one line, for a report; ``--json`` has all of it."""
+    """The beginning of a text on one line, for a report; ``--json`` prints all of it."""
     return shorten(" ".join(text.split()), LONGEST_EXCERPT)
 
 
 def shorten(text: str, room: int) -> str:
-    """A text of at most ``room`` characters; a path keeps its end, anything else its beginning."""
+    """A text cut to at most ``room`` characters; a path keeps its end, anything else its beginning."""
     if len(text) <= room:
         return text
     if " " not in text and ("/" in text or "\\" in text):
@@ -222,7 +222,7 @@ def shorten(text: str, room: int) -> str:
 
 
 def number(kind: type[N], low: float, words: str, high: float = float("inf")) -> Callable[[str], N]:
-    """The type of an option that takes a number from ``low`` to below ``high``; ``words`` says so to the user."""
+    """The argparse type for a number from ``low`` to below ``high``; ``words`` describe it in the error message."""
 
     def read(text: str) -> N:
         try:
@@ -240,7 +240,7 @@ positive = number(int, 1, "a whole number above 0")
 
 
 def add_folder(command: argparse.ArgumentParser, *, exists: bool = False) -> None:
-    """Let a command take ``--folder``, with links followed; with ``exists``, one that is there."""
+    """Add the option ``--folder``, whose links are resolved; with ``exists``, the folder must exist."""
 
     def read(text: str) -> Path:
         try:
@@ -249,7 +249,7 @@ def add_folder(command: argparse.ArgumentParser, *, exists: bool = False) -> Non
                 return path
             why = "there is no such folder"
         except (OSError, RuntimeError, ValueError) as error:
-            # Such as links in a circle, or the home of no user.
+            # Such as a loop of links, or the home of an unknown user.
             why = getattr(error, "strerror", None) or str(error)
         raise argparse.ArgumentTypeError(f"{one_line(text, 100)}: {why}; check the path")
 
@@ -257,13 +257,13 @@ def add_folder(command: argparse.ArgumentParser, *, exists: bool = False) -> Non
 
 
 def add_switches(command: argparse.ArgumentParser, *names: str) -> None:
-    """Let a command take options that have no value."""
+    """Add options without a value."""
     for name in names:
         command.add_argument(name, action="store_true")
 
 
 def confirm(question: str, options: argparse.Namespace) -> bool:
-    """Ask the user, unless ``--yes`` was given; raises `UserError` where there is no terminal to ask on."""
+    """Whether the user agrees, or ``--yes`` was given; raises `UserError` if there is no terminal to ask on."""
     if options.yes:
         return True
     if not sys.stdin.isatty():
@@ -274,7 +274,7 @@ def confirm(question: str, options: argparse.Namespace) -> bool:
 
 
 def not_installed(what: str, extras: str, error: ModuleNotFoundError) -> UserError:
-    """The error for something that comes with extras of the package."""
+    """The error for a missing module that comes with extras of the package."""
     return UserError(
         f"the {what} needs {error.name}, which is not installed; run: pip install 'sevenfold[{extras}]'"
     )
@@ -284,23 +284,23 @@ def not_installed(what: str, extras: str, error: ModuleNotFoundError) -> UserErr
 
 
 def print_json(fields: object) -> None:
-    """Print for scripts."""
-    import msgspec  # not needed to describe a command
+    """Print as JSON, for scripts."""
+    import msgspec  # imported late, because `--help` does not need it
 
     try:
         text = msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
     except UnicodeEncodeError:
-        # The name of a file may hold bytes that are no text; JSON has an escape for them, which scripts can undo.
+        # A file name may hold bytes that are not valid text; JSON has an escape for them, which scripts can undo.
         text = json.dumps(msgspec.to_builtins(fields), indent=2)
-    # JSON need not escape these, but a terminal may obey them, or show what follows backwards.
+    # JSON need not escape these characters, but a terminal may obey them, or show the text after them backwards.
     sys.stdout.write(_UNESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text) + "\n")
 
 
 def write(text: str) -> None:
-    """Print to standard output, control characters replaced."""
+    """Print to standard output, with control characters replaced."""
     sys.stdout.write(printable(text))
 
 
 def complain(text: str) -> None:
-    """Print a message to the error stream, control characters replaced."""
+    """Print a message to the error stream, with control characters replaced."""
     sys.stderr.write(f"sevenfold: {printable(text)}\n")

@@ -1,7 +1,7 @@
-"""The transcripts on this machine: listed, found by the name of a session, and read with a progress bar.
+"""The transcripts on this machine: listing them, finding one by the name of its session, and showing progress.
 
 Claude Code, Codex and Sevenfold each keep their sessions in a folder of their own. A session is named by its path, by
-its id or the beginning of it, by its title or words from it, or as `last`; every command takes the same names.
+its id or the beginning of it, by its title or part of it, or as `last`; every command takes the same names.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from sevenfold.stores.jsonl.log import scan
 PATIENCE = 1.0
 """Seconds before progress is shown."""
 LAST = "last"
-"""The name of the newest session of this folder, or of all if this folder has none."""
+"""The name for the newest session of the current folder, or the newest of all if this folder has none."""
 MOST_LISTED = 5
-"""Sessions that an error names."""
+"""Sessions that an error message lists."""
 HEAD_RECORDS = 200
 TAIL_BYTES = 256 * 1024
-"""How much of the two ends of a file is searched for a title."""
+"""How much of a file's start and end is searched for a title."""
 LONGEST_TITLE = 80
 _ROLLOUT = re.compile(r"rollout-\d{4}-\d\d-\d\d(?:T\d\d-\d\d-\d\d)?-(.+)")
-"""The file of a Codex session is named after the time and its id."""
+"""The file name of a Codex session: the time, then the session's id."""
 
 
 class StoredSession(Struct, frozen=True):
-    """A session of any tool on disk."""
+    """A session on disk, of any tool."""
 
     path: Path
     tool: str
@@ -55,17 +55,17 @@ class StoredSession(Struct, frozen=True):
     size: int
 
     def about(self) -> SessionLabel:
-        """Its title and project; only the two ends of the file are read."""
+        """The session's title and project; reads only the start and end of the file."""
         return read_label(self.path)
 
 
 class SessionLabel(Struct, frozen=True):
-    """What people know a session by."""
+    """What people recognise a session by."""
 
     title: str = ""
-    """Its title, or the user's first words."""
+    """The title, or the user's first words."""
     project: str = ""
-    """The folder it worked in."""
+    """The folder the session worked in."""
 
 
 def claude_folder() -> Path:
@@ -79,12 +79,12 @@ def codex_folder() -> Path:
 
 
 def places() -> str:
-    """Where sessions are looked for."""
+    """The folders that are searched for sessions, in words."""
     return f"{claude_folder()}, {codex_folder()} or {user_home().root}"
 
 
 def stored() -> list[StoredSession]:
-    """Every session on this machine, the newest first; files of sub-agents are not sessions of their own."""
+    """Every session on this machine, the newest first; the files of sub-agents do not count as sessions."""
     own = (("Sevenfold", one.path) for project in user_home().projects() for one in project.sessions())
     claude = (("Claude Code", path) for path in claude_folder().glob("*/*.jsonl"))
     codex = (("Codex", path) for path in codex_folder().rglob("*.jsonl"))
@@ -99,7 +99,7 @@ def stored() -> list[StoredSession]:
 
 
 def everything() -> list[Path]:
-    """Every file of every session on this machine, with those of sub-agents and branches."""
+    """Every transcript file on this machine, including those of sub-agents and branches."""
     kept = (session for project in user_home().projects() for session in project.all_sessions())
     own = (path for session in kept for path in (session.transcript, *session.branch_files()))
     folders = (claude_folder(), codex_folder())
@@ -108,7 +108,7 @@ def everything() -> list[Path]:
 
 
 def read_label(path: Path) -> SessionLabel:
-    """The title and the project of a session, as its two ends tell; empty where they do not."""
+    """The title and project of a session, from the start and end of its file; empty if they are not found there."""
     labels: dict[str, str] = {}
     words = project = ""
     with suppress(UserError, OSError):
@@ -119,7 +119,7 @@ def read_label(path: Path) -> SessionLabel:
                 labels[entry.kind] = entry.text
             elif isinstance(entry, Said) and not entry.sidechain:
                 words = words or users_words(entry)
-        # The end may begin in the middle of a line, which is then no label.
+        # The tail may start in the middle of a line; such a fragment is never read as a label.
         for line in scan(path, max(0, path.stat().st_size - TAIL_BYTES)):
             if b'title"' in line.raw and isinstance(entry := entries.read(line.raw), Label):
                 labels[entry.kind] = entry.text
@@ -137,9 +137,9 @@ def _folder(raw: bytes) -> str:
 
 
 def find(name: str) -> Path:
-    """The file of a session, by path, id, beginning of an id, title, or `last`.
+    """The file of a session, by path, id, beginning of an id, title, or `last`; a .jsonl path need not exist.
 
-    Raises `TranscriptMissing` with the nearest names if there is none, and `InputError` if there are several.
+    Raises `InputError` if several match, `TranscriptForeign` for a folder or no name, else `TranscriptMissing`.
     """
     path = Path(name)
     try:
@@ -159,7 +159,7 @@ def find(name: str) -> Path:
 
 
 def named(name: str, sessions: list[StoredSession]) -> StoredSession:
-    """The session of this name among some, which are in order, the newest first; raises as `find` does."""
+    """The session with this name among ``sessions``, which must be sorted newest first; raises as `find` does."""
     if name == LAST and sessions:
         here = Path.cwd()
         return next((one for one in sessions if _is_here(one, here)), sessions[0])
@@ -180,7 +180,7 @@ def named(name: str, sessions: list[StoredSession]) -> StoredSession:
 
 
 def _is_here(one: StoredSession, here: Path) -> bool:
-    """Whether a session worked in a folder. Two tools name their folders after it, so few files must be read."""
+    """Whether a session worked in a folder. Two tools store sessions by folder, so only Codex files are read."""
     if one.tool == "Sevenfold":
         return one.path.parent == user_home().project(here).folder
     if one.tool == "Claude Code":
@@ -200,13 +200,13 @@ def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]
     if not sessions:
         return f"there are no sessions in {places()}: give a transcript's path"
     known = {title: one for one in reversed(sessions) for title in (titles[one.path], one.name) if title}
-    # Something like a title is one that has most of its words, in any order and spelling.
+    # The low cutoff forgives misspelt and missing words; without any match, suggest the newest session.
     close = get_close_matches(wanted, known, n=3, cutoff=0.5) or list(known)[-1:]
     return "did you mean " + "; ".join(describe(known[one]) for one in close) + "?"
 
 
 def describe(session: StoredSession) -> str:
-    """A session in a few words: the beginning of its id, title, project and date."""
+    """A session in a few words: its id, title, tool, project and date."""
     about, day = session.about(), datetime.fromtimestamp(session.modified).date().isoformat()
     title = f' "{fit(about.title, 40)}"' if about.title else ""
     where = f"{project_name(about.project)}, " if about.project else ""
@@ -214,7 +214,7 @@ def describe(session: StoredSession) -> str:
 
 
 def project_name(folder: str) -> str:
-    """The last part of a project's folder, recorded on whatever system."""
+    """The last part of a project's folder, with either kind of path separator."""
     return re.split(r"[/\\]", folder.rstrip("/\\"))[-1] or folder
 
 
@@ -222,16 +222,16 @@ def project_name(folder: str) -> str:
 
 
 def progress(path: Path, doing: str) -> AbstractContextManager[Callable[[int], None]]:
-    """Show on the error stream how much of a file has been read, once that takes a while; see `watch`."""
+    """Show on the error stream how much of a file has been read, if that takes a while; see `watch`."""
     size = path.stat().st_size if path.is_file() else 0
     return watch(doing, size, f"{path.name}, {size / 1e6:,.0f} MB")
 
 
 @contextmanager
 def watch(doing: str, total: int, what: str = "") -> Iterator[Callable[[int], None]]:
-    """Show on the error stream how much of something is done, once that takes a while.
+    """Show progress on the error stream, if the work takes a while: a bar on a terminal, elsewhere one line.
 
-    On a terminal it is a bar, elsewhere one line. Yields the function to call with how much of ``total`` is done.
+    Yields a function to call with how much of ``total`` is done.
     """
     patient_until = time.monotonic() + PATIENCE
     with ExitStack() as shown:
@@ -256,7 +256,7 @@ def _bar(doing: str, total: int, what: str) -> Iterator[Callable[..., None]]:
         return
     from rich.progress import TimeRemainingColumn
 
-    from sevenfold.cli.output import progress_bar  # loads rich, for which pipes should not wait
+    from sevenfold.cli.output import progress_bar  # loads rich, which pipes should not wait for
 
     with progress_bar(doing, total, TimeRemainingColumn()) as update:
         yield update

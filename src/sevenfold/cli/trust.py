@@ -1,4 +1,4 @@
-"""`sevenfold trust`: which folders may bring settings of their own."""
+"""`sevenfold trust`: manages the list of folders whose own settings, hooks and servers are used."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`sevenfold chat`: a conversation with an agent in the terminal.
 
 From the outside in: `command` reads the options; `inline` is the app for most terminals, `plain` the one for terminals
-without a cursor, and `print_mode` a single run without a screen. The two apps hold a `Chat`, which holds the agent.
-What they show is made by pure functions from values to things rich can print (`lines`, `menu`, `pages`, `status`,
-`markdown`), so most of it is tested without a terminal.
+without a cursor, and `print_mode` is a single run without a screen. Both apps hold a `Chat`, which holds the agent.
+Pure functions (`lines`, `menu`, `pages`, `status`, `markdown`) turn values into rich renderables, so most of what the
+apps show is tested without a terminal.
 """

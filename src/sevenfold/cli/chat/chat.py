@@ -1,7 +1,7 @@
-"""A chat: the agent, what it is doing, and what was shown; everything but the screen itself.
+"""A chat without its screen: the agent, its current activity, and the lines that can be opened again.
 
-The screen's thread calls `interrupt` and `queue` and reads `live` and `status`; everything else runs in the one thread
-that works. Nothing here waits for the screen but a question to the user.
+The drawing thread calls only methods that never block, such as `interrupt` and `queue`, and reads `live` and `status`.
+Turns and commands run in worker threads. Only a question to the user waits for the screen.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ if TYPE_CHECKING:
 
 MOST_FOLDED = 500
 AWAY_SECONDS = 15.0
-"""A user who has not typed or answered for longer may be looking elsewhere."""
+"""A user who has not sent or answered anything for longer than this may be looking elsewhere."""
 
 
 class FoldedLines:
-    """The lines of this run with more behind them: each has a number, and `/show` opens it."""
+    """Lines of this run that were printed in short form; `/show` with a line's number prints its full content."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[int, Callable[[], RenderableType]]] = deque(maxlen=MOST_FOLDED)
         self._number = 0
 
     def add(self, whole: Callable[[], RenderableType]) -> int:
-        """Keep what is behind a line; returns its number."""
+        """Keep the full content of a line; returns the line's number."""
         self._number += 1
         self._kept.append((self._number, whole))
         return self._number
 
     def open(self, number: int | None = None) -> RenderableType:
-        """What is behind a line, or behind the last one; raises `Refused` if there is no such line."""
+        """The full content of a line, by default of the last one; raises `Refused` if there is no such line."""
         if not self._kept:
             raise Refused("There is nothing to show yet.")
         for one, whole in reversed(self._kept):
@@ -91,9 +91,9 @@ class Chat:
         self._in_turn = False
         self._thought = ""
         self._waited: dict[str, float] = {}
-        """Seconds the user took to decide, by call."""
+        """Seconds the user took to decide, by tool call id."""
         self._deeds: dict[str, str] = {}
-        """What the layers did in this run, by decision."""
+        """What the layers did in this run, in words, by decision id."""
         self._acted_at = time.monotonic()
         """When the user last sent something or answered."""
         self._paused = 0.0
@@ -108,7 +108,7 @@ class Chat:
         self._acted_at = time.monotonic()
         end = self._run(prompt)
         while end == "interrupted" and self.agent.waiting:
-            # A user who interrupts with a message queued wants that message to be read now.
+            # A user who interrupts with a message queued wants the model to read it now.
             end = self._run("")
         if end != "interrupted":
             self._notify("done")
@@ -118,7 +118,7 @@ class Chat:
             self.say("warning", f"{plural(left, 'queued message')} will be sent with your next one")
 
     def _run(self, prompt: str) -> str:
-        """How a turn ended; empty after an error."""
+        """Run a turn and show its events; returns how it ended, empty after an error."""
         end = ""
         with self._activity("working", turn=True):
             self.suggestion.forget()
@@ -134,11 +134,11 @@ class Chat:
 
     @property
     def suggestion(self) -> Suggestion:
-        """What the user may want to say next."""
+        """The suggestion for the user's next message."""
         return self.agent.session.conversation.state(Suggestion)
 
     def working(self, doing: str, work: Callable[[], None]) -> None:
-        """Do something long that is not a turn and can be interrupted; errors are shown."""
+        """Run long work that is not a turn and that the user can interrupt; show its errors."""
         with self._activity(doing, turn=False):
             try:
                 work()
@@ -148,30 +148,30 @@ class Chat:
                 self.say("error", str(error))
 
     def run_for_user(self, command: str) -> None:
-        """Run a command line of the user's, show what it prints, and have the model see both."""
+        """Run a command line the user typed and show its output; the model sees both with the next message."""
         output = self.agent.run_command(command)
         self.screen.show(self.drawn_call(ToolCall("", "Shell", {"command": command}), output))
         self.agent.note_command(command, output)
         self.update()
 
     def output_of(self, command: str) -> str:
-        """What a command line in a command of the user's prints; it needs permission like any of the agent's."""
+        """The output of a command line in a custom command; it needs permission, as the agent's own commands do."""
         return self.agent.run_command(command, asked=True).text
 
     def queue(self, text: str) -> None:
-        """Send a message while the agent works."""
+        """Queue a message for the agent while it works."""
         self.agent.queue(text)
         self.live = replace(self.live, queued=(*self.live.queued, text))
         self.screen.changed()
 
     def interrupt(self) -> None:
-        """Stop the turn."""
+        """Interrupt the turn or command that is running."""
         self.live = replace(self.live, stopping=True)
         self.agent.interrupt()
         self.screen.changed()
 
     def switch(self, options: ChatOptions) -> None:
-        """Continue with another session, or with another model; raises, and keeps the present one, if that fails."""
+        """Continue with another session or model; if that fails, reopen the current one and raise the error."""
         self.close()
         before, self.options = self.options, options
         if options.name != before.name:
@@ -186,15 +186,15 @@ class Chat:
             self.update()
 
     def close(self) -> None:
-        """Finish writing, and close connections."""
+        """Close the agent and its client."""
         self.agent.close()
         if (client := self.agent.assembly.options.get("client")) is not None:
             client.close()
 
-    # -- what happens ----------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def _handle(self, event: AgentEvent) -> None:
-        """Take in an event of the agent, and show it."""
+        """Update the activity after an event of the agent, and show the event."""
         match event:
             case Piece(kind="text", words=words):
                 self._fold_thinking()
@@ -229,13 +229,13 @@ class Chat:
         self.screen.changed()
 
     def listen(self, event: Event) -> Veto | None:
-        """Listen to the session, for what happens outside of turns."""
+        """Show an event of the session that happens outside a turn; during a turn, `_handle` gets it."""
         if not self._in_turn:
             self._show_event(event)
         return None
 
     def _show_event(self, event: Event) -> None:
-        """Take in an event of the engine, and show it if it concerns the user."""
+        """Count an event of the engine, update the activity, and show the event if it concerns the user."""
         self.spent = self.spent.add(event)
         if isinstance(event, Acted) and event.reference:
             self._deeds[event.reference] = event.what
@@ -246,7 +246,7 @@ class Chat:
         if isinstance(event, Answered | Acted):
             self.update()
         if isinstance(event, Compacting):
-            # A compaction in the background has no status: the user does not wait for it.
+            # A background compaction has no status, because the user does not wait for it.
             waits = self.agent.session.conversation.state(Compactor).status
             what = f"{event.hook} hooks" if event.hook else "writing the summary"
             self.live = replace(self.live, stage=f"compacting: {what}" if waits else "")
@@ -264,20 +264,20 @@ class Chat:
         return self._deeds.get(decision) or ("a compaction" if compacted else f"decision {decision}")
 
     def say(self, level: Level, words: str, number: int = 0) -> None:
-        """Show a line of the app's own; its sign says what its colour says."""
+        """Show a message of the app itself; its sign says the same as its colour, for terminals without colour."""
         sign = getattr(self.screen.signs, level)
         prefix = f"{level}: " if level in ("warning", "error") else ""
         suffix = f" [{number}]" if number else ""
         self.screen.show(Text(f"{sign} {prefix}{clean(words)}{suffix}", style=STYLES[level]))
 
     def _flush(self) -> None:
-        """Print the rest of the answer so far."""
+        """Print the part of the answer, and of the thinking, that was held back."""
         self._fold_thinking()
         self._print(self._stream.end())
         self.live = replace(self.live, pending="", preparing="")
 
     def update(self) -> None:
-        """Read the gauge again."""
+        """Rebuild the status line from the session, and redraw."""
         session = self.agent.session
         self.status = StatusLine(
             model=session.conversation.profile.model,
@@ -294,7 +294,7 @@ class Chat:
 
     def consent(self, asked: Asked) -> Consented:
         """Ask for permission to carry out a call, or for approval of a plan."""
-        self.agent.assembly.reporter.wait_until_handled()  # or the question came before what led to it
+        self.agent.assembly.reporter.wait_until_handled()  # or the question would appear before what led to it
         if asked.call.name == consent.PLAN_READY:
             plan, grants = str(asked.call.input.get("plan", "")), self.agent.grants
             self.screen.show(Text("The plan", style="bold"), render_markdown(plan))
@@ -318,7 +318,7 @@ class Chat:
         return Consented(grant is not None, always=grant in ("always", "for good"), remark=remark)
 
     def answer(self, questions: Sequence[Question], abort: Abort) -> Sequence[str] | None:
-        """The user's answers to the model's questions; None if the user gives up."""
+        """Ask the model's questions; returns the user's answers, or None if the user cancels or the turn is aborted."""
         self.agent.assembly.reporter.wait_until_handled()
         answers = []
         for one in questions:
@@ -331,7 +331,7 @@ class Chat:
         return answers
 
     def _ask(self, menu: Menu) -> MenuAnswer | None:
-        """Ask for the agent, whose clock stops meanwhile; a user who cancels interrupts the turn."""
+        """Ask on the agent's behalf, with `clock` stopped meanwhile; a user who cancels interrupts the turn."""
         self._notify("waiting for your answer")
         self._asked_at = time.monotonic()
         answer = self.screen.ask(replace(menu, escape="Esc interrupts") if self._in_turn else menu)
@@ -343,20 +343,20 @@ class Chat:
         return answer
 
     def _notify(self, what: str) -> None:
-        """Call a user who has not done anything for a while."""
+        """Notify the user, if they have not done anything for a while and the setting allows it."""
         how = self.agent.session.conversation.settings.notify
         if how != "off" and time.monotonic() - self._acted_at > AWAY_SECONDS:
             self.screen.notify(f"{what}: {self.options.folder.name}", how)
 
     def clock(self) -> float:
-        """Seconds, not counting those in which the agent waits for the user."""
+        """A monotonic time in seconds that stops while the agent waits for the user."""
         return (self._asked_at or time.monotonic()) - self._paused
 
     def ask(self, menu: Menu) -> Any:
-        """The value of the item the user chooses; None for none."""
+        """Show a menu; returns the value of the item the user chooses, None if they choose none."""
         return menu.chosen(self.screen.ask(menu))
 
-    # -- inside ----------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------
 
     @contextmanager
     def _activity(self, doing: str, *, turn: bool) -> Iterator[None]:
@@ -394,7 +394,7 @@ class Chat:
 
     def _tool_ended(self, event: events.ToolEnded) -> None:
         call, output = event.call, event.output
-        # The time the user took to decide is not the tool's.
+        # The time the user took to decide does not count as the tool's.
         waited = self._waited.pop(call.id, None)
         seconds = max(0.0, event.seconds - (waited or 0.0))
         self.live = self.live.ended(call)
@@ -403,13 +403,13 @@ class Chat:
 
     @property
     def paper(self) -> Paper:
-        """What lines are drawn on."""
+        """The signs, width and folder that lines are drawn with."""
         return Paper(self.screen.signs, self.screen.width, str(self.options.folder))
 
     def drawn_call(
         self, call: ToolCall, output: ToolOutput, seconds: float = 0.0, *, seen: bool = False
     ) -> RenderableType:
-        """A call with the first lines of its result; `/show` opens the rest. ``seen``: the user has seen its diff."""
+        """A call with the first lines of its result; `/show` opens the rest. With ``seen``, its diff is left out."""
         number = self.folded.add(partial(lines.full_call, call, output, seconds))
         return lines.result_lines(call, output, seconds, self.paper, number=number, seen=seen)
 
@@ -424,12 +424,12 @@ class Chat:
         self.say("note", f"{did} {path} ({lines.mention_size(event)})", number)
 
     def idle_in(self) -> float | None:
-        """Seconds until `idle` should be called; None: not in this pause."""
+        """Seconds until `idle` should be called; None if it should not be called in this pause."""
         conversation = self.agent.session.conversation
         return conversation.state(Idleness).due_in() if conversation.settings.idle_compaction else None
 
     def idle(self) -> None:
-        """Keep the cache alive or compact before it expires, if that is likely to save money, and say so."""
+        """Keep the cache alive, or compact before it expires, if that is likely to save money; tell the user."""
         try:
             done = self.agent.session.idle()
         except SevenfoldError as error:
@@ -440,5 +440,5 @@ class Chat:
         self.update()
 
     def background(self) -> tuple[str, ...]:
-        """What runs in the background: agents, commands, and the engine's own work."""
+        """The background tasks that are running: agents, commands, and the engine's own work."""
         return tuple(one_line(one.progress or one.name, 40) for one in self.agent.session.tasks.running)

@@ -1,6 +1,6 @@
-"""`sevenfold chat`: a conversation with an agent in the terminal, or a single run of it for scripts.
+"""`sevenfold chat`: a conversation with an agent in the terminal, or a single run for scripts.
 
-The first line and the input are drawn before the agent is loaded, so imports of what loads it are inside functions.
+The first line and the input are drawn before the agent is loaded, so imports that load it are inside functions.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _run_once(options: argparse.Namespace) -> int:
     from sevenfold.agent.agent import Agent
     from sevenfold.cli.chat import print_mode, start
 
-    prompts: Iterable[str]  # read while they are answered: a script may wait for an answer first
+    prompts: Iterable[str]  # read lazily: a script may wait for an answer before it writes the next prompt
     if options.input_format == "stream-json":
         if options.printed:
             raise Refused(
@@ -90,13 +90,13 @@ def _run_once(options: argparse.Namespace) -> int:
             complain(f"warning: {warning}")
         how = options.output_format
         about: dict[str, Any] = {"session": chosen.name, "offline": chosen.offline}
-        # The worst end of all runs is the command's.
+        # The exit code is the worst of all runs.
         return max((print_mode.run(agent, one, how, **about, out=sys.stdout) for one in prompts), default=0)
 
 
 def _screen() -> InlineScreen | PlainScreen:
-    """The app this terminal can show."""
-    # Neither the other app nor rich is needed to describe the command.
+    """The app for this terminal; raises `UserError` if the extra it needs is not installed."""
+    # Imported here, because `--help` needs neither rich nor any app.
     from sevenfold.cli.chat.screen import Renderer, colours_of, signs_for
     from sevenfold.stores.home import user_home
 
@@ -106,7 +106,7 @@ def _screen() -> InlineScreen | PlainScreen:
 
         return PlainScreen(Renderer(colours), signs)
     try:
-        # It needs an extra, and takes longer to load than everything above.
+        # This import needs an extra, and takes longer than all of the above.
         from sevenfold.cli.chat.inline import InlineScreen, terminal
     except ModuleNotFoundError as error:
         raise not_installed("chat", "chat", error) from error
@@ -114,8 +114,8 @@ def _screen() -> InlineScreen | PlainScreen:
 
 
 def _open(options: argparse.Namespace, screen: InlineScreen | PlainScreen) -> Chat:
-    """Ask what has to be asked first, open the chat, and say what the user should know."""
-    # These load the agent, after the first line is on the screen.
+    """Ask whether the folder is trusted and which session to open, open the chat, and show warnings and notes."""
+    # These load the agent, once the first line is on the screen.
     from sevenfold.cli.chat import start
     from sevenfold.cli.chat.chat import Chat
     from sevenfold.cli.chat.resumed import show_resumed

@@ -1,4 +1,4 @@
-"""What the agent asks its user: permission for a call, answers only the user has, approval of a plan."""
+"""What the agent asks the user: permission for a tool call, answers to the model's questions, approval of a plan."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sevenfold.cli.text import clean
 from sevenfold.errors import Refused
 
 LARGEST_READ = 2_000_000
-"""Bytes of a file that is read to show what a write would change."""
+"""Bytes of the largest file that is read to show what a write would change."""
 _LINES = 40
 _VERBS = {"read": "Read", "write": "Change", "run": "Run", "fetch": "Fetch", "call": "Use"}
 
 
 def permission_menu(asked: Asked, folder: str = "") -> Menu:
-    """Ask for permission, given once, always in this session, or for good; paths are relative to the folder."""
+    """The menu that asks for permission: once, in this session, or permanently. Paths are relative to the folder."""
     request, rules = asked.request, ", ".join(asked.decision.would_allow)
     what = {"run": "this command", "call": asked.call.name}.get(request.action, request.subject)
     items = [MenuItem("Yes, this once", "y", value="once")]
@@ -42,7 +42,7 @@ def permission_menu(asked: Asked, folder: str = "") -> Menu:
 
 
 def preview(asked: Asked, folder: str, signs: Signs) -> Iterator[RenderableType]:
-    """What the user must see to decide: the call with its whole command, or its change to a file."""
+    """What the user must see to decide: the call with its whole command, its change to a file, or its input."""
     given = asked.call.input if isinstance(asked.call.input, dict) else {}
     what = asked.call.name if asked.request.action == "run" else heading(asked.call, folder)
     yield Text.assemble((f"{signs.asked} ", "bold yellow"), what)
@@ -62,7 +62,7 @@ def preview(asked: Asked, folder: str, signs: Signs) -> Iterator[RenderableType]
 
 
 def _change(given: dict[str, object], path: str) -> Iterator[Text]:
-    """How a call would change a file."""
+    """The diff of the change a call would make to a file, or why it would fail."""
     before, old = _content(path), given.get("old")
     after = str(given.get("content", "")).encode(errors="replace")
     if isinstance(old, str):
@@ -88,14 +88,14 @@ def _content(path: str) -> bytes:
 
 
 def model_menu(asked: context.Question) -> Menu:
-    """A question the model asks."""
+    """The menu for a question of the model; any answer can also be given in words."""
     items = tuple(MenuItem(option.label, "", option.description) for option in asked.options)
     other = MenuItem("Something else", "", words="your answer")
     return Menu(asked.question, (*items, other) if items else (), asked.several)
 
 
 def read_model_answer(asked: context.Question, answer: MenuAnswer) -> str:
-    """The user's answer to the model, in words."""
+    """The user's answer to the model's question, as text."""
     labels = [asked.options[place].label for place in answer.places if place < len(asked.options)]
     return ", ".join([*labels, *([answer.words] if answer.words else [])]) or "(no answer)"
 
@@ -103,7 +103,7 @@ def read_model_answer(asked: context.Question, answer: MenuAnswer) -> str:
 # -- plans -----------------------------------------------------------------------------------
 
 PLAN_READY = "PlanReady"
-"""The tool that hands over a plan."""
+"""The tool with which the model submits a plan."""
 _APPROVALS = (
     MenuItem("Yes, and ask before each change", "y", value="ask"),
     MenuItem("Yes, and change files here without asking", "a", value="accept_edits"),
@@ -112,9 +112,9 @@ _APPROVALS = (
 
 
 def plan_menu(before: Mode) -> Menu:
-    """Ask whether to carry out a plan, and in which mode; ``before`` is the mode in which planning began.
+    """The menu that asks whether to carry out a plan, and in which mode; ``before`` is the mode before planning.
 
-    Autonomy is offered only if it was on before.
+    The autonomous mode is offered only if it was on before.
     """
     free = before == "autonomous"
     no = MenuItem("No, keep planning", "n", words="what should be different (may be empty)")

@@ -1,9 +1,9 @@
-"""Commands of the user's own: Markdown files in the folders of Sevenfold, Claude Code and Codex.
+"""Custom slash commands: Markdown files in the folders of Sevenfold, Claude Code and Codex.
 
 ``review.md`` becomes ``/review``. Its text is sent as a message, with ``$ARGUMENTS`` and ``$1``, ``$2``… replaced by
-what follows the command, ``!`command` `` by what that command prints, and files mentioned as ``@path`` attached.
-A project's commands count if its folder is trusted. The files in ``commands`` next to this module come with Sevenfold;
-a file of the user's with the same name replaces one of them.
+what follows the command, ``!`command` `` by that command's output, and files mentioned as ``@path`` attached.
+A project's commands are used only if its folder is trusted. The files in ``commands`` next to this module come with
+Sevenfold; a file of the user or the project with the same name replaces them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OUTPUT = re.compile(r"!`([^`\n]+)`")
 
 
 class CustomCommand(Struct, frozen=True):
-    """A command of the user's own."""
+    """A slash command that a Markdown file defines."""
 
     name: str
     text: str
@@ -40,7 +40,7 @@ class CustomCommand(Struct, frozen=True):
     path: str = ""
 
     def message(self, arguments: str, output: Callable[[str], str]) -> str:
-        """What is sent; ``output`` runs a command line and returns what it prints."""
+        """The message to send; ``output`` runs a command line and returns its output."""
         text = _OUTPUT.sub(lambda found: output(found[1].strip()), self.text)
         if not _PLACES.search(self.text):
             return f"{text}\n\n{arguments}".strip()
@@ -54,7 +54,7 @@ class CustomCommand(Struct, frozen=True):
 
 
 def custom_commands(folder: Path) -> dict[str, CustomCommand]:
-    """The commands of a folder and of the user, by name; the folder's count more, those of Sevenfold least."""
+    """The custom commands by name; a trusted folder's take precedence over the user's, and those over Sevenfold's."""
     user = user_folder(os.environ)
     places = [(folder, one) for one in PROJECT] if Trust(user).covers(folder) else []
     places += [(user, OWN), *((Path.home(), one) for one in USER), (Path(__file__).parent, OWN)]

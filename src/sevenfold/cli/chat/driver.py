@@ -1,4 +1,4 @@
-"""Between the keyboard and the chat: what is typed becomes a message, a queued message or a command."""
+"""Between the keyboard and the chat: turns typed input into a message, a queued message or a command."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from sevenfold.errors import InputError
 from sevenfold.profiles import names
 
 MOST_ECHOED = 20
-"""Lines shown of what was typed or pasted."""
+"""Lines of typed or pasted input that are echoed."""
 LONGEST_ECHOED = 500
-"""Cells shown of each of these lines."""
+"""Cells of each echoed line."""
 
 
 class Driver:
-    """Drives a chat; called by the thread that draws, and never waits."""
+    """Drives a chat. The drawing thread calls it, so nothing but `close` blocks."""
 
     def __init__(self, chat: Chat, over: Callable[[BaseException | None], None]) -> None:
         self.chat = chat
@@ -45,7 +45,7 @@ class Driver:
         self._lock = threading.Lock()
         self._busy = False
         self._later: deque[str] = deque()
-        """Messages and commands sent while a command was running, or a turn was ending."""
+        """Messages and commands that were sent while a command was running or a turn was ending."""
         self._alarm: threading.Timer | None = None
         """Wakes the chat shortly before the cache of an idle conversation expires."""
 
@@ -55,7 +55,7 @@ class Driver:
         return self._busy and self._worker.busy
 
     def submit(self, text: str) -> None:
-        """Send what was typed: words, or a command."""
+        """Send typed input: a command is run, a message is sent at once or queued."""
         if slash_commands.is_command(text):
             self.command(text.strip())
             return
@@ -69,7 +69,7 @@ class Driver:
         self.chat.screen.changed()
 
     def command(self, text: str) -> None:
-        """Run a command: in parallel to what is running if it can, else after another command."""
+        """Run a command: now if nothing runs or it may run anytime, after a running command, but not during a turn."""
         self._echo(text)
         try:
             anytime = slash_commands.find(text, self.chat.options.folder)[0].anytime
@@ -89,12 +89,12 @@ class Driver:
             self.chat.say("warning", f"{name} cannot run while the agent works; Esc interrupts it")
 
     def interrupt(self) -> None:
-        """Stop what is running."""
+        """Interrupt the turn or command that is running."""
         if self.busy:
             self.chat.interrupt()
 
     def next_mode(self) -> None:
-        """Switch to the next mode; autonomy has to be chosen by name."""
+        """Switch to the next permission mode; the autonomous mode has to be chosen by name."""
         modes = [one for one in MODES if one != "autonomous"]
         grants = self.chat.agent.grants
         place = modes.index(grants.mode) + 1 if grants.mode in modes else 0
@@ -102,21 +102,21 @@ class Driver:
         self.chat.update()
 
     def live(self) -> RenderableType | None:
-        """What is going on."""
+        """The current activity, drawn; None if there is none."""
         chat = self.chat
         shown = replace(chat.live, queued=(*chat.live.queued, *self._later))
         drawn = [render_markdown(shown.pending)] if shown.pending.strip() else []
         return draw_activity(shown, drawn, chat.paper, chat.clock())
 
     def status(self) -> RenderableType:
-        """The status line."""
+        """The status line, drawn."""
         chat = self.chat
         waiting = len(chat.live.queued) + len(self._later)
         now = replace(chat.status, background=chat.background(), queued=waiting)
         return draw_status(now, chat.screen.signs, chat.screen.width)
 
     def close(self) -> None:
-        """Stop, and release the session."""
+        """Stop what is running, wait for it, and close the chat."""
         self._later.clear()
         self._set_alarm(None)
         self.interrupt()
@@ -177,7 +177,7 @@ class Driver:
 
 MOST_SHOWN = 50
 MOST_FILES = 20_000
-"""Files looked at in a folder."""
+"""Files listed for completion, at most."""
 FRESH_SECONDS = 5.0
 _MENTION = re.compile(r"""(?<![^\s(\[{'`])@("[^"\n]*|[^\s"]*)$""")
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})
@@ -192,7 +192,7 @@ class ChatCompleter(Completer):
         self._read_at = float("-inf")
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What fits the text before the cursor."""
+        """The completions for the text before the cursor."""
         text = document.text_before_cursor
         if text.startswith("/") and "\n" not in text:
             yield from self._commands(text)
@@ -235,7 +235,7 @@ class ChatCompleter(Completer):
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """The files and folders below a folder, but for those that are hidden, generated, or cannot be typed."""
+    """The files and folders below a folder, except those that are hidden, generated, or cannot be typed."""
     seen = 0
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _SKIPPED)

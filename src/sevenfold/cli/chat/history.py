@@ -1,4 +1,4 @@
-"""Kept conversations: the sessions of a folder, the messages one can rewind to, and the export to a file."""
+"""Stored conversations: the sessions of a folder, the messages one can rewind to, and the export to a file."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
 
 LOOKED_AT = 200
-"""Records at the beginning that are searched for the user's first words."""
+"""Records at the start of a transcript that are searched for the user's first words."""
 LONGEST_TITLE = 200
 TAIL_BYTES = 256 * 1024
-"""Bytes at the end that are searched for a title."""
+"""Bytes at the end of a transcript that are searched for a title."""
 _FENCE = "````"
 PRINTED = "p-"
-"""How the names of sessions begin that `-p` made."""
+"""The prefix of the names of sessions that `-p` created."""
 
 # -- the sessions of a folder ----------------------------------------------------------------
 
@@ -46,12 +46,12 @@ class KeptSession(Struct, frozen=True):
     path: Path
 
     def about(self, now: float) -> str:
-        """How long ago it was written to, and its size."""
+        """How long ago the session was last written to, and its size."""
         return f"{duration(max(0.0, now - self.modified))} ago, {size(self.size)}"
 
 
 def sessions(folder: Path) -> list[KeptSession]:
-    """The sessions of a folder that have any messages, the newest first."""
+    """The sessions of a folder that have a title or a message of the user, the newest first."""
     return [
         KeptSession(file.path.stem, named, file.modified, file.size, file.path)
         for file in user_home().project(folder).sessions()
@@ -60,12 +60,12 @@ def sessions(folder: Path) -> list[KeptSession]:
 
 
 def talks(kept: list[KeptSession]) -> list[KeptSession]:
-    """The sessions in which a user talked to an agent, without the runs of scripts."""
+    """The sessions in which a user talked to an agent, without those of `-p`."""
     return [one for one in kept if not one.name.startswith(PRINTED)]
 
 
 def find_session(kept: list[KeptSession], name: str) -> KeptSession | None:
-    """The session with this name or title, the newest if several have it, or the only one that begins so."""
+    """The newest session with this name or title, else the only one whose name or title begins with it, else None."""
     wanted = name.strip().casefold()
     for one in kept:
         if wanted in (one.name.casefold(), one.title.casefold()):
@@ -75,14 +75,14 @@ def find_session(kept: list[KeptSession], name: str) -> KeptSession | None:
 
 
 def new_name(*, printed: bool = False) -> str:
-    """A name for a new session: the time, and something no other session has; marked if a script runs it."""
+    """A name for a new session: the time and a random suffix, with the prefix `PRINTED` if `-p` creates it."""
     return f"{PRINTED if printed else ''}{datetime.now():%Y-%m-%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def title(path: Path) -> str:
     """The title of a session, or the user's first words; empty if there are none.
 
-    Only the two ends of the file are read.
+    Reads only the start and the end of the file. If that fails, the title says why.
     """
     try:
         if labelled := _label(path):
@@ -97,7 +97,7 @@ def title(path: Path) -> str:
 
 
 def _label(path: Path) -> str:
-    """The title at the end of a transcript, where every compaction writes it again; empty if there is none."""
+    """The title near the end of a transcript, where every compaction repeats it; empty if there is none."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         found = [entries.read(line) for line in file.read(TAIL_BYTES).splitlines() if b'title"' in line]
@@ -108,18 +108,18 @@ def _label(path: Path) -> str:
 
 
 class RewindPoint(Struct, frozen=True):
-    """A message of the user that a conversation can go back to."""
+    """A message of the user to which the conversation can be rewound."""
 
     record: str
     before: str | None
-    """The record to continue from; None is the beginning."""
+    """The record to continue from; None for the start of the conversation."""
     words: str
     at: str
     """The timestamp of the message."""
     after: int
-    """How many records would be left behind."""
+    """How many records a rewind would leave behind, the message included."""
     compacted: bool = False
-    """Whether a compaction has hidden it since."""
+    """Whether a compaction has hidden the message since."""
 
 
 def rewind_points(log: Log, view: View) -> list[RewindPoint]:
@@ -139,7 +139,7 @@ def rewind_points(log: Log, view: View) -> list[RewindPoint]:
 
 
 def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:
-    """The summary right before a message, which the view without compactions does not have."""
+    """The parent of a message if it is in the log but not in the view without compactions, as a summary is."""
     parent = said.parent
     follows = parent is not None and whole.entry(parent) is None and history.holds(log, parent)
     return parent if follows else None
@@ -149,10 +149,10 @@ def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:
 
 
 def export(log: JsonlLog, target: Path, heading: str) -> int:
-    """Write the conversation to a new file, as Markdown, or as raw records if the file ends in .jsonl.
+    """Write the conversation to a new file, as Markdown, or as raw records if the file name ends in .jsonl.
 
-    What was compacted is included; secrets are masked. Returns the number of records; raises if the file exists or
-    cannot be written.
+    It includes what compactions have hidden; secrets are masked. Returns the number of records. Raises `InputError` if
+    the file exists, and `UserError` if it cannot be written.
     """
     view = history.whole(log)
     if target.suffix == ".jsonl":
@@ -170,7 +170,7 @@ def export(log: JsonlLog, target: Path, heading: str) -> int:
 
 
 def as_text(log: Log) -> str:
-    """The whole conversation as text, what was compacted included."""
+    """The whole conversation as text, including what compactions have hidden."""
     return "\n".join(_sections(history.whole(log)))
 
 

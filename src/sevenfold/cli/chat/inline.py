@@ -1,8 +1,8 @@
-"""The app in the terminal: a few lines at the bottom that change, and above them everything that is settled.
+"""The app for most terminals: a few lines at the bottom are redrawn, and everything final is printed above them.
 
 It does not take over the screen, so the conversation can be scrolled, searched and copied like any other output. The
-agent works in a thread; this one draws, reads the keyboard, and never waits, not even for the chat to open: the user
-can type before everything is loaded.
+agent works in another thread; this one draws, reads the keyboard, and never blocks, not even while the chat opens: the
+user can type before everything is loaded.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 TICK = 0.25
 AGAIN = 2.0
-"""Seconds within which a second Ctrl-C leaves."""
+"""Seconds within which a second Ctrl-C ends the app."""
 MOST_ROWS = 10
-"""Rows the input grows to."""
+"""Rows to which the input may grow."""
 _ROOM_BELOW = 10
 """Rows kept for menus, the input and the status line."""
 _STYLE = {
@@ -84,10 +84,10 @@ class InlineScreen:
         self._output = output
         self._shown: deque[str] = deque()
         self._early: deque[str] = deque()
-        """What was sent before the chat was open."""
+        """Messages and commands that were sent before the chat was open."""
         self._questions: deque[tuple[Menu, Future[MenuAnswer | None]]] = deque()
         self.asking: MenuState | None = None
-        """The menu the user is looking at."""
+        """The menu on the screen; None if there is none."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._driver: Driver | None = None
         self._opening = Worker(self._over)
@@ -122,13 +122,13 @@ class InlineScreen:
 
     @property
     def suggested(self) -> str:
-        """What the user may want to say next, while nothing is typed."""
+        """The suggested next message, shown while the input is empty and nothing runs; empty if there is none."""
         if self._driver is None or self.busy or self.typed.text:
             return ""
         return clean(self._driver.chat.suggestion.text)
 
     def _rows(self) -> HSplit:
-        """What is going on, a menu, the input, the status line."""
+        """The rows of the app: the activity, a menu, the input, completions, search, and the status line."""
         asked = Condition(lambda: self.asking is not None)
         writing = Condition(lambda: self.asking is not None and self.asking.writing)
         search = SearchToolbar()
@@ -152,7 +152,7 @@ class InlineScreen:
         window = Window(control, height=height, dont_extend_height=True, wrap_lines=True)
         return ConditionalContainer(window, ~is_done)
 
-    # -- a screen --------------------------------------------------------------------------------
+    # -- the Screen protocol ---------------------------------------------------------------------
 
     @property
     def width(self) -> int:
@@ -160,12 +160,12 @@ class InlineScreen:
         return self._output.get_size().columns
 
     def show(self, *shown: RenderableType) -> None:
-        """Print for good, above what changes."""
+        """Print permanently, above the part that is redrawn."""
         self._shown.append(self._renderer.ansi(*shown, width=self.width))
         self._call(self._print)
 
     def page(self, *shown: RenderableType) -> None:
-        """Show something long in the user's pager; print what fits on the screen, or if there is no pager."""
+        """Show something long in the user's pager; print it if it fits on the screen or there is no pager."""
         text, command = self._renderer.ansi(*shown, width=self.width), screen.pager_command(os.environ)
         if not command or text.count("\n") <= self._output.get_size().rows - _ROOM_BELOW:
             self._shown.append(text)
@@ -186,24 +186,24 @@ class InlineScreen:
             self._paging = asyncio.ensure_future(run())
 
     def notify(self, words: str, how: str) -> None:
-        """Call the user back to the terminal."""
+        """Call the user back to the terminal; see `Screen.notify`."""
         self._call(lambda: (self._output.write_raw(screen.notification(words, how)), self._output.flush()))
 
     def ask(self, menu: Menu) -> MenuAnswer | None:
-        """Wait for the user's answer; None if there is none."""
+        """Show a menu and wait; returns the user's answer, None if there is none."""
         waiting: Future[MenuAnswer | None] = Future()
         self._questions.append((menu, waiting))
         self._call(self._next_question)
         return waiting.result()
 
     def changed(self) -> None:
-        """Draw again soon."""
+        """Redraw soon, and end the app if the chat is leaving."""
         if self._driver is not None and self._driver.chat.leaving:
             self._call(self.leave)
         self._app.invalidate()
 
     def suggest(self, words: str) -> None:
-        """Put words into the input, in front of what is there."""
+        """Put words into the input, before anything already typed."""
 
         def put() -> None:
             folded, rest = self.pastes.fold(words), self.typed.text
@@ -215,11 +215,11 @@ class InlineScreen:
     # -- running ---------------------------------------------------------------------------------
 
     def run(self, opening: Callable[[], Chat], prompt: str = "") -> Chat | None:
-        """Open a chat and show it until the user leaves; returns it, closed. Raises what went wrong inside."""
+        """Open a chat and show it until the user leaves; returns it, closed. Raises the error of a failed worker."""
         try:
             asyncio.run(self._run(opening, prompt))
         except KeyboardInterrupt:
-            # Ctrl-C once more, while the app was ending.
+            # The user pressed Ctrl-C again while the app was ending.
             pass
         finally:
             screen.ignore_interrupts()
@@ -246,7 +246,7 @@ class InlineScreen:
             ticking.cancel()
 
     def _open(self, opening: Callable[[], Chat]) -> None:
-        """Open the chat; in a thread, because loading takes longer than drawing."""
+        """Open the chat; runs in a worker thread, because loading takes longer than drawing."""
         chat = opening()
         from sevenfold.cli.chat.driver import ChatCompleter, Driver  # loads the agent
 
@@ -267,7 +267,7 @@ class InlineScreen:
                     self._hint = ""
                 self._app.invalidate()
 
-    # -- what keys do ----------------------------------------------------------------------------
+    # -- actions of keys -------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
@@ -276,11 +276,11 @@ class InlineScreen:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop, and has not yet."""
+        """Whether the user has interrupted, and the work has not stopped yet."""
         return self._driver is not None and self._driver.chat.live.stopping
 
     def submit(self, text: str) -> None:
-        """Send what was typed."""
+        """Send typed input, once the chat is open."""
         self._pressed = float("-inf")
         if text.strip():
             self._early.append(text)
@@ -297,13 +297,13 @@ class InlineScreen:
             self._driver.next_mode()
 
     def interrupt(self) -> None:
-        """Stop what is running, and drop all questions."""
+        """Interrupt what is running, and dismiss all questions."""
         if self._driver is not None:
             self._driver.interrupt()
         self._dismiss()
 
     def pressed_twice(self) -> bool:
-        """Whether Ctrl-C was pressed a moment ago, and nothing was sent since."""
+        """Whether Ctrl-C was pressed within the last `AGAIN` seconds and nothing sent since; if not, show a hint."""
         before, self._pressed = self._pressed, time.monotonic()
         if self._pressed - before <= AGAIN:
             return True
@@ -312,25 +312,25 @@ class InlineScreen:
         return False
 
     def leave(self) -> None:
-        """End the app; what is running is stopped."""
+        """End the app, which interrupts what is running."""
         if self._app.is_running and not self._app.is_done:
             self._app.exit()
 
     def belongs_to_draft(self, words: str) -> bool:
-        """Whether a key was meant for the message the user was typing when the menu came; if so, it goes there."""
+        """Whether a key was meant for the message being typed when the menu appeared; if so, insert it there."""
         if not self._guard.guards(time.monotonic()):
             return False
         self.typed.insert_text(words if words.isprintable() else "")
         return True
 
     def begin_draft(self, words: str) -> None:
-        """Take what was typed at a menu, and what follows it without a pause, as the beginning of a message."""
+        """Start a message with a key typed at a menu; keys that follow without a pause belong to the message too."""
         if words.isprintable():
             self._guard.begin(time.monotonic())
             self.typed.insert_text(words)
 
     def advance(self, state: MenuState | MenuAnswer) -> None:
-        """Go to the next state of the menu, or answer it."""
+        """Move the menu to its next state, or answer it."""
         if isinstance(state, MenuAnswer):
             self.answer(state)
             return
@@ -339,7 +339,7 @@ class InlineScreen:
         self._app.invalidate()
 
     def answer(self, answer: MenuAnswer | None) -> None:
-        """Answer the question in front."""
+        """Answer the current question, and show the next."""
         if self.asking is None:
             return
         self.asking = None
@@ -348,10 +348,10 @@ class InlineScreen:
         waiting.set_result(answer)
         self._next_question()
 
-    # -- inside ----------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------
 
     def _call(self, work: Callable[[], Any]) -> None:
-        """Have the drawing thread do something; do it at once if that thread has ended."""
+        """Run something in the drawing thread, or here and now if that thread's event loop has ended."""
         loop = self._loop
         if loop is None or loop.is_closed():
             work()
@@ -360,7 +360,7 @@ class InlineScreen:
 
     def _print(self) -> None:
         if not self._shown or self._paging is not None:
-            return  # what comes meanwhile is printed when the user leaves the pager
+            return  # output during paging is printed when the user leaves the pager
         drawing = self._app.is_running
         if drawing:
             self._app.renderer.erase(leave_alternate_screen=False)
@@ -379,12 +379,12 @@ class InlineScreen:
         self._call(end)
 
     def _focus(self, *, writing: bool) -> None:
-        """Let the keyboard write a remark to an answer, or a message."""
+        """Give the keyboard to the remark of an answer if the user is writing one, else to the message."""
         self.remark.reset()
         self.layout.focus(self.remark if writing else self.typed)
 
     def _dismiss(self) -> None:
-        """Leave all questions unanswered."""
+        """Resolve all questions without an answer."""
         self.asking = None
         while self._questions:
             self._questions.popleft()[1].set_result(None)
@@ -400,10 +400,10 @@ class InlineScreen:
     def _live(self) -> str:
         driver, size = self._driver, self._output.get_size()
         if driver is None or self.asking is not None:
-            return ""  # nothing goes on while the user is asked
+            return ""  # no activity is shown while the user is asked
         moment = (driver.chat.live, int(time.monotonic() / TICK), size)
         if moment != self._drawn[0]:
-            # It is drawn more often than it changes, and Markdown is expensive.
+            # The screen is redrawn more often than the activity changes, and rendering Markdown is expensive.
             shown = driver.live()
             lines = [] if shown is None else self._ansi(shown).split("\n")
             self._drawn = moment, "\n".join(lines[-max(3, size.rows - _ROOM_BELOW) :])
@@ -424,16 +424,16 @@ class InlineScreen:
 
 
 def _text(words: Callable[[], str], height: int | None = None) -> ConditionalContainer:
-    """Changing text; empty text takes no room, and none is left when the app ends."""
+    """A window with changing text; it takes no room while the text is empty or after the app has ended."""
     control = FormattedTextControl(lambda: ANSI(words()))
     window = Window(control, dont_extend_height=True, wrap_lines=False, height=height)
     return ConditionalContainer(ConditionalContainer(window, Condition(lambda: bool(words()))), ~is_done)
 
 
 def terminal() -> Output:
-    """Standard output, as a terminal that is never asked where its cursor is.
+    """Standard output as a terminal that is never asked for its cursor position.
 
-    The answer would come in through the keyboard, late over slow lines, and be taken for typed text.
+    The reply would arrive through the keyboard, late over a slow connection, and be taken for typed text.
     """
     if sys.platform == "win32":
         return create_output(sys.stdout)

@@ -1,4 +1,4 @@
-"""Permission rules that a user granted for good: in a file of the user's own, by the folder they apply to."""
+"""Permission rules that the user granted permanently, stored in the user's own folder by the folder they apply to."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ FILE = "permissions.json"
 
 
 def rules_file() -> Path:
-    """The file they are kept in."""
+    """The file in which the rules are stored."""
     return user_folder(os.environ) / FILE
 
 
 def kept_rules(folder: Path) -> tuple[str, ...]:
-    """The rules that allow something in a folder; raises `SettingError` if the file cannot be read."""
+    """The stored allow rules of a folder; raises `SettingError` if the file cannot be read."""
     return tuple(_read().get(str(folder.resolve()), ()))
 
 
 def keep_rules(folder: Path, *rules: str) -> None:
-    """Add rules to those of a folder."""
+    """Store more allow rules for a folder."""
     _write(folder, [*dict.fromkeys((*kept_rules(folder), *rules))])
 
 
 def forget_rule(folder: Path, rule: str) -> bool:
-    """Remove a rule of a folder; returns whether it was there."""
+    """Remove a stored rule of a folder; returns whether it was there."""
     kept = kept_rules(folder)
     if rule in kept:
         _write(folder, [one for one in kept if one != rule])

@@ -1,4 +1,4 @@
-"""The keyboard of the inline app: what each key does, large pastes, and what was typed before."""
+"""The keyboard of the inline app: key bindings, large pastes, and the input history."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 Step = Callable[[MenuState], MenuState | MenuAnswer]
-"""What a key does to a menu."""
+"""What a key does to a menu: returns the next state, or the answer."""
 
 
 def bindings(app: InlineScreen) -> KeyBindings:
-    """All keys of the app."""
+    """All key bindings of the app."""
     keys = KeyBindings()
     for bind in (_bind_always, _bind_typing, _bind_choosing):
         bind(app, keys)
@@ -42,7 +42,7 @@ def _bind_always(app: InlineScreen, keys: KeyBindings) -> None:
     @keys.add("c-c")
     @keys.add("<sigint>")
     def stop(event: KeyPressEvent) -> None:
-        """Interrupt, discard what is typed, or, the second time in a row, leave."""
+        """Interrupt, or discard the input, or, at the second press in a row, end the app."""
         if app.asking is not None or (app.busy and not app.stopping):
             app.interrupt()
         elif app.typed.text:
@@ -79,7 +79,7 @@ def _bind_typing(app: InlineScreen, keys: KeyBindings) -> None:
 
     @keys.add("escape", filter=free)
     def escape(event: KeyPressEvent) -> None:
-        """Close the list of completions, or interrupt."""
+        """Close the completion menu, or interrupt."""
         if app.typed.complete_state:
             app.typed.cancel_completion()
         elif app.busy:
@@ -87,7 +87,7 @@ def _bind_typing(app: InlineScreen, keys: KeyBindings) -> None:
 
     @keys.add("escape", "escape", filter=free)
     def escape_twice(event: KeyPressEvent) -> None:
-        """Rewind; while the agent works, interrupt."""
+        """Interrupt if something is running; else, if the input is empty, rewind."""
         if app.busy:
             app.interrupt()
         elif not app.typed.text:
@@ -109,7 +109,7 @@ def _bind_choosing(app: InlineScreen, keys: KeyBindings) -> None:
     writing = Condition(lambda: app.asking is not None and app.asking.writing)
 
     def bind(key: str, step: Step, *, typed: bool = False) -> None:
-        """Let a key take a step; one that may be ``typed`` belongs to the message the user is writing, if to any."""
+        """Bind a key to a step; with ``typed``, the key goes to the message instead if the user is still typing it."""
 
         @keys.add(key, filter=choosing)
         def take(event: KeyPressEvent) -> None:
@@ -132,7 +132,7 @@ def _bind_choosing(app: InlineScreen, keys: KeyBindings) -> None:
         if state is None or app.belongs_to_draft(event.data):
             return
         if (pressed := state.press(event.data.lower())) is state:
-            # It answers nothing, so it begins a message: none of its letters, nor its Enter, is an answer.
+            # The key answers nothing, so it starts a message, whose other letters and Enter must not answer either.
             app.begin_draft(event.data)
         else:
             app.advance(pressed)
@@ -144,7 +144,7 @@ def _bind_choosing(app: InlineScreen, keys: KeyBindings) -> None:
 
     @keys.add("escape", filter=choosing | writing)
     def back(event: KeyPressEvent) -> None:
-        """Return to the items, or give no answer."""
+        """Return to the items, or clear the filter, or close the menu without an answer."""
         state = app.asking
         if state is not None and state.writing and state.menu.items:
             app.advance(state.back())
@@ -155,9 +155,9 @@ def _bind_choosing(app: InlineScreen, keys: KeyBindings) -> None:
 
 
 class TypingGuard:
-    """Tells a key meant for a menu that has just come up from one meant for the message being typed.
+    """Decides whether a key is meant for a menu that has just appeared or for the message being typed.
 
-    A fast typist would otherwise permit a command with the "y" of a word.
+    Otherwise a fast typist could permit a command with the "y" of a word.
     """
 
     PAUSE = 0.8
@@ -167,20 +167,20 @@ class TypingGuard:
         self._typed = self._guarded = float("-inf")
 
     def typed(self, now: float) -> None:
-        """Something was typed into the message."""
+        """Note that something was typed into the message."""
         self._typed = now
 
     def asked(self, now: float, draft: str) -> None:
-        """A menu came up while the message had this text."""
+        """Note that a menu appeared while the message had this text."""
         if draft and now - self._typed < self.PAUSE:
             self._guarded = now + self.PAUSE
 
     def begin(self, now: float) -> None:
-        """A message is being typed although a menu is up."""
+        """Note that the user has started a message while a menu is open."""
         self._guarded = now + self.PAUSE
 
     def guards(self, now: float) -> bool:
-        """Whether a key pressed now still belongs to the message."""
+        """Whether a key pressed now still belongs to the message; if so, the pause starts over."""
         if now > self._guarded:
             return False
         self._guarded = now + self.PAUSE
@@ -191,7 +191,7 @@ class TypingGuard:
 
 MOST_LINES = 20
 MOST_CHARACTERS = 2_000
-"""A paste with more lines or characters than this is not shown in the input."""
+"""A paste with more lines or characters than this is replaced by a placeholder in the input."""
 _PLACEHOLDER = re.compile(r"\[paste (\d+): [\d,]+ (?:lines?|characters)\]")
 
 
@@ -202,7 +202,7 @@ class Pastes:
         self._kept: list[str] = []
 
     def fold(self, text: str) -> str:
-        """What to put into the input for a paste."""
+        """The text to insert for a paste: the paste itself, or a placeholder if it is large."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= MOST_LINES and len(text) <= MOST_CHARACTERS:
@@ -212,7 +212,7 @@ class Pastes:
         return f"[paste {len(self._kept)}: {size}]"
 
     def expand(self, text: str) -> str:
-        """The message with every paste in its place."""
+        """The message with every placeholder replaced by its paste."""
         return _PLACEHOLDER.sub(self._paste, text)
 
     def _paste(self, match: re.Match[str]) -> str:
@@ -224,7 +224,7 @@ PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
 
 def picture_mention(pasted: str) -> str:
-    """The mention of a picture whose path was pasted, as terminals do when a file is dropped on them; else empty."""
+    """The mention of a picture if its path was pasted, as terminals do when a file is dropped on them; else empty."""
     word = pasted.strip()
     if "\n" in word or len(word) > MOST_CHARACTERS:
         return ""
@@ -245,9 +245,9 @@ MOST_READ = 1024 * 1024
 
 
 class InputHistory(History):
-    """What was typed, in a file only its owner can read: one JSON string a line, secrets masked.
+    """The input history, in a file only its owner can read: one JSON string per line, secrets masked.
 
-    It is a convenience: if the file cannot be read or written, typing works all the same.
+    It is only a convenience: if the file cannot be read or written, the input still works.
     """
 
     def __init__(self, path: Path) -> None:
@@ -255,7 +255,7 @@ class InputHistory(History):
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """Everything that can be read, the newest first."""
+        """The inputs in the last `MOST_READ` bytes of the file, the newest first."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_READ))
@@ -265,7 +265,7 @@ class InputHistory(History):
         return [words for line in reversed(lines) if (words := _decode(line))]
 
     def store_string(self, string: str) -> None:
-        """Keep what was typed, without the secrets in it."""
+        """Append an input to the file, with its secrets masked."""
         line = msgspec.json.encode(mask(string).text.encode(errors="replace").decode()) + b"\n"
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The lines of a chat: tool calls and their results, and what is going on right now.
+"""The lines of a chat: tool calls and their results, and the current activity.
 
-A call is one line until the user opens it. What a user wants to see at once comes with it: the diff of an edit, the
-list of things to do, the first words of an error.
+A call takes one line until the user opens it. Below it come the parts a user wants to see at once: the diff of an edit,
+the to-do list, an error, or the first lines of the result.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from sevenfold.conversation.request import ToolCall
 from sevenfold.lab.profile.labels import label_of
 
 FEW_LINES = 14
-"""Lines of a diff shown with its call."""
+"""Lines of a diff shown below its call."""
 FIRST_LINES = 3
-"""Lines of a result shown with its call."""
+"""Lines of a result shown below its call."""
 ERROR_LINES = 30
-"""Lines of an error shown with its call."""
+"""Lines of an error shown below its call."""
 MANY_LINES = 20_000
-"""Lines shown when a call is opened."""
+"""Lines of a result, and of each diff, shown when the user opens a call."""
 _LEAST_SECONDS = 0.5
-"""Shorter times are not shown."""
+"""Shorter durations are not shown."""
 
 
 class Paper(Struct, frozen=True):
-    """What lines are drawn on."""
+    """What lines are drawn with."""
 
     signs: Signs
     width: int
@@ -50,7 +50,7 @@ class Paper(Struct, frozen=True):
 
 
 def heading(call: ToolCall, folder: str) -> str:
-    """The tool and what it is asked to do; paths are relative to the folder."""
+    """The tool and the gist of its input; a path inside the folder is shown relative to it."""
     what = label_of(call.name, call.input).what
     if folder and what.startswith("/"):
         path = PurePath(what)
@@ -66,7 +66,7 @@ def running_line(call: ToolCall, seconds: float, last: str, paper: Paper) -> Tex
 
 
 def _moving(head: Text, tail: str, last: str, seconds: float, paper: Paper) -> Text:
-    """A line with a sign that moves, and below it the last line of a text."""
+    """A line with a spinner, and below it the last line of a text."""
     signs = paper.signs
     sign = signs.working[int(seconds * 4) % len(signs.working)]
     line = Text.assemble((f"{sign} ", "cyan"), head, (tail, "dim"))
@@ -77,7 +77,7 @@ def _moving(head: Text, tail: str, last: str, seconds: float, paper: Paper) -> T
 def result_lines(
     call: ToolCall, output: ToolOutput, seconds: float, paper: Paper, *, number: int, seen: bool = False
 ) -> RenderableType:
-    """A call with its result; ``seen`` says that the user has seen the diff already."""
+    """A call with the start of its result; with ``seen``, without the diff, which the user has seen already."""
     signs = paper.signs
     failed, denied = output.is_error, any(isinstance(fact, facts.Denied) for fact in output.facts)
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
@@ -96,7 +96,7 @@ def result_lines(
 
 
 def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableType:
-    """Everything about a call."""
+    """A call with its whole input, diffs and result."""
     shown: list[RenderableType] = [
         Text.assemble((call.name, "bold"), (f"  {stopwatch(seconds)}", "dim")),
         Padding(Text(_input(call.input), style="dim"), (0, 0, 0, 2)),
@@ -121,7 +121,7 @@ def _input(given: Any) -> str:
 
 
 def mention_size(event: Mentioned) -> str:
-    """How much there is at a path the user mentioned."""
+    """The size of a file or folder the user mentioned, in words."""
     if not isinstance(event.output.content, str):
         return "an image"
     lines = event.output.content.splitlines()
@@ -131,11 +131,11 @@ def mention_size(event: Mentioned) -> str:
 
 
 def diff_lines(diff: str, most: int) -> Iterator[Text]:
-    """A unified diff with line numbers; added and removed lines keep their signs."""
+    """A unified diff with line numbers, at most ``most`` lines of it; added and removed lines keep their signs."""
     old = new = 0
     lines = clean(diff).removesuffix("\n").split("\n")
     if lines[0].startswith("--- ") and lines[1:2] and lines[1].startswith("+++ "):
-        lines = lines[2:]  # only the heading: a removed line may begin with "-- " too
+        lines = lines[2:]  # only at the start: a removed line that begins with "-- " looks the same
     for line in lines[:most]:
         if line.startswith("@@"):
             old, new = _hunk_start(line)
@@ -161,7 +161,7 @@ def _hunk_start(header: str) -> tuple[int, int]:
 
 
 def _figure(fact: facts.Fact, output: ToolOutput) -> str:
-    """What a call came to, in figures; empty if this fact does not tell."""
+    """The outcome of a call in a few words or figures, from one fact; empty if the fact says nothing about it."""
     match fact:
         case facts.FileRead(again=again):
             return "unchanged" if again else _lines(output)
@@ -198,7 +198,7 @@ def _below(output: ToolOutput, paper: Paper, style: str, *, seen: bool) -> Itera
 
 
 def _barred(lines: Sequence[str], most: int, paper: Paper, style: str) -> Iterator[Text]:
-    """The first lines, cut to the width; of an error also the last ones, and folded. What is left out is counted."""
+    """The first lines, cut to the width; for an error also the last, and wrapped. A line counts those left out."""
     signs, room, last = paper.signs, max(8, paper.width - 5), 0
     if style == "dim":
         lines = [fit(line, room, signs.cut) for line in lines]
@@ -210,10 +210,10 @@ def _barred(lines: Sequence[str], most: int, paper: Paper, style: str) -> Iterat
         yield Text(f"  {signs.bar} {line}", style=style)
 
 
-# -- what is going on ------------------------------------------------------------------------
+# -- the current activity --------------------------------------------------------------------
 
 LONGEST_TAIL = 4_000
-"""Characters kept of running output and thinking, to show the end of it."""
+"""Characters kept of running output and of thinking; only their end is shown."""
 
 
 class RunningCall(Struct, frozen=True):
@@ -225,13 +225,13 @@ class RunningCall(Struct, frozen=True):
 
 
 class Activity(Struct, frozen=True):
-    """What is going on: text that is arriving, calls in progress, queued messages.
+    """The current activity: text that is arriving, calls in progress, queued messages.
 
-    The agent's thread replaces the value and the screen's thread draws it, so a drawing never sees half a change.
+    It is immutable: worker threads replace it as a whole, so the drawing thread never sees half a change.
     """
 
     doing: str = ""
-    """One word; empty if nothing is going on."""
+    """What is being done, such as ``working`` or ``compacting``; empty if nothing is."""
     since: float = 0.0
     stage: str = ""
     """The stage of something long, such as a compaction."""
@@ -245,11 +245,11 @@ class Activity(Struct, frozen=True):
     stopping: bool = False
 
     def began(self, call: ToolCall, now: float) -> Activity:
-        """After a call has started."""
+        """The activity after a call has started."""
         return replace(self, preparing="", running={**self.running, call.id: RunningCall(call, now)})
 
     def progress(self, call: ToolCall, text: str) -> Activity:
-        """After a call has printed something."""
+        """The activity after a call has printed something."""
         one = self.running.get(call.id)
         if one is None:
             return self
@@ -257,18 +257,18 @@ class Activity(Struct, frozen=True):
         return replace(self, running={**self.running, call.id: grown})
 
     def ended(self, call: ToolCall) -> Activity:
-        """After a call has its result."""
+        """The activity after a call has ended."""
         return replace(self, running={name: one for name, one in self.running.items() if name != call.id})
 
     def thought(self, words: str) -> Activity:
-        """After some thinking has arrived."""
+        """The activity after more thinking has arrived."""
         return replace(self, thinking=(self.thinking + words)[-LONGEST_TAIL:])
 
 
 def draw_activity(
     live: Activity, drawn: Sequence[RenderableType], paper: Paper, now: float
 ) -> RenderableType | None:
-    """What is going on, for the place above the input, below what is drawn of the answer; None if nothing is."""
+    """The activity, as shown above the input and below ``drawn``, the drawn part of the answer; None if empty."""
     signs, parts = paper.signs, [*drawn]
     parts += [running_line(one.call, now - one.began, one.last, paper) for one in live.running.values()]
     if live.doing:

@@ -1,7 +1,7 @@
-"""Markdown that arrives piece by piece: what is complete is printed for good, the rest is shown as it grows.
+"""Markdown that arrives piece by piece: complete parts are printed permanently, the rest is redrawn as it grows.
 
-`MarkdownStream` cuts a growing text where nothing that follows can change how it looks: at blank lines outside of code
-and lists, and at line ends inside long code. `render_markdown` turns such a part into what a terminal shows.
+`MarkdownStream` cuts a growing text where nothing that follows can change its rendering: at blank lines outside code
+and lists, and at line ends inside long code. `render_markdown` turns such a part into a rich renderable.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from rich.text import Text
 from sevenfold.cli.text import clean
 
 LONGEST_CODE = 60
-"""Lines of code held back until the code ends; longer code is printed in parts."""
+"""Lines of a code block held back until it ends; longer code is printed in parts."""
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _INSIDE = re.compile(r"( {2,}|\t|\s*([-*+]|\d{1,9}[.)])(\s|$)|\s*\||\s*>)")
 """Lines that may continue a list, a table or a quotation."""
 
 
 class MarkdownStream:
-    """A text that grows."""
+    """A growing Markdown text, cut into parts that can be printed."""
 
     def __init__(self) -> None:
         self.pending = ""
         """The part that may still change."""
 
     def feed(self, words: str) -> str:
-        """Add words; returns what is now complete, possibly nothing."""
+        """Add words; returns the part that is now complete, possibly empty."""
         self.pending += words
         if "\n" not in words:
             return ""
@@ -50,7 +50,7 @@ class MarkdownStream:
 
 
 def _complete(text: str) -> int:
-    """How much of the text is settled."""
+    """How many characters at the start of the text can no longer change their rendering."""
     settled, place, fence, after_blank = 0, 0, "", False
     for line in text.splitlines(keepends=True):
         opens = _FENCE.match(line)
@@ -64,7 +64,7 @@ def _complete(text: str) -> int:
         elif not line.strip():
             after_blank = True
         elif after_blank:
-            # The line after a blank line shows whether the paragraph or list before it has ended.
+            # Only the line after a blank line shows whether the paragraph or list before it has ended.
             if line.endswith("\n") and not _INSIDE.match(line):
                 settled = place
             after_blank = False
@@ -73,7 +73,7 @@ def _complete(text: str) -> int:
 
 
 def _part_of_code(text: str) -> tuple[str, str] | None:
-    """The beginning of a long code block, and the rest with its opening line repeated."""
+    """The start of a long code block, closed, and the rest with the opening line repeated; None if it is not long."""
     first, _, rest = text.partition("\n")
     opens = _FENCE.match(first)
     lines = rest.splitlines(keepends=True)
@@ -85,7 +85,7 @@ def _part_of_code(text: str) -> tuple[str, str] | None:
 
 
 class _Code(CodeBlock):
-    """Code without a background colour, so that it can be read on any terminal."""
+    """A code block without a background colour, so that it is readable on any terminal."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
@@ -96,7 +96,7 @@ class _Code(CodeBlock):
 
 
 class _Heading(Heading):
-    """A heading on the left that keeps its signs: they show the level where bold does not."""
+    """A left-aligned heading that keeps its number signs, which show its level even without bold."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         level = int(self.tag.removeprefix("h"))
@@ -114,13 +114,13 @@ class ChatMarkdown(Markdown):
     }
 
     def __init__(self, text: str) -> None:
-        # Links show their address, because the user should see what a terminal would open.
+        # Links show their address, because the user should see what the terminal would open.
         super().__init__("", hyperlinks=False, inline_code_theme="ansi_dark")
-        # Tags are text: rich would leave them out, and of `List<String>` the half.
+        # HTML tags are parsed as text: rich would drop them, and with them half of `List<String>`.
         syntax = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_inline", "html_block"])
         self.parsed = syntax.parse(text)
 
 
 def render_markdown(text: str) -> ChatMarkdown:
-    """A part of an answer."""
+    """A part of an answer, made safe for a terminal, as a rich renderable."""
     return ChatMarkdown(clean(text))

@@ -1,7 +1,7 @@
-"""Questions to the user: the menu of answers, and where the pointer is; the screen draws it.
+"""Questions to the user as menus of answers; the screen draws them.
 
-A `Menu` is the question, a `MenuState` how far the user has come with it, a `MenuAnswer` the result. All are values;
-the app with the keyboard moves from one state to the next.
+A `Menu` is the question, a `MenuState` the pointer, ticks and filter at one moment, a `MenuAnswer` the result. All are
+immutable values: each key gives the app the next state or the answer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class MenuItem(Struct, frozen=True):
 
     label: str
     key: str = ""
-    """A letter that chooses it at once."""
+    """A letter that chooses the item at once."""
     about: str = ""
     words: str = ""
-    """If the user adds words of their own: what they are."""
+    """What the user is asked to type after choosing the item; empty if nothing."""
     before: str = ""
-    """What precedes the label, such as a time."""
+    """Text before the label, such as a time."""
     value: Any = None
-    """What is chosen with it."""
+    """What `Menu.chosen` returns for the item."""
 
 
 class Menu(Struct, frozen=True):
@@ -38,28 +38,28 @@ class Menu(Struct, frozen=True):
 
     title: str
     items: tuple[MenuItem, ...] = ()
-    """Without any, the user answers in words."""
+    """The possible answers; without any, the user answers in words."""
     several: bool = False
     start: int = 0
     filtered: bool = False
-    """Whether what is typed narrows the list, rather than choosing by a letter or number."""
+    """Whether typing filters the items, instead of choosing one by letter or number."""
     escape: str = "Esc cancels"
-    """What giving no answer does."""
+    """The hint that says what Esc does."""
 
     def chosen(self, answer: MenuAnswer | None) -> Any:
-        """The value of the first item that an answer chooses; None if it chooses none."""
+        """The value of the first item an answer chooses; None if it chooses none."""
         return self.items[answer.places[0]].value if answer is not None and answer.places else None
 
 
 class MenuAnswer(Struct, frozen=True):
-    """What the user chose."""
+    """The items the user chose, by index, and the words they typed."""
 
     places: tuple[int, ...] = ()
     words: str = ""
 
 
 class MenuState(Struct, frozen=True):
-    """How far the user has come."""
+    """A menu with the user's input so far: the pointer, ticked items, and the filter."""
 
     menu: Menu
     at: int = 0
@@ -67,7 +67,7 @@ class MenuState(Struct, frozen=True):
     writing: bool = False
     """Whether the user is typing words."""
     needle: str = ""
-    """What was typed to narrow the list."""
+    """The words that filter the items."""
 
     @classmethod
     def open(cls, menu: Menu) -> MenuState:
@@ -76,19 +76,19 @@ class MenuState(Struct, frozen=True):
 
     @property
     def matching(self) -> list[int]:
-        """The items that have every word that was typed."""
+        """The indices of the items that contain every word of the filter."""
         words = self.needle.casefold().split()
         texts = (f"{item.before} {item.label}".casefold() for item in self.menu.items)
         return [place for place, text in enumerate(texts) if all(word in text for word in words)]
 
     def narrow(self, needle: str) -> MenuState:
-        """Show only items with these words."""
+        """Set the filter; the pointer moves to the first match if its item no longer matches."""
         narrowed = replace(self, needle=needle)
         places = narrowed.matching
         return narrowed if self.at in places or not places else replace(narrowed, at=places[0])
 
     def move(self, by: int) -> MenuState:
-        """Move the pointer, around the ends."""
+        """Move the pointer, wrapping around at the ends."""
         places = self.matching or [self.at]
         return replace(self, at=places[(places.index(self.at) + by) % len(places)])
 
@@ -102,7 +102,7 @@ class MenuState(Struct, frozen=True):
         return replace(self, ticked=self.ticked ^ {self.at}) if self.menu.several else self
 
     def press(self, key: str) -> MenuState | MenuAnswer:
-        """Move to the item of a letter or digit; choose it if one answer is enough."""
+        """Choose or tick an item by letter or digit, or extend the filter; returns itself if the key has no effect."""
         if self.menu.filtered:
             return self.narrow(self.needle + key) if key.isprintable() else self
         for place, item in enumerate(self.menu.items):
@@ -112,7 +112,7 @@ class MenuState(Struct, frozen=True):
         return self
 
     def enter(self, words: str = "") -> MenuState | MenuAnswer:
-        """Finish, or go on to the words if the item wants some."""
+        """Answer the menu, or ask for words first if a chosen item needs them."""
         if self.writing:
             return MenuAnswer(self._chosen(), words.strip())
         if not self.matching:
@@ -122,11 +122,11 @@ class MenuState(Struct, frozen=True):
         return MenuAnswer(self._chosen())
 
     def back(self) -> MenuState:
-        """Return from the words to the items."""
+        """Return from typing words to the items."""
         return replace(self, writing=False)
 
     def wanted(self) -> str:
-        """What the words that are being typed are."""
+        """What the user is asked to type."""
         return next(filter(None, (self.menu.items[place].words for place in self._chosen())), "your answer")
 
     def _chosen(self) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ def list_menu(menu: Menu, first: int = 0) -> Iterator[str]:
 
 
 def read_answer(menu: Menu, line: str) -> MenuState | MenuAnswer | None:
-    """What a line typed below `list_menu` means; None if it means nothing."""
+    """The answer, or the state that asks for words, for a line typed below `list_menu`; None if it fits no item."""
     line, state = line.strip(), MenuState.open(menu)
     if state.writing:
         return state.enter(line)

@@ -1,6 +1,6 @@
-"""The list of the user's messages: summarise from one or up to it, or go back to before it.
+"""`/compact` and `/rewind`: pick one of the user's messages to summarise from or up to it, or to rewind to before it.
 
-Going back can take the conversation, the files the agent changed since, or both.
+A rewind restores the conversation, the files the agent has changed since, or both.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SPANS: tuple[tuple[Span, str, str], ...] = (
     ("up_to", "Summarise up to here", "u"),
 )
 _PART = re.compile(r"(from|up to)(?:\s+(\d+)(?:\s+(.+))?)?", re.IGNORECASE | re.DOTALL)
-"""A part of the conversation; anything else that follows `/compact` is instructions."""
+"""Arguments of `/compact` that name a part of the conversation; any other arguments are instructions."""
 
 
 def compact(chat: Chat, rest: str) -> None:
-    """Summarise all of the conversation, or from a message, or up to one."""
+    """Compact the whole conversation, or the part from a message on or up to one."""
     wish, instructions = Wishes(), rest
     if part := _PART.fullmatch(rest):
         span, instructions = part[1].lower(), part[3] or ""
@@ -57,7 +57,7 @@ def _summarise(chat: Chat, instructions: str, wish: Wishes) -> None:
 
 
 def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPoint | None:
-    """The user's message where a part begins or ends, by number (1 is the last) or from a menu; None if none is."""
+    """The message at which a part begins or ends, by number (1 is the last) or from a menu; None if none is chosen."""
     points = [one for one in _points(chat) if not one.compacted]
     if not points:
         raise Refused("there is nothing to compact: no message was sent yet")
@@ -68,7 +68,7 @@ def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPo
 
 
 def _price(preview: Preview) -> str:
-    """What summarising a part would free and cost; what is kept may have to be written to the cache again."""
+    """What summarising a part would free and cost, including tokens that have to be written to the cache again."""
     hidden, summary = short_count(preview.tokens_hidden), short_count(preview.tokens_summary)
     freed = f"{hidden} tokens become at most {summary}"
     costs = "cost unknown" if preview.usd is None else f"about {money(preview.usd)} with the next request"
@@ -76,7 +76,7 @@ def _price(preview: Preview) -> str:
 
 
 def rewind(chat: Chat, rest: str) -> None:
-    """Go back to before one of the user's messages, which can then be edited and sent again."""
+    """Rewind to before one of the user's messages, which can then be edited and sent again; or summarise a part."""
     points = _points(chat)
     if not points:
         raise Refused("there is nothing to rewind: no message was sent yet")
@@ -94,14 +94,14 @@ def rewind(chat: Chat, rest: str) -> None:
 
 
 def _parts(chat: Chat, point: history.RewindPoint) -> list[MenuItem]:
-    """The parts of the conversation, from a message or up to it, that can be summarised, each with its price."""
+    """Menu items for the parts, from a message on or up to it, that can be summarised, each with its price."""
     found = []
     for span, label, key in SPANS if not point.compacted else ():
         wish = Wishes(span=span, record=point.record)
         try:
             price = _price(chat.agent.session.compact_preview("", **wish))
         except SevenfoldError:
-            continue  # nothing lies there
+            continue  # there is nothing to summarise in that part
         found.append(MenuItem(label, key, price, value=wish))
     return found
 
@@ -126,7 +126,7 @@ def _first_line(words: str) -> str:
 
 
 def _when(point: history.RewindPoint, now: datetime) -> str:
-    """The time of a message, with the date if it was not sent today."""
+    """The time of a message, with the date if it was not sent today, and whether it was compacted."""
     said = parse_time(point.at)
     if said is None:
         return ""
@@ -135,10 +135,10 @@ def _when(point: history.RewindPoint, now: datetime) -> str:
     return f"{shown}, compacted" if point.compacted else shown
 
 
-# -- going back ------------------------------------------------------------------------------
+# -- rewinding -------------------------------------------------------------------------------
 
 MOST_LINES = 200
-"""Lines of the difference that are shown."""
+"""Lines shown of all diffs together."""
 MOST_NAMES = 5
 CHOICES = (
     MenuItem("Both: conversation and files", "b", value=("conversation", "files")),
@@ -151,7 +151,7 @@ RESTORED = (
 
 
 def _go_back(chat: Chat, point: history.RewindPoint) -> None:
-    """Show what the agent changed since a message, ask what to take back, and do it."""
+    """Show the files the agent has changed since a message, ask what to rewind, and do it."""
     try:
         plan = chat.agent.restore_plan(point.record)
     except Refused:
@@ -188,7 +188,7 @@ def _show(chat: Chat, plan: RestorePlan) -> None:
 
 
 def _kept_back(chat: Chat, plan: RestorePlan) -> Sequence[str]:
-    """Files that stay as they are because the user says so."""
+    """Files for which the plan needs the user's consent and the user refuses it."""
     if not plan.ask:
         return ()
     for path, why in plan.ask.items():
@@ -206,7 +206,7 @@ def _restore(chat: Chat, plan: RestorePlan, *, told: bool) -> None:
         if paths := [file.path for file in done if (file.after is None) is gone]:
             chat.say("layer", f"{deed} {_names(paths)}")
     if done and not told:
-        # Otherwise the model goes on as if its changes were still there.
+        # Otherwise the model continues as if its changes were still there.
         chat.agent.session.conversation.note(RESTORED.format(names=", ".join(file.path for file in done)))
     for path, why in failed.items():
         chat.say("warning", f"{path} was not restored: {why}")

@@ -1,4 +1,4 @@
-"""What the slash commands show: from values to things rich prints."""
+"""What the slash commands show: functions from values to rich renderables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def pairs(rows: Iterable[tuple[str, str, str]]) -> Table:
-    """Names, values and remarks."""
+    """A table of names, values and remarks."""
     shown = ((name, Text(value), Text(remark)) for name, value, remark in rows)
     return grid(NAME, FOLDED, REMARK, rows=shown)
 
@@ -47,7 +47,7 @@ def help_page(commands: Iterable[tuple[str, str]], keys: Iterable[tuple[str, str
 
 
 def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
-    """What the session has cost and, if there was an earlier run of it, this run too."""
+    """What the session has cost, and separately this run, if the session had earlier runs."""
     if not whole.answers:
         return Text("No answers yet, so nothing was charged.", style="dim")
     apart = whole.answers != run.answers
@@ -75,7 +75,7 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
         ("from the cache", _cached(whole), _cached(run), ""),
         ("output tokens", count(whole.output_tokens), count(run.output_tokens), ""),
     ]
-    # A run that finds an earlier run's cache can be cheaper than a perfect run of its own.
+    # A run that reads an earlier run's cache can cost less than its ideal, in which it writes every token itself.
     ideal = run.usd and run.ideal_usd is not None and run.ideal_usd <= run.usd
     for name, session, here, remark in rows:
         if name != "perfect cache" or ideal:
@@ -84,7 +84,7 @@ def cost_page(whole: Spending, run: Spending, gauge: Reading) -> RenderableType:
 
 
 def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> RenderableType:
-    """How much came from the cache, and each time it was lost; for this run in detail."""
+    """The share of prompts read from the cache, and each cache break, with more detail for those of this run."""
     if not whole.answers:
         return Text("No answers yet, so nothing is cached.", style="dim")
     rows = [("read from cache", _cached(whole), _mix(whole))]
@@ -118,7 +118,7 @@ def _mix(spent: Spending) -> str:
 
 
 def why_page(explained: Explanation) -> RenderableType:
-    """Why a request was made the way it was."""
+    """Why a request was built as it was: expected and actual figures, the decision, and its alternatives."""
     why = explained.why
     rows = [("request", str(explained.number), explained.source)]
     if why is None:
@@ -135,7 +135,7 @@ def why_page(explained: Explanation) -> RenderableType:
     return pairs(rows)
 
 
-# -- what was said, what is allowed, what runs -----------------------------------------------
+# -- recall, permissions, hooks and servers --------------------------------------------------
 
 
 def recall_page(hits: Sequence[Hit]) -> RenderableType:
@@ -153,7 +153,7 @@ def recall_page(hits: Sequence[Hit]) -> RenderableType:
 
 
 def modes_page(now: str, signs: Signs) -> RenderableType:
-    """All modes with what each permits, the present one marked."""
+    """All permission modes with what each permits, the current one marked."""
     modes = wording("modes").items()
     return pairs((signs.pointer if name == now else "", name, says) for name, says in modes)
 
@@ -161,7 +161,7 @@ def modes_page(now: str, signs: Signs) -> RenderableType:
 def permissions_page(
     permissions: Permissions, granted: Sequence[str], kept: Sequence[str], file: str
 ) -> RenderableType:
-    """The mode and the rules; of those the user granted, how long they hold."""
+    """The permission mode and the rules; for rules the user granted, also how long they apply."""
     rows = [("mode", permissions.mode.replace("_", " "), wording("modes")[permissions.mode])]
     rows.append(("workspace", permissions.workspace, ""))
     lasts = dict.fromkeys(granted, "in this session") | dict.fromkeys(kept, f"for good, in {file}")
@@ -172,7 +172,7 @@ def permissions_page(
 
 
 def hooks_page(hooks: Sequence[Hook], skipped: Sequence[SkippedHook]) -> RenderableType:
-    """The hooks that run, and those that were found but do not."""
+    """The hooks that run, and those that were found but skipped."""
     if not hooks and not skipped:
         return Text("There are no hooks.", style="dim")
     rows = [(hook.event, one_line(hook.label, 80), one_line(hook.source)) for hook in hooks]
@@ -182,11 +182,11 @@ def hooks_page(hooks: Sequence[Hook], skipped: Sequence[SkippedHook]) -> Rendera
 
 
 LOG_LINES = 3
-"""Lines shown of what a failed server printed last."""
+"""Lines shown from the end of a failed server's log."""
 
 
 def mcp_page(states: Sequence[ServerState], problems: Sequence[str]) -> RenderableType:
-    """Each MCP server with its state, why one is not ready, and which entries were skipped."""
+    """Each MCP server with its state and, if it is not ready, its problem; then the entries that were skipped."""
     if not states and not problems:
         return Text("There are no MCP servers.", style="dim")
     parts: list[RenderableType] = []
@@ -208,14 +208,14 @@ def mcp_page(states: Sequence[ServerState], problems: Sequence[str]) -> Renderab
 SYSTEM, TOOLS = "system", "tools"
 _NAMES = {SYSTEM: "system prompt", TOOLS: "tool descriptions"}
 _LETTERS = "STUARIHCPMDO"
-"""For categories whose own letters are all taken."""
+"""Letters for categories whose own letters are all taken."""
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green")
 _ROWS = 5
 _MOST_ITEMS = 8
 
 
 class WindowItem(Struct, frozen=True):
-    """Something in the window."""
+    """One item in the window, such as a tool description or a tool result."""
 
     category: str
     tokens: int
@@ -223,9 +223,9 @@ class WindowItem(Struct, frozen=True):
 
 
 class WindowBreakdown(Struct, frozen=True):
-    """Everything in the window.
+    """Everything in the window, with its size.
 
-    Providers report only the size of whole prompts, so each item is estimated and all are scaled to the gauge.
+    Providers report only the size of whole prompts, so each item is estimated, and all are scaled to the gauge.
     """
 
     items: tuple[WindowItem, ...]
@@ -233,7 +233,7 @@ class WindowBreakdown(Struct, frozen=True):
 
     @classmethod
     def of(cls, conversation: Conversation) -> WindowBreakdown:
-        """What is in a conversation's window now."""
+        """The items in a conversation's window now."""
         with conversation.lock:
             gauge, frame = conversation.reading, conversation.frame
             estimate = conversation.gauge.estimator.tokens
@@ -284,7 +284,7 @@ def _headline(gauge: Reading) -> Text:
 
 
 def _letters(names: list[str]) -> dict[str, str]:
-    """A letter for each category, none twice."""
+    """A letter for each category, all different; ``?`` when none is left."""
     taken: dict[str, str] = {}
     for name in names:
         wanted = [sign for sign in _name(name).upper() if sign.isalpha()] + list(_LETTERS)
@@ -293,12 +293,12 @@ def _letters(names: list[str]) -> dict[str, str]:
 
 
 def _draw_window(parts: list[tuple[str, str, int]], gauge: Reading, signs: Signs, room: int) -> Text:
-    """Rows of cells, each worth the same number of tokens; the mark is where compaction begins."""
+    """Rows of cells, each worth the same number of tokens, with a mark at the compaction threshold."""
     cells, each = room * _ROWS, max(1.0, gauge.effective / (room * _ROWS))
     drawn: list[tuple[str, str]] = []
     filled = 0
     for letter, style, size in parts:
-        # Rounded sums, not summed roundings: many small parts must not look like a full window.
+        # Round the running sum, not each part: many small parts must not add up to a window that looks full.
         filled += size
         drawn += [(letter, style)] * (round(filled / each) - len(drawn))
     drawn = drawn[:cells] + [(signs.free, "dim")] * max(0, cells - len(drawn))

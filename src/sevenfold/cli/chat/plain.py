@@ -43,14 +43,14 @@ class PlainScreen:
         sys.stdout.flush()
 
     def page(self, *shown: RenderableType) -> None:
-        """Print: such a terminal has no pager."""
+        """Print everything: a plain terminal has no pager."""
         self.show(*shown)
 
     def notify(self, words: str, how: str) -> None:
-        """Such a terminal cannot call."""
+        """Do nothing: a plain terminal cannot notify the user."""
 
     def ask(self, menu: Menu) -> MenuAnswer | None:
-        """Wait for the user's answer; None if there is none."""
+        """Show a menu and wait; returns the user's answer, None if there is none."""
         if not self._worker.busy:
             return self._answer(menu)
         waiting: Future[MenuAnswer | None] = Future()
@@ -58,14 +58,14 @@ class PlainScreen:
         return waiting.result()
 
     def changed(self) -> None:
-        """Nothing is drawn here."""
+        """Do nothing: a plain terminal has no activity or status line to redraw."""
 
     def suggest(self, words: str) -> None:
-        """Show words before the next prompt."""
+        """Print words before the next prompt, since they cannot be put into the input."""
         self._suggested = words
 
     def run(self, opening: Callable[[], Chat], prompt: str = "") -> Chat:
-        """Open a chat, read and answer until the user leaves; returns it, closed."""
+        """Open a chat and run what the user types until they leave; returns the chat, closed."""
         chat = opening()
         try:
             self._talk(chat, prompt)
@@ -87,7 +87,7 @@ class PlainScreen:
             self._wait(chat)
 
     def _typed(self) -> str | None:
-        """A message; a line that ends in a backslash continues. None: the user leaves."""
+        """Read a message, in which a backslash at the end of a line continues it; None if the user leaves."""
         if self._suggested:
             sys.stdout.write(f"(your message was: {self._suggested})\n")
             self._suggested = ""
@@ -105,7 +105,7 @@ class PlainScreen:
                 return "\n".join(lines)
 
     def _wait(self, chat: Chat) -> None:
-        """Wait until the work is done; Ctrl-C stops it."""
+        """Ask the worker's questions until its work is done; Ctrl-C interrupts it. Raises the work's error."""
         while True:
             try:
                 came = self._asked.get(timeout=_TICK)

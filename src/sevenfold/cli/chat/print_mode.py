@@ -1,7 +1,7 @@
 """A single run without a screen: `sevenfold chat -p "…"`, for scripts and pipes.
 
-There is no user to ask for permission, so whatever the mode and rules do not allow is refused. The model hears that,
-and so does the caller, by the exit code and by ``permission_denials``.
+There is no user to ask for permission, so every call that the mode and rules do not allow is denied. The model gets
+the denial as a tool result; the caller sees it in the exit code and in ``permission_denials``.
 Standard output carries only the answer, or JSON; everything else goes to the error stream.
 """
 
@@ -31,14 +31,14 @@ from sevenfold.ports import Piece
 Format = Literal["text", "json", "stream-json"]
 DONE, NOT_DONE, NOT_PERMITTED, INTERRUPTED = 0, 1, 3, 130
 MOST_PIPED = 10_000_000
-"""Characters of standard input that go with a prompt."""
+"""Characters of standard input that can be added to a prompt."""
 PATIENCE = 3.0
-"""Seconds of waiting for standard input after which it says so."""
+"""Seconds of waiting for standard input before a message says so."""
 WAITING = "waiting for standard input to end (if there is none: < /dev/null)"
 
 
 def read_prompt(given: str, stdin: TextIO | None) -> str:
-    """The prompt with what is piped into the command; raises if there is nothing, too much, or something unreadable."""
+    """The prompt with any piped input; raises `UserError` if it is empty, too long, or cannot be read."""
     piped = _piped(stdin)
     if given in ("", "-"):
         given, piped = piped, ""
@@ -46,7 +46,7 @@ def read_prompt(given: str, stdin: TextIO | None) -> str:
         raise Refused("the prompt is empty; give it with -p, or pipe it in")
     if not piped.strip():
         return given
-    # Fenced, so that an @ in it is not taken for a file to attach.
+    # Fenced, so that an @ in the piped text is not taken for a file to attach.
     fence = max(re.findall(r"`{3,}", piped), default="``") + "`"
     return f"{given}\n\n{fence}\n{piped.rstrip()}\n{fence}"
 
@@ -72,7 +72,7 @@ def _piped(stdin: TextIO | None) -> str:
 
 
 def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, out: TextIO) -> int:
-    """Run once and print; returns the exit code."""
+    """Run the agent on one prompt and print the result; returns the exit code."""
     spent, finished, error = Spending(), events.Finished("interrupted"), ""
     denials: list[dict[str, Any]] = []
     messages = MessageLines(session) if how == "stream-json" else None
@@ -109,7 +109,7 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
         "output_tokens": spent.output_tokens,
         "usd": usd,  # the cost of the run; null if a price is unknown
         "permission_denials": denials,
-        # The same under the names that scripts for Claude Code read.
+        # The same values under the names that scripts for Claude Code expect.
         "subtype": SUBTYPES.get(end, "error_during_execution"),
         "is_error": end != "done",
         "result": finished.text or error or finished.detail,
@@ -131,7 +131,7 @@ def run(agent: Agent, prompt: str, how: Format, *, session: str, offline: bool, 
 
 
 def _denial(call: ToolCall, reason: str) -> dict[str, Any]:
-    """A tool call that was not permitted; its names twice, because scripts for Claude Code read others."""
+    """A denied tool call, with each field under two names, because scripts for Claude Code expect different ones."""
     ours = {"tool": call.name, "id": call.id, "input": call.input, "reason": reason}
     return {**ours, "tool_name": call.name, "tool_use_id": call.id, "tool_input": call.input}
 
@@ -162,7 +162,7 @@ def _write(line: str, out: TextIO) -> None:
 
 
 def _show(event: AgentEvent, messages: MessageLines | None, out: TextIO) -> None:
-    """Print an event as lines for scripts; without ``messages``, only what the user should know of it."""
+    """Print an event: as JSON lines with ``messages``, else only warnings and errors, to the error stream."""
     if messages is not None:
         for each in filter(None, (as_json(event), *messages.lines(event))):
             _write_json(each, out)
@@ -175,7 +175,7 @@ def _show(event: AgentEvent, messages: MessageLines | None, out: TextIO) -> None
 
 
 def as_json(event: AgentEvent) -> dict[str, Any] | None:
-    """An event as a line of ``stream-json``; None if it has none."""
+    """An event as a line of ``stream-json``; None if it is not printed."""
     match event:
         case Piece(kind="text" | "thinking" as kind, words=words):
             return {"type": kind, "text": words}
@@ -199,14 +199,14 @@ def as_json(event: AgentEvent) -> dict[str, Any] | None:
             return None
 
 
-# -- what scripts for Claude Code read and write ------------------------------------------------
+# -- formats that scripts for Claude Code use ---------------------------------------------------
 
 SUBTYPES = {"done": "success", "max_turns": "error_max_turns", "budget": "error_max_budget_usd"}
-"""What Claude Code calls the ends of a run; every other is an error during execution."""
+"""Claude Code's names for the ends of a run; any other end is ``error_during_execution``."""
 
 
 def init_line(agent: Agent, session: str) -> dict[str, Any]:
-    """The first line: what the run begins with."""
+    """The first line of ``stream-json``: the session, model, tools and mode the run begins with."""
     return {
         "type": "system",
         "subtype": "init",
@@ -221,12 +221,12 @@ def init_line(agent: Agent, session: str) -> dict[str, Any]:
 
 
 class MessageLines:
-    """The lines of a run's messages: a block of an answer or a result each, as Claude Code writes them."""
+    """The message lines of a run in Claude Code's format: one line per block of an answer, or per tool result."""
 
     def __init__(self, session: str) -> None:
         self._session = session
         self._blocks: list[tuple[str, str]] = []
-        """The text and thinking of the answer that is coming: their kinds and words."""
+        """The kind and text of each text or thinking block of the answer that is arriving."""
         self._answered: Answered | None = None
 
     def lines(self, event: AgentEvent) -> Iterator[dict[str, Any]]:
@@ -237,7 +237,7 @@ class MessageLines:
                     words = self._blocks.pop()[1] + words
                 self._blocks.append((kind, words))
             case events.Happened(event=Failed(source="main")):
-                self._blocks = []  # it is asked for again from its beginning
+                self._blocks = []  # a retry gets the whole answer again
             case events.Happened(event=Answered(source="main") as answered):
                 self._answered = answered
                 for name, whole in self._blocks:
@@ -263,7 +263,7 @@ class MessageLines:
 
 
 def usage_fields(counted: Answered | Spending) -> dict[str, int]:
-    """Counts of tokens under the names of the Messages API."""
+    """Token counts under the field names of the Messages API."""
     return {
         "input_tokens": counted.input_tokens,
         "cache_creation_input_tokens": counted.cache_write_tokens,
@@ -288,7 +288,7 @@ class _Input(Struct):
 
 
 def read_prompts(lines: TextIO) -> Iterator[str]:
-    """The prompts of ``--input-format stream-json``, one a line; raises `Refused` for a line that is none."""
+    """The prompts of ``--input-format stream-json``, one per line; raises `Refused` for any other line."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -1,6 +1,6 @@
-"""What the engine's events come to: a line each, and the sums of what was spent.
+"""Reports made from the engine's events: a line about each, and the totals of what was spent.
 
-The chat draws it and `-p` prints it, which must not wait for rich.
+The chat draws them. `-p` prints them and must not wait for rich, so this module does not import it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sevenfold.record.usage import Usage
 Level = Literal["layer", "note", "warning", "error"]
 STYLES = {"layer": "magenta", "note": "dim", "warning": "yellow", "error": "red"}
 COMPACTED = "compact"
-"""The reason of an epoch that a compaction opens; the compaction has a line of its own."""
+"""The reason of an epoch that a compaction opens; it gets no line, because the compaction has its own."""
 
 
 class EventLine(Struct, frozen=True):
-    """A line about an event, and the details behind it."""
+    """A line about an event, with details that can be opened."""
 
     level: Level
     line: str
@@ -53,7 +53,7 @@ def event_line(event: Event) -> EventLine | None:
         case events.SteppedAside(layer="rules"):
             return EventLine("warning", event.reason)
         case events.SteppedAside(layer="notes" | "remember", error=""):
-            # There will be another time, and the user need not do anything.
+            # The layer will try again later, and the user need not do anything.
             return None
         case events.SteppedAside():
             level: Level = "warning" if event.error else "note"
@@ -114,7 +114,7 @@ def _acted(event: events.Acted) -> EventLine:
 
 
 def _went_wrong(event: events.Compacted) -> EventLine:
-    """What went wrong in a compaction; another event says that it happened."""
+    """What went wrong in a compaction; the line that it happened comes from another event."""
     wrong = []
     if event.lost:
         wrong.append(f"{plural(event.lost, 'fact')} lost")
@@ -144,7 +144,7 @@ def _pairs(**values: str) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", " "), value) for name, value in values.items() if value)
 
 
-# -- sums ------------------------------------------------------------------------------------
+# -- totals ----------------------------------------------------------------------------------
 
 
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
@@ -153,10 +153,10 @@ Usd = float | None
 
 
 class Spending(Struct, frozen=True):
-    """Sums over answers: of one run, added up from events, or of a whole session, read from its log."""
+    """Totals over answers: of one run, added up from events, or of a whole session, read from its log."""
 
     answers: int = 0
-    """Those that were cut off too, if the provider had reported what they used."""
+    """How many answers; those that were cut off count too, if the provider reported their usage."""
     input_tokens: int = 0
     """Prompt tokens neither read from the cache nor written to it."""
     cache_read_tokens: int = 0
@@ -166,12 +166,12 @@ class Spending(Struct, frozen=True):
     uncached_usd: Usd = 0.0
     ideal_usd: Usd = 0.0
     by_source: dict[str, Usd] = {}
-    """Dollars by source: the conversation, a compaction, notes…"""
+    """Dollars by query source: the conversation, a compaction, notes…"""
     breaks: Sequence[CacheBroke] = ()
 
     @classmethod
     def of(cls, log: Log) -> Spending:
-        """What a whole session has spent, including the engine's own requests."""
+        """The totals of a whole session, including the engine's own requests."""
         spent, sources, main = cls(), {}, "main"
         for _, entry in read(log):
             match entry:
@@ -199,12 +199,12 @@ class Spending(Struct, frozen=True):
 
     @property
     def cached(self) -> float | None:
-        """The share of the prompts that came from the cache; None if nothing was ever cached."""
+        """The share of the prompt tokens that came from the cache; None if nothing was ever cached."""
         known = self.cache_read_tokens or self.cache_write_tokens
         return self.cache_read_tokens / self.prompt if known else None
 
     def add(self, event: Event) -> Spending:
-        """The sums after one more event."""
+        """The totals after one more event."""
         match event:
             case Answered():
                 costs = event.usd, event.uncached_usd, event.ideal_usd
@@ -224,7 +224,7 @@ class Spending(Struct, frozen=True):
         return self._add(source, usage.counts, usage.cost(profile), usage.uncached_cost(profile), None)
 
     def _add(self, source: str, counts: Mapping[str, Any], usd: Usd, uncached: Usd, ideal: Usd) -> Spending:
-        """The sums after one more answer, whose tokens are among the ``counts``."""
+        """The totals after one more answer; ``counts`` holds its token counts, among other fields."""
         sums = {name: getattr(self, name) + counts[name] for name in TOKENS}
         sums |= {
             "uncached_usd": _sum(self.uncached_usd, uncached),
@@ -238,5 +238,5 @@ class Spending(Struct, frozen=True):
 
 
 def _sum(one: Usd, other: Usd) -> Usd:
-    """A sum with an unknown part is unknown."""
+    """The sum of two amounts; unknown if either is."""
     return None if one is None or other is None else one + other

@@ -1,4 +1,4 @@
-"""What a resumed session shows: the conversation where it stopped, what was cut off, and what going on will cost."""
+"""What a resumed session shows: the end of the conversation, interrupted tool calls, and the cost of continuing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sevenfold.record.layout import Item
 from sevenfold.record.log import Answer
 
 MOST_DRAWN = 40
-"""Records of the conversation that are drawn again, the newest."""
+"""How many of the newest records are redrawn."""
 LONGEST = 4_000
-"""Characters of one message that are drawn."""
+"""Characters of one message that are redrawn."""
 NAMES = {"compact": "/compact first", "new session": "/clear"}
 
 
 def show_resumed(chat: Chat) -> None:
-    """Draw the conversation again, and say what the user should know before going on."""
+    """Redraw the end of the conversation, and show what the user should know before continuing."""
     conversation = chat.agent.session.conversation
     view = conversation.transcript.view
     items = [item for item in view.items if not item.hidden_by]
@@ -78,7 +78,7 @@ def _calls(item: Item) -> tuple[ToolCall, ...]:
 
 
 def _cut_off(items: list[Item]) -> list[ToolCall]:
-    """The calls that were under way when the session ended."""
+    """The tool calls without a result, which were running when the session ended."""
     answered = {call for item in items for call in item.said.answers}
     return [call for item in items if item.said.calls for call in _calls(item) if call.id not in answered]
 

@@ -1,4 +1,4 @@
-"""What a chat needs of the app that shows it: the screen, its signs and colours, and a thread to work in."""
+"""What a chat needs from the app that shows it: the screen, its signs and colours, and a worker thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sevenfold.cli.text import fit, one_line
 
 
 class Signs(Struct, frozen=True):
-    """The signs that lines begin with; each says on its own what colour only underlines."""
+    """The signs that lines are drawn with; a sign carries the meaning, and colour only repeats it."""
 
     prompt: str = "›"
     working: tuple[str, ...] = ("◐", "◓", "◑", "◒")
@@ -48,7 +48,7 @@ class Signs(Struct, frozen=True):
 
 RICH = Signs()
 _STAND_INS = str.maketrans("›◐◓◑◒✓✗⊘◆·▲⋯❯█░┊│", ">|/-\\+xo*-!~>#.:|") | {ord("…"): "...", ord("→"): "->"}
-"""What is written for a sign where there is only ASCII."""
+"""ASCII replacements for the signs."""
 
 
 def _poor(sign: Any) -> Any:
@@ -59,7 +59,7 @@ POOR = Signs(*map(_poor, structs.astuple(RICH)))
 
 
 def signs_for(encoding: str | None) -> Signs:
-    """The signs an encoding can write."""
+    """The signs for an encoding: ASCII ones if it cannot encode the others."""
     try:
         "".join(map("".join, structs.astuple(RICH))).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -79,22 +79,22 @@ class Screen(Protocol):
         """Cells in a line."""
 
     def show(self, *shown: RenderableType) -> None:
-        """Print for good."""
+        """Print permanently."""
 
     def page(self, *shown: RenderableType) -> None:
-        """Show something long in the user's pager, or print it where there is none."""
+        """Show something long in the user's pager, or print it if there is none."""
 
     def notify(self, words: str, how: str) -> None:
         """Call the user back to the terminal, by its ``bell`` or by a ``desktop`` notification."""
 
     def ask(self, menu: Menu) -> MenuAnswer | None:
-        """Wait for the user's answer; None if there is none."""
+        """Show a menu and wait; returns the user's answer, None if there is none."""
 
     def changed(self) -> None:
-        """Draw the activity and the status again."""
+        """Redraw the activity and the status line."""
 
     def suggest(self, words: str) -> None:
-        """Put words into the input, to be edited or sent."""
+        """Put words into the input for the user to edit or send."""
 
 
 # -- colours ---------------------------------------------------------------------------------
@@ -111,10 +111,10 @@ NARROWEST = 20
 
 
 class Renderer(Struct, frozen=True):
-    """Turns what rich prints into the characters a terminal gets."""
+    """Turns rich renderables into the characters sent to a terminal."""
 
     colours: Colours = "none"
-    """none: characters only; plain: bold and dim, but no colour."""
+    """``none``: characters only; ``plain``: bold and dim, but no colour."""
 
     def ansi(self, *shown: RenderableType, width: int) -> str:
         """The characters for a terminal of this width."""
@@ -154,7 +154,7 @@ _MOST_LINES = 6
 
 
 def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
-    """The menu as a terminal shows it; of many items, those around the pointer."""
+    """The menu as text; if there are many items, only the page around the pointer."""
     menu, room = state.menu, max(10, width - 1)
     shown = Text().append("\n".join(_wrap(one_line(menu.title), room, signs)), "bold yellow")
     if state.writing:
@@ -180,7 +180,7 @@ def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
 
 
 def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterator[str]:
-    """An item on one line; its description on more lines if it needs them."""
+    """The lines of an item: one, and more for a description that does not fit on it."""
     item = state.menu.items[place]
     tick = ("[x] " if place in state.ticked else "[ ] ") if state.menu.several else ""
     key = f" ({item.key})" if item.key else ""
@@ -196,7 +196,7 @@ def _item_lines(state: MenuState, place: int, signs: Signs, room: int) -> Iterat
 
 
 def wrap(words: str, room: int) -> list[str]:
-    """A text in lines of at most ``room`` cells, broken between words where that is possible."""
+    """A text in lines of at most ``room`` cells, broken between words where possible."""
     return [one.plain.rstrip() for one in Text(words).wrap(Console(width=room), room, overflow="fold")]
 
 
@@ -211,7 +211,7 @@ def _wrap(words: str, room: int, signs: Signs) -> list[str]:
 
 
 def pager_command(environ: Mapping[str, str]) -> list[str]:
-    """The user's pager; empty if there is none."""
+    """The command line of the user's pager; empty if there is none."""
     try:
         command = shlex.split(environ.get("PAGER", "less"))
     except ValueError:
@@ -227,24 +227,24 @@ def run_pager(command: list[str], text: str) -> None:
 
 
 def notification(words: str, how: str) -> str:
-    """What makes a terminal call its user; OSC 9 is the sequence most terminals take for the desktop."""
+    """The characters that make a terminal notify the user; most terminals accept OSC 9 for desktop notifications."""
     return f"\x1b]9;{one_line(words)}\a" if how == "desktop" else "\a"
 
 
-# -- work ------------------------------------------------------------------------------------
+# -- the worker thread -----------------------------------------------------------------------
 
 LEAVING_SECONDS = 8.0
-"""How long leaving waits for the work in progress."""
+"""How long the app, when it ends, waits for work in progress."""
 
 
 def ignore_interrupts() -> None:
-    """From now on the program only finishes writing, which takes a few seconds at most."""
+    """Ignore Ctrl-C from now on: the program only finishes writing, which takes a few seconds at most."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Worker:
-    """Does one thing at a time in a thread; ``over`` is called at its end, with the error if there was one."""
+    """Runs one piece of work at a time in a thread; calls ``over`` at its end, with the error or None."""
 
     def __init__(self, over: Callable[[BaseException | None], None]) -> None:
         self._over = over
@@ -252,7 +252,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether it is at work."""
+        """Whether work is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def begin(self, work: Callable[[], object]) -> None:
@@ -270,6 +270,6 @@ class Worker:
         self._thread.start()
 
     def wait(self, seconds: float = LEAVING_SECONDS) -> None:
-        """Wait for the end of the work."""
+        """Wait until the work ends, but at most this long."""
         if self._thread is not None:
             self._thread.join(seconds)

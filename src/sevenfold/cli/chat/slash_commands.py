@@ -1,7 +1,7 @@
-"""The commands of a chat: what is typed after a slash.
+"""The slash commands of a chat.
 
-Each is a function of the chat and the rest of the line; what it does is described in ``words.toml``. Help, completion
-and dispatch all read `commands`, so everything that is listed works.
+Each is a function that takes the chat and the rest of the line; ``words.toml`` describes it. Help, completion and
+dispatch all read `commands`, so every command that is listed works.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _quit(chat: Chat, rest: str) -> None:
     chat.screen.changed()
 
 
-# -- what the agent may do -------------------------------------------------------------------
+# -- permissions, hooks and servers ----------------------------------------------------------
 
 
 def _mode(chat: Chat, rest: str) -> None:
@@ -188,7 +188,7 @@ def _mcp(chat: Chat, rest: str) -> None:
     chat.screen.show(pages.mcp_page(states, problems))
 
 
-# -- looking ---------------------------------------------------------------------------------
+# -- reports ---------------------------------------------------------------------------------
 
 
 def _help(chat: Chat, rest: str) -> None:
@@ -220,7 +220,7 @@ def _cache(chat: Chat, rest: str) -> None:
 
 
 def _why(chat: Chat, rest: str) -> None:
-    """Explain a request by its number, or the conversation's last."""
+    """Explain the request with a number, by default the last one of the main thread."""
     session = chat.agent.session
     main = (one.number for one in requests(session.conversation.transcript.log) if one.source == "main")
     chat.screen.show(pages.why_page(session.why(_number(rest) if rest else next(main, -1))))
@@ -237,11 +237,11 @@ def _config(chat: Chat, rest: str) -> None:
 _SHELL = re.compile(r"\s*!\s*[^\s!]")
 """A command line for the shell."""
 _REMEMBER = re.compile(r"#(?!#)\s*(\S+(?:[ \t]+\S+)+)\s*")
-"""One line that begins with a number sign: the user's own words, to be remembered."""
+"""One line that begins with a number sign: words of the user to add to memory."""
 
 
 def _dream(chat: Chat, rest: str) -> None:
-    """Show how memory is being tidied, or was last; with ``stop``, stop it."""
+    """Show the dream that is running, or the last one; with ``stop``, stop it."""
     if rest not in ("", "stop"):
         raise InputError(
             "/dream takes nothing, or stop; outside the chat, `sevenfold dream` tidies at once"
@@ -252,11 +252,11 @@ def _dream(chat: Chat, rest: str) -> None:
 
 
 _ABOUT_ONE = ("show", "forget", "confirm", "pin", "unpin", "add", "diff")
-"""What `/memory` does to one entry or change."""
+"""Actions of `/memory` that need the name of an entry, words, or the number of a change."""
 
 
 def _memory(chat: Chat, rest: str) -> None:
-    """List, change and undo what is remembered in this folder; with ``add``, remember something."""
+    """List, change or undo changes to this folder's memory; with ``add``, remember something."""
     memory = chat.agent.session.memory
     if memory is None:
         raise Refused("this session has no lasting memory")
@@ -279,7 +279,7 @@ def _memory(chat: Chat, rest: str) -> None:
 
 
 def _kill_if_told(chat: Chat, rest: str, command: str) -> None:
-    """Stop a task if the line says so; raises `InputError` if it says anything else but to list them."""
+    """Stop a task if the line is ``kill ID``; raises `InputError` if it is neither that, nor ``list``, nor empty."""
     action, _, name = rest.partition(" ")
     if action == "kill" and name:
         chat.agent.session.tasks.kill(name.strip())
@@ -288,7 +288,7 @@ def _kill_if_told(chat: Chat, rest: str, command: str) -> None:
 
 
 def _agents(chat: Chat, rest: str) -> None:
-    """List the agents that are defined here and those at work; with ``kill``, stop one."""
+    """List the agents that are defined here and those of this session; with ``kill``, stop one."""
     _kill_if_told(chat, rest, "/agents")
     lines = agents_command.listing(agents_command.definitions(chat.options.folder).known.values())
     running = [task_line(one, time.time()) for one in chat.agent.session.tasks if one.kind == "agent"]
@@ -299,7 +299,7 @@ def _agents(chat: Chat, rest: str) -> None:
 
 
 def _tasks(chat: Chat, rest: str) -> None:
-    """List what runs in the background, or stop one of it."""
+    """List the background tasks; with ``kill``, stop one."""
     _kill_if_told(chat, rest, "/tasks")
     lines = [task_line(one, time.time()) for one in chat.agent.session.tasks]
     chat.screen.show(Text(clean("\n".join(lines) or "Nothing runs in the background.")))
@@ -310,7 +310,7 @@ def _show(chat: Chat, rest: str) -> None:
 
 
 def _transcript(chat: Chat, rest: str) -> None:
-    """Show everything that was said and done, what was compacted included."""
+    """Show the whole conversation, including what compactions have hidden."""
     transcript = chat.agent.session.conversation.transcript
     chat.screen.page(Text(history.as_text(transcript.log), overflow="fold"))
 
@@ -322,11 +322,11 @@ def _number(text: str) -> int:
         raise InputError(f"{text!r} is not a number") from None
 
 
-# -- the list --------------------------------------------------------------------------------
+# -- the command table -----------------------------------------------------------------------
 
 
 class SlashCommand(Struct, frozen=True):
-    """A command of the chat."""
+    """A slash command."""
 
     name: str
     says: str
@@ -337,7 +337,7 @@ class SlashCommand(Struct, frozen=True):
 
     @property
     def usage(self) -> str:
-        """The command as it is typed."""
+        """The command as the user types it, with its arguments."""
         return f"/{self.name} {self.takes}".rstrip()
 
 
@@ -361,11 +361,11 @@ COMMANDS: Mapping[str, Callable[[Chat, str], None]] = {
         *(message_list.rewind, _export, _config, _show, _transcript, _agents, _quit),
     )
 }
-"""Each is named after its function."""
+"""The built-in commands; each is named after its function."""
 
 
 def commands(folder: Path) -> tuple[SlashCommand, ...]:
-    """All commands in a folder: ours, and the user's own, which cannot replace them."""
+    """All commands in a folder: the built-in ones, and custom ones, which cannot replace them."""
     ours = [SlashCommand(name, run=COMMANDS[name], **about) for name, about in wording("commands").items()]
     own = [
         SlashCommand(name, one.description, partial(_custom, one), one.takes)
@@ -380,7 +380,7 @@ def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:
 
 
 def _shell(chat: Chat, rest: str) -> None:
-    """Run a command of the user's; the model sees it and what it printed with the next message."""
+    """Run a shell command for the user; the model sees it and its output with the next message."""
     chat.working(f"running {one_line(rest, 60)}", lambda: chat.run_for_user(rest))
 
 
@@ -388,7 +388,7 @@ SHELL = SlashCommand("!", "run a command yourself", _shell, "COMMAND")
 
 
 def find(line: str, folder: Path) -> tuple[SlashCommand, str]:
-    """The command in a line, and the rest of the line; raises `InputError` if it does not exist."""
+    """The command in a line, and the rest of the line; raises `InputError` if there is no such command."""
     if told := _REMEMBER.fullmatch(line):
         line = f"/memory add {told[1]}"
     if line.lstrip().startswith("!"):
@@ -406,7 +406,7 @@ def find(line: str, folder: Path) -> tuple[SlashCommand, str]:
 
 
 def is_command(line: str) -> bool:
-    """Whether the line is a command, ours or the shell's, or something to remember, rather than words or a path."""
+    """Whether a line is a slash command, a shell command or something to remember, not a message or a path."""
     if _REMEMBER.fullmatch(line) or _SHELL.match(line):
         return True
     first = line.split(maxsplit=1)[0] if line.strip() else ""
@@ -414,7 +414,7 @@ def is_command(line: str) -> bool:
 
 
 def run(chat: Chat, line: str) -> None:
-    """Carry out a command; errors the user can fix are shown."""
+    """Run a command; show its error, if it raises a `SevenfoldError`."""
     try:
         command, rest = find(line, chat.options.folder)
         command.run(chat, rest)

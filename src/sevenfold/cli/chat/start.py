@@ -1,6 +1,6 @@
-"""How a chat starts: which session and model, whether the folder is trusted, and the agent it opens.
+"""How a chat starts: it chooses a session and a model, asks whether the folder is trusted, and opens the agent.
 
-A chat can switch to the models in the table and to those a server lists.
+A chat can switch to any model in the table of profiles, and to those a server lists.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ DEFAULT_MODEL = "claude-sonnet-5-5"
 HOOKS_FILE = "hooks.json"
 PROJECT_HOOKS = Path(".sevenfold") / HOOKS_FILE
 MCP_SECONDS = 0.5
-"""How long a chat waits for MCP servers; slower ones are announced when they are ready."""
+"""Seconds a chat waits for MCP servers; slower ones are announced when they are ready."""
 
 
 class ChatOptions(Struct, frozen=True, kw_only=True):
-    """What a chat's agent is opened with."""
+    """The options a chat opens its agent with."""
 
     folder: Path
     name: str
     """The name of the session."""
     model: str
     mode: Mode | None = None
-    """None: the mode of the resumed session, or ask."""
+    """The permission mode; None for the mode of the resumed session, or ``ask`` in a new one."""
     max_turns: int | None = None
     max_usd: float | None = None
     rules: dict[str, list[str]] = {}
     resumed: bool = False
     agents: bool = True
-    """Whether the agent may start others."""
+    """Whether the agent may start sub-agents."""
 
     @property
     def offline(self) -> bool:
@@ -76,27 +76,27 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> SessionFiles:
-        """Where the session is kept."""
+        """The files of the session."""
         return user_home().project(self.folder).session(self.name)
 
     def no_key(self) -> str:
-        """The warning that the offline model answers although another was meant; empty if it was not."""
+        """The warning that the offline model answers instead of the chosen one; empty if it does not."""
         if self.model == OFFLINE.name or not self.offline:
             return ""
         missing = provider_for(self.model).unconfigured()
         return f"{missing}, so the offline model answers: it only repeats what you say."
 
     def require_key(self) -> None:
-        """Raise `Refused` if the offline model would answer unasked: a script would take its echo for an answer."""
+        """Raise `Refused` if the offline model would stand in: a script would take its echo for a real answer."""
         if self.no_key():
             missing = provider_for(self.model).unconfigured()
             raise Refused(f"{missing}; to try without a model: --model {OFFLINE.name}")
 
 
 def choose(given: argparse.Namespace, folder: Path, screen: Screen | None) -> ChatOptions:
-    """Find the session and the model the command line asks for; raises `Refused` if the session does not exist.
+    """The options for the session and model the command line asks for; raises `Refused` if there is no such session.
 
-    ``screen`` asks the user which session to continue; without one, the session must be named.
+    ``screen`` asks the user which session to continue; without a screen, the command line must say which.
     """
     kept = _chosen(given, folder, screen)
     model = full_name(given.model) or (_last_model(kept.path) if kept else "") or DEFAULT_MODEL
@@ -125,7 +125,7 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
         return found
     if not kept:
         raise Refused(f"there is no session in {folder} to continue; 'sevenfold chat' starts one")
-    # A user who comes back means a conversation, a script any session.
+    # A user who comes back means a conversation; a script may mean any session.
     kept = talks(kept) or kept if screen is not None else kept
     if given.newest:
         return kept[0]
@@ -139,7 +139,7 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
 
 
 def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
-    """Ask which session of a folder to continue."""
+    """The menu that asks which session of a folder to continue."""
     now = time.time()
     items = (MenuItem(one_line(one.title, 60), "", one.about(now), value=one) for one in kept)
     question = f"Continue which session of {one_line(folder.name or str(folder), 40)}?"
@@ -147,7 +147,7 @@ def session_menu(kept: list[KeptSession], folder: Path) -> Menu:
 
 
 def _last_model(transcript: Path) -> str:
-    """The model that answered last in a transcript; empty if none did."""
+    """The model that wrote the last answer in a transcript; empty if there is none."""
     models = (answer.model for answer in JsonlLog(transcript).answers())
     return next((model for model in models if model and not model.startswith("<")), "")
 
@@ -155,19 +155,19 @@ def _last_model(transcript: Path) -> str:
 # -- models ----------------------------------------------------------------------------------
 
 ALIASES = ("sonnet", "opus", "haiku", "fable")
-"""Words that mean the newest model of their family."""
+"""Short names for the newest model of a family."""
 LISTING_SECONDS = 2.0
 
 
 def full_name(name: str) -> str:
-    """The name of a model for an alias; the table has the newest first. Any other name stays as it is."""
+    """The full model name for an alias; any other name is returned stripped. The table lists the newest model first."""
     word = name.strip().lower()
     newest = (one for one in names() if word in one.split("-"))
     return next(newest, name) if word in ALIASES else name.strip()
 
 
 def served_models(client: Any, model: str) -> tuple[str, ...]:
-    """The models a server lists, if the user has set its address; none if it does not answer."""
+    """The models a server lists, if the user has set its address; empty if it gives no usable answer."""
     addressed = any(one.address(os.environ) != one.address({}) for one in registry.providers())
     if not (addressed and isinstance(client, Lister)):
         return ()
@@ -180,7 +180,7 @@ def served_models(client: Any, model: str) -> tuple[str, ...]:
 
 
 def model_menu(current: str, served: tuple[str, ...]) -> Menu:
-    """Ask which model to use."""
+    """The menu that asks which model to use."""
     listed = dict.fromkeys((current, *served, *(one for one in names() if not is_offline(one)), *names()))
     aliases = {full_name(one): one for one in ALIASES}
     abouts = {name: _about(name, aliases.get(name, ""), name in served) for name in listed}
@@ -207,7 +207,7 @@ def _price(profile: Profile) -> str:
 
 
 def similar(name: str) -> str:
-    """The known model a misspelt name probably means; empty if there is none."""
+    """The known model whose name is most like a misspelt one; empty if none is close."""
     return next(iter(get_close_matches(name.lower(), names(), 1, 0.6)), "")
 
 
@@ -215,14 +215,14 @@ def similar(name: str) -> str:
 
 
 def open_agent(options: ChatOptions, chat: Chat) -> Agent:
-    """The agent of a chat, which asks that chat's user."""
+    """Open the agent of a chat; it asks the chat's user for permission and answers."""
     made = agent_options(options)
     made["consent"], made["ask"], made["listen"] = chat.consent, chat.answer, (chat.listen,)
     return Agent(options.model, **made)
 
 
 def assumed_window(agent: Agent) -> str:
-    """The warning that the window of a local model is assumed, and what to do; empty if its server has said it."""
+    """The warning that a local model's window is assumed, and what to do; empty for a known window or other models."""
     assembly = agent.assembly
     window = assembly.conversation.window
     if window.source not in ASSUMED or not is_local(registry.address_for(agent.model)):
@@ -236,7 +236,7 @@ def assumed_window(agent: Agent) -> str:
 
 
 def agent_options(options: ChatOptions) -> AgentOptions:
-    """The options of an agent, without the user it asks."""
+    """The agent's options, without the callbacks that ask the user."""
     made: AgentOptions = {
         "name": options.name,
         "folder": options.folder,
@@ -297,7 +297,7 @@ _BRINGS = "use its own settings, hooks, MCP servers, skills and instructions"
 TRUST = Menu(
     "Do you trust this folder?",
     (
-        # Without letters: a message that begins with "y" or "n" must not answer.
+        # No letter keys: a message that begins with "y" or "n" must not answer.
         MenuItem("Yes", "", _BRINGS, value=True),
         MenuItem("No", "", "work here without them; 'sevenfold trust' changes that", value=False),
     ),
@@ -310,7 +310,7 @@ def trust() -> Trust:
 
 
 def ask_for_trust(screen: Screen, folder: Path) -> None:
-    """Ask once whether a folder is trusted; without an answer, ask again next time."""
+    """Ask once whether the user trusts a folder, and store the answer; without one, ask again next time."""
     if trust().covers(folder) or str(folder.resolve()) in _declined():
         return
     trusted = TRUST.chosen(screen.ask(TRUST))

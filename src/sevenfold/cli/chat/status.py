@@ -1,4 +1,4 @@
-"""The status line: the model, how full the window is, the cost, what runs."""
+"""The status line: the model, how full the window is, the cost, background tasks."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class StatusLine(Struct, frozen=True, kw_only=True):
     offline: bool = False
     gauge: Reading | None = None
     compacts: bool = True
-    """Whether it compacts automatically."""
+    """Whether auto-compaction is on."""
     taken_back: bool = False
-    """Whether a compaction was undone, so that the next one waits until the window is full."""
+    """Whether a compaction was undone, so the next one waits until the window is full."""
     cached: float | None = None
-    """The share of this run's prompts that came from the cache; None before the first answer."""
+    """The share of this run's prompt tokens that came from the cache; None while nothing is cached."""
     background: Sequence[str] = ()
-    """What runs in the background."""
+    """The running background tasks."""
     queued: int = 0
 
 
 def draw_status(status: StatusLine, signs: Signs, width: int) -> Text:
-    """The line in fewer than ``width`` cells; the least important parts are left out first."""
+    """The status line in fewer than ``width`` cells; the least important parts are dropped first."""
     parts = _parts(status, signs)
     shown = Text()
     for number in sorted({part[0] for part in parts}, reverse=True):
@@ -48,7 +48,7 @@ def draw_status(status: StatusLine, signs: Signs, width: int) -> Text:
 
 
 def _parts(status: StatusLine, signs: Signs) -> list[tuple[int, str, str]]:
-    """The rank (1 stays longest), words and style of each part, from left to right."""
+    """The rank, words and style of each part, from left to right; parts of rank 1 are dropped last."""
     name = status.model.removeprefix("claude-")
     parts = [(2, name if cell_len(name) <= 28 else fit(name, 28), "bold")]
     if status.offline:
@@ -93,14 +93,14 @@ def _gauge_parts(status: StatusLine, gauge: Reading, signs: Signs) -> list[tuple
 
 
 def _budget(gauge: Reading, budget: str) -> str:
-    """How near a request is to a limit of the provider."""
+    """How close a request is to the provider's limit on images or bytes."""
     if budget == "images":
         return f"{gauge.images} of {gauge.images_limit} images"
     return f"{gauge.wire / 1e6:.1f} of {(gauge.wire_limit or 0) / 1e6:.1f} MB"
 
 
 def _bar(gauge: Reading, signs: Signs) -> str:
-    """How full the window is, with a mark where compaction begins."""
+    """A bar that shows how full the window is, with a mark at the compaction threshold."""
     whole = gauge.effective or 1
     filled = min(_BAR, round(gauge.seen / whole * _BAR))
     threshold = min(_BAR - 1, int(gauge.threshold / whole * _BAR))

@@ -1,1 +1,1 @@
-"""What commands do to files that were written: remove a session, find secrets, mask them everywhere."""
+"""Finding secrets in stored files, and rewriting the files without them."""

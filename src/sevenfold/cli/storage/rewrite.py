@@ -1,8 +1,8 @@
-"""A transcript rewritten without a secret: every line stays a line, and every record keeps its identity.
+"""Rewriting a transcript without a secret: every line stays a line, and every record keeps its identity.
 
-Positions that records hold are moved along. What the model would be sent has changed, and its reasoning may be bound
-to what it was, so the new file ends with an epoch like the last one that continues without reasoning; it holds on every
-branch. A record says what was done. The branches of a session are rewritten with it, because they begin with its lines.
+Positions stored in records are adjusted. Masking changes what the model is sent, and its thinking may be bound to the
+old content, so the new file ends with a copy of the last epoch that drops thinking, valid on every branch. A `Purged`
+record documents the rewrite. A session's branches are rewritten with it, because they begin with its lines.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _POSITION = re.compile(rb'"(epoch_offset|segment_offset)":(\d+)')
 
 
 class World(Struct, frozen=True):
-    """Time and names for records."""
+    """The clock and the source of ids for new records."""
 
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=RandomIds)
 
     def stamp(self) -> str:
-        """Now, as records have it."""
+        """The current time as a timestamp for records."""
         now = datetime.fromtimestamp(self.clock.now(), UTC)
         return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Rewrite(Struct):
-    """One pass over a transcript, or over a branch of it; read `masked` when `lines` has ended."""
+    """One pass over a transcript or a branch; `masked` is final once `lines` is exhausted."""
 
     path: Path
     leaks: Sequence[Leak]
     world: World
     branch_of: SessionFiles | None = None
-    """The session that a branch belongs to, as it was before it is rewritten itself."""
+    """The session of a branch, whose own transcript is not rewritten yet; None for the transcript itself."""
     masked: int = 0
-    """How often the secrets were in the file."""
+    """How many places in the file were masked."""
     _view: View = field(default_factory=lambda: View(keeps_history=False))
     _position: int = 0
     _from: list[int] = field(default_factory=lambda: [0])
@@ -62,7 +62,7 @@ class Rewrite(Struct):
     _signed: list[str] = []
 
     def lines(self, results: dict[str, str]) -> Iterator[bytes]:
-        """The new file's lines; ``results`` are stored results that are masked along with it."""
+        """The lines of the new file; ``results`` maps each stored result masked with it to its new digest."""
         start = header = inherited = 0
         if self.branch_of is not None:
             point, header = BranchPoint.read(self.path)
@@ -82,9 +82,9 @@ class Rewrite(Struct):
         yield from self._closing(results, inherited)
 
     def _begin(self, files: SessionFiles, point: BranchPoint) -> BranchPoint:
-        """Go through the lines a branch begins with; returns where it will begin."""
+        """Process the lines a branch inherits; returns its branch point in the rewritten parent."""
         if not point.fits(files):
-            # A purge that was cut off has rewritten the branch already: it fits what the parent will be.
+            # An interrupted purge has already rewritten this branch: it fits the parent's new content.
             return point
         last = b""
         for number, (position, raw) in enumerate(point.base(files, sys.maxsize).read(), 1):
@@ -116,7 +116,7 @@ class Rewrite(Struct):
         return new
 
     def _moved(self, raw: bytes) -> bytes:
-        """A carry record with its positions as they are in the new file."""
+        """A carry record with its positions adjusted to the new file; any other record unchanged."""
         if _CARRY not in raw[:200]:
             return raw
         return _POSITION.sub(lambda found: b'"%s":%d' % (found[1], self._shifted(int(found[2]))), raw)
@@ -127,7 +127,7 @@ class Rewrite(Struct):
     def _closing(self, results: dict[str, str], inherited: int) -> Iterator[bytes]:
         masks = [leak.mask for leak in self.leaks]
         yield self._own(Purged(masks=masks, count=self.masked, results=results))
-        # A summary the provider signed is no longer what was signed: the readable one takes its place.
+        # Masking invalidates the provider's signature on a summary, so undo that one: the readable one replaces it.
         yield from (self._own(Undone(decision=signed)) for signed in self._signed)
         epoch = self._view.epoch
         if (self.masked or inherited) and epoch is not None:
@@ -135,13 +135,13 @@ class Rewrite(Struct):
             yield self._own(replace(plain, reason="purged", drops_thinking=True))
 
     def _own(self, made: OwnDecision) -> bytes:
-        # Made at no record, so that it holds wherever the conversation continues from.
+        # Without a record in `at`, the decision applies wherever the conversation continues from.
         stamped = replace(made, id=self.world.ids.new(), at=None, timestamp=self.world.stamp())
         return decided(stamped).line
 
 
 def _identity(entry: Entry) -> object:
-    """What a record is, apart from what it says."""
+    """What masking must not change in a record: its kind, ids and structure, but not its texts."""
     match entry:
         case Said():
             stored = [(call, one.path) for call, one in entry.stored.items()]

@@ -1,8 +1,8 @@
-"""Secrets in what was stored: finding those that look like one, and masking one that leaked.
+"""Secrets in stored files: finding text that looks like a secret, and masking a secret that leaked.
 
-Files of any size are read a line or a handful of megabytes at a time. A leaked secret may be written in many ways: as
-it is, escaped inside JSON, escaped again inside JSON that is quoted in JSON. All of them are found. In JSON the strings
-are looked at one by one, as what they mean, so that a mask never begins in the middle of an escape.
+Files of any size are read a line or a few megabytes at a time. A leaked secret may be written in many ways: verbatim,
+escaped inside JSON, escaped again inside JSON that is quoted in JSON. All of them are found. JSON strings are decoded
+one by one before they are searched, so that a mask never begins in the middle of an escape sequence.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from sevenfold.stores.files import opened
 from sevenfold.stores.jsonl import log
 
 SIZE = 8 * 1024 * 1024
-"""Bytes of a piece, more or less."""
+"""The approximate size of a piece in bytes."""
 
 _UNREADABLE = frozenset({"signature", "encrypted_content"})
 
 SHORTEST = 8
-"""Characters. Something shorter occurs in too many places by chance."""
+"""The fewest characters of a secret that can be masked: a shorter one occurs in too many places by chance."""
 
 _SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -42,25 +42,25 @@ _PLAIN_RUN = re.compile(r"[A-Za-z0-9_]+")
 
 
 class SecretHit(Struct, frozen=True):
-    """A secret in a file. ``secret`` itself is for masking it and must not be shown."""
+    """A secret found in a file. ``secret`` is needed to mask it and must never be shown."""
 
     kind: str
     digest: str
     secret: str
     line: int
     record: str = ""
-    """The id of its record, in a transcript."""
+    """The id of the record that holds it, in a transcript."""
 
 
 def is_transcript(path: Path) -> bool:
-    """Is this file read record by record?"""
+    """Whether a file is read record by record."""
     return path.suffix == ".jsonl"
 
 
 def scan(path: Path, reached: Callable[[int], None] = lambda offset: None) -> Iterator[SecretHit]:
     """The secrets in a file; raises `sevenfold.errors.TranscriptError` if it cannot be read.
 
-    ``reached`` is called with how many bytes have been searched.
+    ``reached`` is called with the number of bytes searched so far.
     """
     return _in_records(path, reached) if is_transcript(path) else _in_text(path, reached)
 
@@ -94,7 +94,7 @@ def _record(line: bytes) -> str:
 
 
 def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
-    """The file's bytes in order, cut where no secret is likely to be cut."""
+    """The file's bytes in order, in pieces cut where they are unlikely to split a secret."""
     left = b""
     with opened(path) as file:
         while more := file.read(size):
@@ -107,7 +107,7 @@ def pieces(path: Path, *, size: int = SIZE) -> Iterator[bytes]:
 
 
 def said_in(record: bytes) -> str:
-    """All texts in a JSON record, one a line; what is no JSON is taken as it is."""
+    """All texts in a JSON record, one per line; anything that is not JSON is returned as it is."""
     for decode in (msgspec.json.decode, json.loads):
         try:
             value = decode(record)
@@ -143,7 +143,7 @@ class Leak:
     """One secret that must be masked."""
 
     def __init__(self, secret: str, kind: str = "") -> None:
-        """``kind`` is what it is called in its mask; left out, it is what the secret looks like."""
+        """``kind`` names the secret in its mask; by default, the kind it looks like, or ``secret``."""
         if len(secret) < SHORTEST:
             raise InputError(
                 f"the secret has {len(secret)} characters; below {SHORTEST} it could occur anywhere by chance, "
@@ -157,13 +157,13 @@ class Leak:
         self._anchor = max(_PLAIN_RUN.findall(secret) or [""], key=len)
 
     def in_text(self, text: str) -> tuple[str, int]:
-        """The text without the secret, and how often it was there."""
+        """The text with the secret masked, and how often it occurred."""
         if not self.may_be_in(text):
             return text, 0
         return self._pattern.subn(self.mask, text)
 
     def in_json(self, text: str) -> tuple[str, int]:
-        """The same for one or more JSON values; nothing outside their strings changes."""
+        """The same as `in_text` for one or more JSON values; nothing outside their strings changes."""
         if not self.may_be_in(text):
             return text, 0
         masked = 0
@@ -179,7 +179,7 @@ class Leak:
         return _STRING.sub(replace, text), masked
 
     def may_be_in(self, text: str) -> bool:
-        """A quick look that never overlooks it."""
+        """Whether a text may contain the secret: a quick test that never misses it."""
         return self._anchor in text or "\\u" in text
 
     def _in_string(self, body: str) -> tuple[str, int]:
@@ -193,7 +193,7 @@ class Leak:
 
 
 def _character(letter: str) -> str:
-    """A pattern for one character, written as it is or escaped, up to five times over."""
+    """A pattern for one character, written verbatim or escaped, up to five levels deep."""
     units = letter.encode("utf-16-be", errors="surrogatepass").hex()
     escaped = "".join(rf"\\{{1,32}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     if letter == "\\":
@@ -215,7 +215,7 @@ def _meaning(escape: re.Match[str]) -> str:
 
 
 def mask_record(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
-    """A transcript's line without any of these secrets, and how many places were masked."""
+    """A line of a transcript with these secrets masked, and how many places were masked."""
     text = raw.decode(errors="surrogateescape")
     if not any(leak.may_be_in(text) for leak in leaks):
         return raw, 0
@@ -225,7 +225,7 @@ def mask_record(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
 
 
 def mask_text(leaks: Sequence[Leak], raw: bytes) -> tuple[bytes, int]:
-    """The same for any other file."""
+    """The same as `mask_record`, for the content of any other file."""
     return _masked(raw, raw.decode(errors="surrogateescape"), [leak.in_text for leak in leaks])
 
 
@@ -238,5 +238,5 @@ def _masked(raw: bytes, text: str, maskers: Sequence[Masker]) -> tuple[bytes, in
 
 
 def entry_of(raw: bytes) -> Entry:
-    """What a line holds; one that readers cannot read is damaged."""
+    """The entry in a line; a line too long for readers counts as damaged."""
     return entries.read(raw) if len(raw) <= log.LINE_LIMIT else Damaged("the line is too long to be read")
