@@ -123,7 +123,7 @@ def measure(
     only_hidden: bool = False,
     strangers: bool = False,
 ) -> LocomoReport:
-    """Ask every question; with ``strangers``, also those about the next conversation, with this one's names."""
+    """Ask every question; with ``strangers``, also those about the next conversation, with the speakers renamed."""
     scorers = ByMeaning().scorers(by)
     asked: list[Shares] = []
     answered: list[bool] = []
@@ -161,7 +161,7 @@ class Examination:
         ]
 
     def strangers(self, other: Dialogue) -> list[bool]:
-        """Whether each question about another conversation, with this one's names, gets any hit."""
+        """Whether each question about another conversation, with this one's speakers' names, gets any hit."""
         names = dict(zip(other.speakers, self._dialogue.speakers, strict=False))
         return [bool(self._search(_renamed(one.text, names))) for one in other.questions]
 

@@ -60,7 +60,7 @@ def main(url: str, folder: str, session: str, window: str, life: str, *facts: st
             clock=clock,
             ids=SeededIds(life),
             hooks=hooks,
-            # Notes as the summary would save the model call for one, and the demo is to show that call as well.
+            # With notes as the summary, there would be no model call for one, and the demo is to show that call.
             settings={"context_window": int(window), "notes_compaction": False},
             thinking={"type": "adaptive"},
         )

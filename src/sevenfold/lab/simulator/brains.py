@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 
 
 class ModelPrompt(Struct, frozen=True):
-    """What the model sees."""
+    """The prompt as the model sees it."""
 
     model: str
     system: str
@@ -56,7 +56,7 @@ class ReportedUsage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelReply(Struct, frozen=True):
-    """What the model says: blocks, and why it stopped if the blocks do not show it."""
+    """The model's reply: its blocks, and the stop reason if the blocks do not imply it."""
 
     blocks: Sequence[Json]
     stop_reason: str | None = None
