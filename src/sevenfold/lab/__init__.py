@@ -1,1 +1,1 @@
-"""What it is worth: profiles of real transcripts and benchmarks of the engine."""
+"""Tools that test and measure the engine: simulator, API rules, transcript profiles, audits and a demo."""

@@ -1,9 +1,9 @@
-"""What the compactions of a recorded session kept in the context, and what left it.
+"""Audit a recorded session: which facts its compactions kept in the context, and which left it.
 
-Works on the log of any tool's session, and writes nothing. The facts of each compaction are looked for in what the
-model saw next, and by our recall, which another tool's model does not have. What a compaction left in the context is
-read just before the model or the user speaks again: a summary is followed by what was restored with it, but the words
-of a later turn are not its merit.
+Works on a session log of any tool and writes nothing. The facts that a compaction hid are searched for in the context
+after it, and with our recall, which another tool's model does not have. The context is read just before the next
+message of the model or the user: it then includes what was restored after the summary, but nothing that a later turn
+repeated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from sevenfold.record.layout import Item
 from sevenfold.record.view import View
 
 MOST_HITS = 10
-"""A fact is reachable if its record is among this many hits of recall."""
+"""A fact is reachable if its record is among this many recall hits."""
 Progress = Callable[[int], None]
-"""Called with how far in the log reading has come."""
+"""Called with the position in the log reached so far."""
 
 
 class CompactionMoment(Struct, frozen=True):
-    """A compaction, with what the model saw before and after it."""
+    """A compaction, with the records in view before and after it."""
 
     boundary: Boundary
     before: tuple[Item, ...]
@@ -53,12 +53,12 @@ class CompactionMoment(Struct, frozen=True):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the newest record from before stays in view."""
+        """Whether the newest earlier record stays in view, so that the current step is not hidden."""
         return bool(self.before) and any(one.said.uuid == self.before[-1].said.uuid for one in self.after)
 
 
 def compactions(log: Log, progress: Progress | None = None) -> Iterator[CompactionMoment]:
-    """The compactions of the live conversation in a log, in order."""
+    """Yield the compactions of the live conversation in a log, in order."""
     view = View(keeps_history=False)
     boundaries: dict[str, Boundary] = {}
     opened: tuple[Boundary, tuple[Item, ...]] | None = None
@@ -80,12 +80,12 @@ def compactions(log: Log, progress: Progress | None = None) -> Iterator[Compacti
 
 
 def _compacts(entry: Entry) -> bool:
-    """Whether an entry makes a compaction count: for ours its commit, for another tool's its boundary."""
+    """Whether an entry makes a compaction valid: the commit of ours, the boundary of another tool's."""
     return isinstance(entry, Boundary) or (isinstance(entry, Decision) and isinstance(entry.made, Commit))
 
 
 def _ends(entry: Entry) -> bool:
-    """Whether an entry ends the moment after a compaction."""
+    """Whether an entry is the first that no longer belongs to the compaction before it."""
     match entry:
         case Said(sidechain=True) | Said(attachment="kept_message"):
             return False
@@ -100,7 +100,7 @@ def _ends(entry: Entry) -> bool:
 
 
 def _asks_to_compact(said: Said) -> bool:
-    """Some tools record the command that asked for a compaction after it."""
+    """Whether this is the command that asked for the compaction; some tools record it afterwards."""
     return any(b"<command-name>/compact<" in block.raw for block in said.blocks)
 
 
@@ -114,36 +114,36 @@ class LeftFact(Struct, frozen=True):
 
 
 class AuditTotal(Struct, frozen=True, kw_only=True):
-    """What became of the facts of one compaction, or of all compactions of a session."""
+    """Counts of the facts that one compaction, or all compactions of a session, hid."""
 
     boundaries: int = 1
     in_context: int
     reachable: int
-    """Facts that left the context, and that our recall finds."""
+    """Facts that left the context and that our recall finds."""
     lost: int
-    """Facts that left the context, and that our recall does not find."""
+    """Facts that left the context and that our recall does not find."""
     out_of_reach: int
-    """Facts the model has no way to: after a compaction of ours the lost ones, after another tool's all that left."""
+    """Facts the model cannot get: after our own compaction the lost ones, after another tool's all that left."""
     by_kind: dict[str, Count]
     invented: int
 
 
 class AuditedCompaction(AuditTotal, frozen=True, kw_only=True):
-    """What became of the facts that a compaction hid."""
+    """The audit of one compaction."""
 
     uuid: str
     timestamp: str
     trigger: str
     own: bool
-    """Whether it is one of ours; another tool's model cannot search what left its context."""
+    """Whether the compaction is ours; another tool's model cannot search for what left its context."""
     left_facts: tuple[LeftFact, ...]
     invented_statements: tuple[str, ...]
     left_out: dict[str, int]
-    """How many facts of each kind were not looked for, because there were too many."""
+    """How many facts of each kind were not checked because there were too many."""
 
     @property
     def missing(self) -> tuple[LeftFact, ...]:
-        """The facts out of the model's reach."""
+        """The facts the model cannot get."""
         return tuple(one for one in self.left_facts if not (self.own and one.found))
 
 
@@ -155,7 +155,7 @@ class Audit(Struct, frozen=True):
 
 
 def by_recall(index: RecallIndex) -> Callable[[Probe], bool]:
-    """Whether recall finds the record of a fact."""
+    """Build a predicate: whether recall finds the record of a fact."""
 
     def reachable(probe: Probe) -> bool:
         return probe.found_among(index.search(probe.text, kind=probe.sought, k=MOST_HITS, around=0))
@@ -164,7 +164,7 @@ def by_recall(index: RecallIndex) -> Callable[[Probe], bool]:
 
 
 def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Audit:
-    """Audit every compaction of a log; ``index`` must have read it."""
+    """Audit every compaction of a log; ``index`` must have indexed it."""
     reachable, audited, scores = by_recall(index), [], list[Score]()
     for compaction in compactions(log, progress):
         facts = sample(compaction.hidden, goes_on=compaction.goes_on)
@@ -185,7 +185,7 @@ def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Aud
 def _audited(
     log: Log, compaction: CompactionMoment, score: Score, left_out: dict[str, int]
 ) -> AuditedCompaction:
-    # Some tools keep answers whole among what they summarise; those say what they said before.
+    # Some tools include whole earlier answers in their summary; those are not newly written.
     known = set(texts(compaction.before))
     written = [text for text in texts(compaction.summary) if text not in known]
     statements = unsupported(written, compaction.before, log)
@@ -209,9 +209,9 @@ def _audited(
 
 
 def unsupported(summaries: Iterable[str], items: Sequence[Item], log: Log) -> tuple[str, ...]:
-    """The sentences of these texts that claim the user's permission for something and that no record supports.
+    """The sentences of summaries that claim the user permitted something, without support in the records.
 
-    What is marked as such is left out: it deceives no reader.
+    Sentences already marked as unsupported are left out: they mislead no reader.
     """
 
     def said() -> Iterator[Item]:

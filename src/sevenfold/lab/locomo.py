@@ -1,9 +1,9 @@
-"""How much of the evidence recall finds: questions about long conversations whose turns are known to answer them.
+"""A recall benchmark: questions about long conversations, each with the turns known to answer it.
 
-Reads LoCoMo (https://github.com/snap-research/locomo) and data of the same shape, REALTALK's among it; none of it
-comes with Sevenfold. Each conversation becomes a session, a record for each turn, and each question one search, on the
-path that `session.recall` takes. The figure is the share of a question's evidence among the first hits, averaged over
-questions.
+Reads LoCoMo (https://github.com/snap-research/locomo) and data of the same format, such as REALTALK; none of it
+comes with Sevenfold. Each conversation becomes a session with one record per turn, and each question one search, by the
+same code that `session.recall` uses. The score is the share of a question's evidence among the first hits, averaged
+over questions.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from sevenfold.recall.search import Hit, Scorer
 from sevenfold.stores.memory import MemoryLog
 
 DEPTHS = (5, 10, 25)
-"""Hits among which the evidence is looked for."""
+"""Numbers of first hits at which recall is measured."""
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 IN_CONTEXT = 0.2
-"""The part of a conversation, its end, that counts as still in the context where only the rest is searched."""
+"""The share of a conversation, at its end, that counts as still in the context if only hidden turns are searched."""
 RESAMPLES = 1_000
 _SESSION = re.compile(r"session_(\d+)")
 _CITATION = re.compile(r"D:?(\d+):0*(\d+)")
 Shares = list[tuple[str, list[float]]]
-"""The category of each question, and the share of its evidence that was found at each depth."""
+"""The category of each question, and the share of its evidence found at each depth."""
 _TIMES = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S")
 
 
 class DialogueTurn(Struct, frozen=True):
-    """Something a speaker said; the words of a picture's caption count as said."""
+    """One turn of a speaker; the caption of a picture is part of the text."""
 
     id: str
     speaker: str
@@ -66,12 +66,12 @@ class Dialogue(Struct, frozen=True):
 
     @property
     def speakers(self) -> list[str]:
-        """Their names, in the order in which they first speak."""
+        """The speakers' names, in the order in which they first speak."""
         return list(dict.fromkeys(turn.speaker for turn in self.turns))
 
 
 class RecallScore(Struct, frozen=True):
-    """Recall in percent at each depth, with the interval that holds 95 in 100 resamples of the questions."""
+    """Recall in percent at each depth, with its 95% bootstrap interval over the questions."""
 
     questions: int
     recall: dict[str, float]
@@ -79,7 +79,7 @@ class RecallScore(Struct, frozen=True):
 
     @classmethod
     def of(cls, shares: Sequence[Sequence[float]]) -> RecallScore:
-        """The score of questions by the shares of their evidence found, one for each depth."""
+        """Compute the score from the shares of evidence found: for each question, one at each depth."""
         chance = random.Random(7)
         drawn = [
             [fmean(column) for column in zip(*chance.choices(shares, k=len(shares)), strict=True)]
@@ -95,18 +95,18 @@ class RecallScore(Struct, frozen=True):
 
 
 class LocomoReport(RecallScore, frozen=True):
-    """What was found."""
+    """The score of a whole run, also by category and by conversation."""
 
     by_category: dict[str, RecallScore]
     by_conversation: list[RecallScore]
     answered_without_evidence: float | None
-    """The share of questions about other conversations that got an answer, in percent; None if it was not asked."""
+    """The share of questions about other conversations that got any hit, in percent; None if not measured."""
 
 
 def read(data: Path, key: Path | None = None) -> list[Dialogue]:
-    """The conversations of a file, or of all files in a folder; with a ``key``, its evidence in place of theirs.
+    """Read the conversations of a file or folder; with a ``key``, take the evidence of the questions from it.
 
-    Raises `InputError` if a file holds none.
+    Raises `InputError` if a file cannot be read or has another format, or if no question has evidence.
     """
     dialogues = list(_dialogues(data))
     if key is not None:
@@ -123,7 +123,7 @@ def measure(
     only_hidden: bool = False,
     strangers: bool = False,
 ) -> LocomoReport:
-    """Ask every question; with ``strangers``, also those about the next conversation, under the names of this one."""
+    """Ask every question; with ``strangers``, also those about the next conversation, with the speakers renamed."""
     scorers = ByMeaning().scorers(by)
     asked: list[Shares] = []
     answered: list[bool] = []
@@ -136,7 +136,7 @@ def measure(
 
 
 class Examination:
-    """A conversation in an index, to be asked questions."""
+    """An indexed conversation, ready for questions."""
 
     def __init__(self, dialogue: Dialogue, by: Way | None, scorers: Sequence[Scorer]) -> None:
         self._dialogue = dialogue
@@ -150,7 +150,7 @@ class Examination:
         )
 
     def shares(self, key: Dialogue, *, only_hidden: bool = False) -> Shares:
-        """What is found of the evidence of a key's questions; of that which left the context, if so asked."""
+        """The share of the evidence found for each question; ``only_hidden`` ignores evidence still in the context."""
         turns = self._dialogue.turns
         kept = turns[round(len(turns) * (1 - IN_CONTEXT)) :] if only_hidden else ()
         visible = frozenset(turn.id for turn in kept)
@@ -161,7 +161,7 @@ class Examination:
         ]
 
     def strangers(self, other: Dialogue) -> list[bool]:
-        """Does each question about another conversation, under the names of this one, get an answer?"""
+        """Whether each question about another conversation, with this one's speakers' names, gets any hit."""
         names = dict(zip(other.speakers, self._dialogue.speakers, strict=False))
         return [bool(self._search(_renamed(one.text, names))) for one in other.questions]
 
@@ -181,7 +181,7 @@ def _report(asked: Sequence[Shares], answered: Sequence[bool]) -> LocomoReport:
 
 
 def shares_found(found: Sequence[Hit], evidence: frozenset[str]) -> list[float]:
-    """The share of the evidence among the first hits, for each depth."""
+    """The share of the evidence among the first hits, at each depth."""
     uuids = [hit.uuid for hit in found]
     return [len(evidence.intersection(uuids[:k])) / len(evidence) for k in DEPTHS]
 
@@ -256,7 +256,7 @@ def _time(text: str, otherwise: datetime = datetime(1970, 1, 1, tzinfo=UTC)) -> 
 
 
 def lines(dialogue: Dialogue) -> Iterable[bytes]:
-    """The conversation as a transcript: the first speaker is the user, and each turn names its speaker."""
+    """Yield a conversation as a transcript: the first speaker is the user, and each turn names its speaker."""
     before = None
     for turn in dialogue.turns:
         role = "user" if turn.speaker == dialogue.turns[0].speaker else "assistant"

@@ -1,4 +1,4 @@
-"""What the agent's process reports, what the demo cost, and what must hold of it."""
+"""The reports of the agent's process, the costs of the demo, and the checks it must pass."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sevenfold.record.usage import Usage
 
 MODEL = "claude-opus-4-6"
 TURN_SECONDS = 8.0
-"""What an answer takes, by the clocks of the provider and of the agent."""
+"""How long an answer takes, on the clocks of the provider and the agent."""
 ANSWER = ("HV-4417", INCIDENT)
-"""What the last answer must hold."""
+"""Texts that the last answer must contain."""
 NEXT_DAY = "the harbour master's"
-"""What the answer of the day after must hold."""
+"""A text that the answer on the next day must contain."""
 MOST_ABOVE_IDEAL, MOST_OF_NAIVE = 1.15, 0.40
 COUNTER = Counter()
 
@@ -36,14 +36,14 @@ class AgentStarted(Struct, frozen=True, tag_field="event"):
 
 
 class UserSpoke(Struct, frozen=True, tag_field="event"):
-    """The user said something; to the agent's process it is a command, without words to go on where it was."""
+    """A message of the user, and the command for the agent's process; with an empty text, it just continues."""
 
     text: str
     now: float
 
 
 class ToolUsed(Struct, frozen=True, tag_field="event"):
-    """A tool was used; its result had so many tokens."""
+    """A tool was used; ``tokens`` is the size of its result."""
 
     tool: str
     about: str
@@ -51,14 +51,14 @@ class ToolUsed(Struct, frozen=True, tag_field="event"):
 
 
 class TaskEnded(Struct, frozen=True, tag_field="event"):
-    """The agent has nothing left to do."""
+    """The agent finished a task."""
 
     end: str
     text: str
 
 
 class FactsJudged(Struct, frozen=True, tag_field="event"):
-    """How many facts are in the context, how many recall finds, and which are lost: the last report."""
+    """The last report: how many facts are in the context, how many recall finds, and which are lost."""
 
     in_context: int
     reachable: int
@@ -66,27 +66,27 @@ class FactsJudged(Struct, frozen=True, tag_field="event"):
 
 
 class HandedOver(Struct, frozen=True, tag_field="event"):
-    """Work was handed to other agents, and all of them have ended."""
+    """Work was delegated to other agents, and all of them have ended."""
 
     text: str
-    """The last words of the agent that handed it over."""
+    """The last words of the agent that delegated the work."""
     agents: list[str]
-    """The names of those that were started."""
+    """The names of the agents started."""
     once: int
-    """How many of them got work once, and ended well."""
+    """How many of them ran exactly once and completed."""
     delivered: int
-    """How many results have arrived."""
+    """How many results were delivered."""
     at_work: int = 0
     """How many were at work when the process was killed."""
     findings: tuple[str, ...] = ()
-    """What they wrote down: a line for each piece of work, each time it was done."""
+    """The lines they wrote to a file: one for each piece of work, each time it was done."""
 
 
 Report = AgentStarted | UserSpoke | Answered | Acted | ToolUsed | TaskEnded | FactsJudged | HandedOver
 
 
 class Figures(Struct, frozen=True):
-    """The figures that are given as JSON."""
+    """The figures that are output as JSON."""
 
     turns: int
     peak_context_tokens: int
@@ -100,33 +100,33 @@ class Figures(Struct, frozen=True):
 
 
 class DemoOutcome(Struct, frozen=True):
-    """A demo that came to its end."""
+    """The result of a finished demo."""
 
     figures: Figures
     sizes: list[int]
-    """The prompt's tokens, turn by turn."""
+    """The size of the prompt in tokens, turn by turn."""
     acted: list[tuple[int, str]]
-    """The layers that acted, each with the turns before it."""
+    """The layers that acted, each with the number of turns before it."""
     needed_tokens: int
     """The size of the whole conversation."""
     side_requests: int
     """Requests for notes and summaries."""
     killed: int
-    """The turn in which the agent's process was killed, waiting for an answer."""
+    """The turn in which the agent's process was killed while waiting for an answer."""
     same_request: bool
-    """Whether the first request after that was, byte for byte, the one it had been waiting with."""
+    """Whether the first request after the kill was, byte for byte, the one that was unanswered."""
     answer: str
-    """The answer to the last question, which asks for what the user said at the start."""
+    """The answer to the last question, which is about what the user said at the start."""
     tests: str
     """The last line of the project's own tests."""
     next_day: str = ""
-    """What a new session answers the day after, from memory alone."""
+    """A new session's answer on the next day, from memory alone."""
     lost: tuple[str, ...] = ()
     handed: HandedOver | None = None
 
 
 def bars(outcome: DemoOutcome) -> dict[str, bool]:
-    """What must hold of a demo, and whether it does."""
+    """The checks of a demo, each with whether it passes."""
     figures, lost = outcome.figures, outcome.figures.facts["lost"]
     above, part = (figures.cost_usd / usd for usd in (figures.ideal_cost_usd, figures.naive_cost_usd))
     peak, turn = figures.peak_context_tokens, max((b - a for a, b in pairwise(outcome.sizes)), default=0)
@@ -156,14 +156,14 @@ def _handed_bar(handed: HandedOver) -> dict[str, bool]:
 
 
 def prompt_tokens(answer: Answered) -> int:
-    """The size of the prompt that was answered."""
+    """The size of the answered prompt."""
     return answer.input_tokens + answer.cache_read_tokens + answer.cache_write_tokens
 
 
 def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, float, float]:
-    """What was paid, what the same requests cost with a perfect cache, and the share that was read from the cache.
+    """The cost of the requests, their cost with a perfect cache, and the share of prompt tokens read from the cache.
 
-    With a perfect cache every token that ever followed the same tokens is read, and all others are written once.
+    A perfect cache reads every token that was ever sent after the same prefix, and writes all others once.
     """
     profile, scales, known = find(MODEL), Scales(COUNTER), dict[tuple[int, bytes], int]()
     paid, ideal, prompt, read = list[float](), list[float](), 0, 0
@@ -179,14 +179,14 @@ def costs(requests: Iterable[tuple[Mapping[str, Any], Usage]]) -> tuple[float, f
         paid.append(Usage.cost(usage, profile) or 0.0)
         ideal.append(Usage.cost(best, profile) or 0.0)
         prompt, read = prompt + usage.prompt, read + usage.cache_read_input_tokens
-    # Exact, so the order in which requests at the same time were answered makes no difference.
+    # `fsum` is exact, so the order in which concurrent requests were answered makes no difference.
     return fsum(paid), fsum(ideal), read / max(1, prompt)
 
 
 def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
-    """What the same conversation costs without care, and the tokens of all of it.
+    """The naive cost of the same conversation, and its total tokens.
 
-    That is: sent whole with every turn, nothing cached, the oldest messages cut off when it no longer fits.
+    Naive means: sent whole with every turn, nothing cached, the oldest messages dropped when it no longer fits.
     """
     profile, kept, usd = find(MODEL), deque[int](), 0.0
     fixed = total = results = 0
@@ -198,7 +198,7 @@ def naive(reports: Iterable[Report], room: int) -> tuple[float, int]:
             case ToolUsed(tokens=tokens):
                 results += tokens  # The results of one turn are one message, in whatever order they come.
             case Answered(output_tokens=output):
-                # System and tools, which come with every request.
+                # System and tools, which are part of every request.
                 fixed = fixed or prompt_tokens(report) - total
                 kept.extend([results] if results else [])
                 total, results = total + results + output, 0

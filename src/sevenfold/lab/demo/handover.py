@@ -1,9 +1,9 @@
-"""Work that is handed to others: three forks and a named reviewer, whose parent is killed while they are at work.
+"""Delegated work: three forks and a named reviewer, whose parent is killed while they are at work.
 
     python -m sevenfold.lab.demo.handover URL FOLDER
 
-is that parent's process: it begins the session or goes on with it, and writes a `HandedOver` line when all is done.
-Each fork counts the errors in the log of a gate and adds a line to a file, so work that is done twice would show.
+is that parent's process: it starts or resumes the session, and writes a `HandedOver` line when all is done.
+Each fork counts the errors in the log of a gate and adds a line to a file, so work done twice would show.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ WORDS: Mapping[str, str] = TEXTS["handover"]
 
 
 class HandoverBrain:
-    """The model of all of them: whose part it plays, and which step, follows from the prompt alone."""
+    """The model of all these agents; the prompt alone decides which agent it plays, and which step."""
 
     def __init__(self) -> None:
         self.parent: subprocess.Popen[bytes] | None = None
-        """Killed when a fork asks for its last answer, and None from then on."""
+        """The process to kill when a fork asks for its last answer; None afterwards."""
         self._lock = Lock()
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
-        """The answer to a request."""
+        """Answer a request as the agent that sent it."""
         blocks = [(message["role"], block) for message in prompt.messages for block in message["content"]]
         texts = [str(block.get("text", "")) for role, block in blocks if role == "user"]
-        # A fork's own results come after its parent's.
+        # A fork's own results come after its parent's: the later one wins.
         results = {block["tool_use_id"]: block for _, block in blocks if block.get("type") == "tool_result"}
         words = {name: words_of(result.get("content")) for name, result in results.items()}
         cut_off = {name for name, result in results.items() if result.get("is_error")}
@@ -82,7 +82,7 @@ class HandoverBrain:
             return _uses(("Shell", {"command": command}, f"toolu_{gate}_{step}"))
 
         count, add, look = (f"toolu_{gate}_{step}" for step in ("count", "add", "look"))
-        if count in cut_off:  # and harmless to do again
+        if count in cut_off:  # and harmless to repeat
             count = f"toolu_{gate}_recount"
         if count not in results:
             return shell(count.rpartition("_")[2], f"grep -c ERROR logs/{gate}-gate.log")
@@ -109,7 +109,7 @@ def _uses(*calls: tuple[str, Json, str]) -> ModelReply:
 
 
 def hand_over(project: Path, home: Path) -> HandedOver:
-    """Have the work done, with a parent that is killed once; says what came of it."""
+    """Have the work done, killing the parent once; returns the final report."""
     brain = HandoverBrain()
     setup = Setup(limits=UNLIMITED, chunk=400)
     at_work = 0
@@ -134,7 +134,7 @@ def hand_over(project: Path, home: Path) -> HandedOver:
 
 
 def main(url: str, folder: str) -> None:
-    """Begin the session, or go on with it."""
+    """Start the session or resume it, and report when the work is done."""
     with (
         anthropic.Anthropic(base_url=url, api_key="simulated-key", max_retries=0) as sdk,
         sevenfold.Agent(

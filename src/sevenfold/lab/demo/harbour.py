@@ -1,9 +1,9 @@
-"""The scratch project: the software of a small harbour, made from the templates in ``scratch/``, the same every time.
+"""The scratch project: the software of a small harbour, generated from ``scratch/``, the same every time.
 
-Its parts are built alike and differ in words only. Some modules have a fault that one of their tests finds; the right
-and the wrong text are among the words, so that the script can fix it and `check` can tell whether that worked.
+All parts come from one template and differ only in words. Some modules have a fault that one of their tests finds; the
+right and the wrong code are among the words, so that the script can fix it and `check` can tell whether that worked.
 
-An agent works on it in a process with a home of its own, and nothing from the machine that would change the figures.
+An agent works on it in a process with its own home, and without settings of the machine that would affect the figures.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ INCIDENT = "GT-20931"
 GATES = ("east", "west", "fish")
 LOG_LINES = 1_100
 FOREIGN = ("SEVENFOLD_", "ANTHROPIC_", "OPENAI_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-"""Variables that would make the figures depend on how the machine is set up."""
+"""Prefixes of environment variables that would make the figures depend on the machine's setup."""
 SCRATCH = Path(__file__).parent / "scratch"
 TEXTS: Mapping[str, Any] = tomllib.loads((SCRATCH / "script.toml").read_text("utf-8"))
 
 Part = Mapping[str, str]
-"""One part of the harbour: the words that take the place of the ``$names`` in a template."""
+"""One part of the harbour: the words that replace the ``$names`` in a template."""
 
 
 def fill(template: str, words: Part) -> str:
-    """A template with its words."""
+    """Fill a template with words."""
     return Template(template).substitute(words)
 
 
 def harbour(parts: int, broken: int) -> list[Part]:
-    """The project: so many parts, of which so many have a fault."""
+    """The parts of the project, ``broken`` of them with a fault."""
     chosen = sorted(Random(SEED).sample(range(parts), broken))
     faults = {place: TEXTS["faults"][number % len(TEXTS["faults"])] for number, place in enumerate(chosen)}
     return [_part(names, faults.get(place)) for place, names in enumerate(TEXTS["parts"][:parts])]
@@ -60,7 +60,7 @@ def _part(names: Sequence[str], fault: Sequence[str] | None) -> Part:
 
 
 def files(parts: Sequence[Part]) -> dict[str, str]:
-    """Every file of the project by its path, faults included."""
+    """The files of the project, faults included, by path."""
     project = SCRATCH / "project"
     fixed = project.rglob("*.txt")
     made = {path.relative_to(project).with_suffix("").as_posix(): path.read_text("utf-8") for path in fixed}
@@ -88,7 +88,7 @@ def check(folder: Path) -> str:
 
 
 def start(module: str, given: Sequence[str], project: Path, home: Path) -> subprocess.Popen[bytes]:
-    """Run a module of the demo in the project, with pipes to and from it."""
+    """Start a module of the demo as a process in the project, with pipes to and from it."""
     kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(FOREIGN)}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return subprocess.Popen(
@@ -97,12 +97,12 @@ def start(module: str, given: Sequence[str], project: Path, home: Path) -> subpr
         stdout=subprocess.PIPE,
         cwd=project,
         env={**kept, "SEVENFOLD_HOME": str(home), "PATH": path},
-        start_new_session=True,  # An interrupt from the keyboard is for this process alone.
+        start_new_session=True,  # A keyboard interrupt should reach only this process, not the child.
     )
 
 
 def _log(gate: str) -> str:
-    """A week at one gate; at the first gate, one line explains the errors."""
+    """The log of a week at one gate; at the first gate, one line explains the errors."""
     chance, lines = Random(f"{SEED} {gate}"), []
     for number in range(LOG_LINES):
         second, minute = chance.randrange(60), number * 7 * 1_440 // LOG_LINES

@@ -1,8 +1,8 @@
-"""The demo: the user, the simulated provider, and the agent in a process of its own.
+"""The demo: the user, the simulated provider, and the agent in its own process.
 
-The agent is `sevenfold.Agent` with its standard tools, asking over HTTP through the official SDK. Once, while it
-waits for an answer, its process is killed, and another one resumes the session. In the end it hands work to other
-agents, and is killed while they are at it.
+The agent is `sevenfold.Agent` with its standard tools, sending requests over HTTP with the official SDK. Once, while it
+waits for an answer, its process is killed, and another one resumes the session. At the end, an agent delegates work to
+other agents and is killed while they are working.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sevenfold.record.usage import Usage
 NAME = "sevenfold-demo"
 """The scratch folder; the same in every run if it is free, because paths are part of the requests."""
 ANSWER_TOKENS = 8_000
-"""Room that the naive way leaves for an answer."""
+"""The room for an answer in the naive calculation."""
 DAY = 86_400.0
 LAYERS = ("offload", "clear", "notes", "compact")
 _read = msgspec.json.Decoder(Report).decode
@@ -77,7 +77,7 @@ class Stage:
 
     @contextmanager
     def agent(self, url: str) -> Iterator[None]:
-        """Start the agent; at the end its process is gone, whatever happens."""
+        """Start the agent, and kill its process on exit."""
         self._url = url
         self._start()
         try:
@@ -86,7 +86,7 @@ class Stage:
             self._end()
 
     def work(self, task: UserTask) -> str:
-        """Let the user ask for something and the agent do it; returns its last words."""
+        """Send a task to the agent and wait until it is done, across a kill; returns its last words."""
         self._clock.advance(task.after)
         text = task.text
         while not isinstance(last := self._tell(text), TaskEnded):
@@ -98,14 +98,14 @@ class Stage:
         return last.text
 
     def next_day(self) -> str:
-        """Let the user ask something in a new session, the day after; returns the answer."""
+        """Ask a question in a new session, one day later; returns the answer."""
         self._session = "next-day"
         self._end()
         self._start()
         return self.work(UserTask(TEXTS["next_day"]["says"], "", after=DAY))
 
     def judge(self) -> FactsJudged:
-        """Let the agent's process end by itself; its last report says what became of the facts."""
+        """Let the agent's process finish; returns its last report, on where the facts are."""
         self._commands.close()
         judged = self._hear()
         assert isinstance(judged, FactsJudged)
@@ -130,18 +130,18 @@ class Stage:
         self._lives += 1
 
     def _end(self) -> None:
-        with suppress(BrokenPipeError), self._process:  # Which closes its pipes.
+        with suppress(BrokenPipeError), self._process:  # The context manager closes its pipes.
             self._process.kill()
 
     def _tell(self, text: str) -> Report | None:
         self.reports.append(UserSpoke(text, self._clock.now()))
-        with suppress(BrokenPipeError):  # It is dead, as `_hear` will find out.
+        with suppress(BrokenPipeError):  # The process is dead, which `_hear` will notice.
             self._commands.write(msgspec.json.encode(self.reports[-1]) + b"\n")
             self._commands.flush()
         return self._hear()
 
     def _hear(self) -> Report | None:
-        """Take in reports up to the end of the task; None if the process was killed on purpose."""
+        """Read reports up to the end of the task and return the last; None if the process was killed on purpose."""
         for line in self._answers:
             self.reports.append(_read(line))
             self._watch(self.reports[-1])
@@ -152,7 +152,7 @@ class Stage:
         return None
 
     def _asked(self, kind: str) -> None:
-        """A request arrived, on the server's thread; the agent waits for its answer."""
+        """Handle a new request, on the server's thread, while the agent waits; kills the agent in the chosen turn."""
         if kind != "main":
             self.side_requests += 1
             return
@@ -164,7 +164,7 @@ class Stage:
             self._clock.advance(figures.TURN_SECONDS)
             if self._moves == self.scale.killed:
                 self._killed_with = raw
-                # Held here: the other thread starts the next process as soon as this one is gone.
+                # A local reference: the other thread starts the next process as soon as this one is gone.
                 agent = self._process
                 agent.kill()
                 agent.wait()
@@ -172,7 +172,7 @@ class Stage:
 
 @contextmanager
 def scratch_folder(*, keep: bool) -> Iterator[Path]:
-    """A new folder, removed at the end, however it ends, unless it is to be kept."""
+    """Create a new folder, and remove it on exit unless ``keep`` is set."""
     parent = Path(tempfile.gettempdir()).resolve()
     folder = parent / NAME
     try:
@@ -187,7 +187,7 @@ def scratch_folder(*, keep: bool) -> Iterator[Path]:
 
 
 def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> DemoOutcome:
-    """Run the demo in a folder; ``watch`` is called with every report as it comes."""
+    """Run the demo in a folder; ``watch`` is called with every report as it arrives."""
     stage = Stage(scale, folder, watch)
     log = logging.getLogger("asyncio")
     level = log.level
@@ -205,7 +205,7 @@ def run(scale: Scale, folder: Path, watch: Callable[[Report], None]) -> DemoOutc
 
 
 def _outcome(stage: Stage, answer: str, judged: FactsJudged) -> DemoOutcome:
-    # What was asked after the last answer, for turns that never come, is not part of the bill.
+    # Requests after the last answer prepare turns that never come: they are not part of the cost.
     requests = [one for one in stage.simulator.requests.answered() if one.number <= stage.last_request]
     paid, ideal, share = figures.costs((one.body, Usage.of(one.usage or {})) for one in requests)
     naive, needed = figures.naive(stage.reports, stage.scale.window - ANSWER_TOKENS)

@@ -1,8 +1,7 @@
-"""The model's part: it plays the moves that ``scratch/script.toml`` has for every task of the user.
+"""The scripted model: it plays the moves that ``scratch/script.toml`` lists for each task of the user.
 
-It sees what a model would see and nothing else: results that were cleared or summarised away are gone for it too, and
-what it says about them it takes from the results. A request that comes again, because its answer never arrived, gets
-the same answer again.
+It sees only what a model would see: results that were cleared or summarised are gone for it too, and what it says about
+results it takes from them. A request that is repeated because its answer never arrived gets the same answer.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from sevenfold.layers.remember.offline import find_facts
 
 Json = Mapping[str, Any]
 PYTHON = Path(sys.executable).name
-"""How commands name Python: its whole path would be part of the requests, and so of the figures."""
+"""How commands call Python: its full path would be part of the requests and so affect the figures."""
 _MARKS = {
     "notes": "session notes below",
     "summary": "<analysis>",
     "memory": "remembering in later sessions",
 }
-"""What the instruction of each request outside the conversation holds."""
+"""A text by which to recognize the instructions of each kind of request outside the conversation."""
 _SIDE = {"notes": take_notes, "summary": summarise, "memory": find_facts}
 UNREAD = "Read it"
-"""How the edit tool ends its refusal to change a file that was not read, or that changed since."""
+"""The end of the edit tool's error for a file that was not read, or that changed since."""
 
 
 class Move(Struct, frozen=True):
@@ -46,7 +45,7 @@ class Move(Struct, frozen=True):
 
 
 Plan = Generator[Move, Sequence[str], str]
-"""Yields moves, is sent the results that are still in the prompt, and returns its last words."""
+"""A generator that yields moves, is sent their results that are still in the prompt, and returns its last words."""
 
 
 class UserTask(Struct, frozen=True):
@@ -63,12 +62,12 @@ class UserTask(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the agent gets to read."""
+        """The message to the agent, without the marks around facts."""
         return re.sub(r"\[\[|\]\]", "", self.says)
 
     @property
     def facts(self) -> list[str]:
-        """What must not be forgotten, in the user's words."""
+        """The facts that must not be forgotten, in the user's words."""
         return re.findall(r"\[\[(.*?)\]\]", self.says)
 
 
@@ -76,7 +75,7 @@ TASKS = msgspec.convert(TEXTS["tasks"], list[UserTask])
 
 
 def plan(task: UserTask, parts: Sequence[Part]) -> Plan:
-    """Answer one task, by what the tools return."""
+    """Work on one task, using what the tools return."""
     known = {name: otherwise for name, (_, otherwise) in TEXTS["find"].items()}
     known |= {"python": PYTHON, "index": "\n".join(fill("- [$plural]($plural.md)", part) for part in parts)}
     gates: list[Part] = [{"gate": gate} for gate in GATES]
@@ -104,7 +103,7 @@ def plan(task: UserTask, parts: Sequence[Part]) -> Plan:
 
 
 def _filled(move: Move, words: Part, todos: Sequence[tuple[str, bool]]) -> Move:
-    """A move with the words of the part at hand; the input of the to-do tool is made here."""
+    """Fill a move with the words of the current part; the input of the to-do tool is made here."""
 
     def given(tool: str, template: Json) -> Json:
         if tool == "Todo":
@@ -123,7 +122,7 @@ def todo(entries: Mapping[str, str]) -> Json:
 
 
 def play(move: Move) -> Plan:
-    """Make one move and return its results as one text; a file the edit tool wants to be read first is read."""
+    """Make one move and return its results as one text; reads a file first if the edit tool insists."""
     result = "\n".join((yield move))
     if UNREAD in result and move.calls[0][0] == "Edit":
         path = move.calls[0][1]["path"]
@@ -133,7 +132,7 @@ def play(move: Move) -> Plan:
 
 
 def recollect(prompt: Callable[[], ModelPrompt]) -> Plan:
-    """Answer what the user asks the day after, if the prompt holds the words it takes."""
+    """Answer the user's question on the next day, if the prompt contains the answer."""
     texts, now = TEXTS["next_day"], prompt()
     words = "\n".join([now.system, *(words_of(message["content"]) for message in now.messages)])
     found = re.search(texts["knows"], words)
@@ -142,7 +141,7 @@ def recollect(prompt: Callable[[], ModelPrompt]) -> Plan:
 
 
 class Assistant:
-    """A brain for the simulator that carries out plans, one after the other; notes, summaries and facts it extracts.
+    """A brain for the simulator that executes plans, one after the other, and extracts notes, summaries and facts.
 
     ``watch`` is called with the kind of each request (main, notes, summary or memory) before it is answered.
     """
@@ -156,10 +155,10 @@ class Assistant:
         self.prompt: ModelPrompt
         """The newest request."""
         self.moves = 0
-        """Answers in the conversation itself; one that was given twice counts once."""
+        """The number of answers in the main conversation; one given twice counts once."""
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
-        """The answer to a request."""
+        """Answer a request; a repeated one gets the same answer."""
         self.prompt, messages = prompt, prompt.messages
         kind = next((kind for kind, mark in _MARKS.items() if mark in prompt.last_text), "main")
         bare = [_unmarked(message) for message in messages]
@@ -195,12 +194,12 @@ class Assistant:
 
 
 def words_of(content: Any) -> str:
-    """The text of what a message or a tool result holds."""
+    """The text in the content of a message or a tool result."""
     parts = [{"text": content}] if isinstance(content, str) else content or ()
     return "\n".join(str(part.get("text", "")) for part in parts)
 
 
 def _unmarked(message: Json) -> Json:
-    """A message without cache markers, which may differ when a request comes again."""
+    """A message without cache markers, which may differ when a request is repeated."""
     blocks = [{key: block[key] for key in block if key != "cache_control"} for block in message["content"]]
     return {"role": message["role"], "content": blocks}

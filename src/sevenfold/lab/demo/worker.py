@@ -2,9 +2,9 @@
 
     python -m sevenfold.lab.demo.worker URL FOLDER SESSION WINDOW LIFE FACT...
 
-It reads `UserSpoke` lines and writes `Report` lines; when its input ends it judges what became of the facts. It is a
-process of its own so that it can be killed. So that figures repeat, its clock moves only by what an answer takes, its
-ids depend on LIFE (0 for the first process) alone, and background work ends before the next tool runs.
+It reads `UserSpoke` lines and writes `Report` lines; when its input ends, it judges where the facts are. It is a
+separate process so that it can be killed. To make figures reproducible, its clock advances only with commands and by a
+fixed time per answer, its ids depend only on LIFE (0 for the first process), and background work ends before each tool.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _PATIENCE = 60.0
 
 
 class SeededIds:
-    """UUIDs that are the same in every run, and others in every life of the agent."""
+    """UUIDs that are the same in every run, but different in every process of the agent."""
 
     def __init__(self, life: str) -> None:
         self._chance = Random(f"ids {life}")
 
     def new(self) -> str:
-        """The next one."""
+        """The next UUID."""
         return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
 
 
 def main(url: str, folder: str, session: str, window: str, life: str, *facts: str) -> None:
-    """Carry out commands until there are none left."""
+    """Run commands until the input ends."""
     clock, hooks = ManualClock(), Hooks(project_dir=folder)
     hooks.add("PreToolUse", lambda event: agent.session.settle(_PATIENCE))
     with anthropic.Anthropic(base_url=url, api_key="simulated-key", max_retries=0) as sdk:
@@ -60,7 +60,7 @@ def main(url: str, folder: str, session: str, window: str, life: str, *facts: st
             clock=clock,
             ids=SeededIds(life),
             hooks=hooks,
-            # With notes as the summary no model would be asked for one, and the demonstration shows that too.
+            # With notes as the summary, there would be no model call for one, and the demo is to show that call.
             settings={"context_window": int(window), "notes_compaction": False},
             thinking={"type": "adaptive"},
         )
@@ -102,9 +102,9 @@ def _report(event: AgentEvent) -> Report | None:
 
 
 def _judged(agent: sevenfold.Agent, planted: Sequence[str]) -> figures.FactsJudged:
-    """Look in the context and by recall for the planted facts, and for those that the check of compactions probes.
+    """Check the context and recall for the planted facts and for those that the fidelity check finds.
 
-    Facts are taken from all that was ever said, but not from summaries, which only repeat it.
+    Facts are taken from the whole conversation, but not from summaries, which only repeat it.
     """
     recall, transcript = agent.assembly.store.recall, agent.session.conversation.transcript
     recall.catch_up()

@@ -1,4 +1,4 @@
-"""Sessions that come with Sevenfold, to try things on. Their content is invented."""
+"""Example sessions that come with Sevenfold. Their content is invented."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def coding_session() -> Path:
-    """The transcript of a small coding session: parallel calls, a clearing, a compaction, an idle gap."""
+    """The path of a small coding session's transcript: parallel calls, cleared results, a compaction, an idle gap."""
     return Path(__file__).parent / "coding-session.jsonl"

@@ -1,15 +1,15 @@
-"""Did a compaction lose anything? A check that shares no reading of the records with whatever wrote the summary.
+"""Checks what a compaction lost, by code that shares no parsing of records with the code that writes summaries.
 
     reader      who said what in the records a compaction hides
-    sentences   words, sentences, the patterns by which facts are found, and how two texts are compared
+    sentences   words, sentences, the patterns that find facts, and how two texts are compared
     facts       what to look for: corrections, preferences, decisions; files changed, failures, open tasks, the step
     probes      all of these, and exact identifiers, as a bounded sample of facts to look for
     judge       each fact: in context, reachable, or lost
 
-How a session uses it::
+Usage::
 
-    facts       what to look for: corrections, preferences, decisions; files changed, failures, open tasks, the step
-    score = judge(facts, texts(new_items), reachable)       # reachable: does recall find it?
+    facts = probes(hidden_items)
+    score = judge(facts, texts(new_items), reachable)       # reachable: whether recall finds a fact
 
     def reachable(probe: Probe) -> bool:
         return probe.found_among(index.search(probe.text, kind=probe.sought, k=10, around=0))

@@ -1,10 +1,9 @@
-"""Facts to look for, those that a compaction must not lose: what the user wants, and the state of the work.
+"""Facts that a compaction must not lose: what the user wants, and the state of the work.
 
-What the user wants is every message, and in it what corrects, what insists, and what settles a question. Pasted matter
-(code, logs, somebody's review) is not taken for the user's wishes: only sentences of prose count, and only those with a
-plain sign. A decision needs a source: the user's own choice of words, the answer to a question that was put, or the
-approval of a plan. The state of the work is the files that were changed, what failed, what is still to be done, and the
-present step.
+What the user wants is every message, and in it every correction, preference and decision. Pasted content (code, logs,
+somebody's review) does not count as the user's wishes: only sentences of prose do, and only those that match a pattern.
+A decision needs a source: the user's own words, the answer to a question, or the approval of a plan. The state of the
+work is the changed files, the failures, the open tasks and the current step.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ MOST = {
     ERROR: 20,
     IDENTIFIER: 40,
 }
-"""What facts there are, those that matter most first, and how many of each are looked for at most."""
+"""The kinds of facts, the most important first, and how many of each are looked for at most."""
 KINDS = tuple(MOST)
 
 SHORT = 14
-"""Characters up to which a message could be anywhere by chance."""
+"""Characters up to which a message could occur anywhere by chance."""
 
 Match = Literal["verbatim", "exact", "words"]
 _CORRECTS = pattern("corrects")
@@ -53,7 +52,7 @@ _HEADING = re.compile(r"^#{1,3} +(\S.*)$", re.M)
 _ASKS = re.compile(r"question|\bask", re.I)
 _LOG_LINE = re.compile(r"^(?:\s{4,}|\t|\||\$ |[-=]{3}|\d{4}-\d\d-\d\d|\S+:\d+(?::\d+)?[: ]|at \S+\()")
 LONG_MESSAGE = 2_500
-"""Characters from which on a message is mostly something pasted: only its edges are read for wishes."""
+"""Characters above which a message is mostly pasted: only its two ends are searched for wishes."""
 _PATHS = ("file_path", "notebook_path", "path", "filename", "file")
 _CHANGES = frozenset(
     ["content", "new_string", "new_str", "file_text", "edits", "new_source", "patch", "diff"]
@@ -75,32 +74,32 @@ _RUN = ("command", "cmd", "query", "pattern", "url", "prompt", *_PATHS)
 _SHELL = re.compile(r"\s*(?:\d?>|\||&&|;)")
 LONGEST_LINE = 180
 READ = 3_000
-"""Characters of a failure that are looked at, half from either end."""
+"""How many characters of a failure are searched, half from each end."""
 
 
 class Probe(Struct, frozen=True):
-    """A fact from the records a compaction hides, and how to tell whether it is still there."""
+    """A fact from the records a compaction hides, and how to check whether it is still there."""
 
     kind: str
     text: str
-    """What to look for, and what to ask recall."""
+    """The text to look for, also the query for recall."""
     record: str
-    """The record it comes from; the newest, if several hold it."""
+    """The record it comes from; the newest if there are several."""
     sought: tuple[str, ...]
-    """The kinds of record, as recall names them, among which that is found."""
+    """The kinds of record, in recall's terms, to search for it."""
     match: Match = "words"
-    """How it counts as present: all of it (verbatim), to the letter between other signs (exact), or by its
-    words, most of which must be close together."""
+    """When it counts as present: as a whole, case aside (verbatim), to the letter and not inside a longer word
+    (exact), or if most of its words occur close together (words)."""
     accepts: tuple[str, ...] = ()
-    """Other texts that say the same and count as well."""
+    """Other texts that count as the same fact."""
 
     def found_among(self, hits: Iterable[Hit | FoundRecord]) -> bool:
-        """Is its record among what recall found? Another that holds the same words does not count."""
+        """Whether recall found its record; another record with the same words does not count."""
         return any(hit.uuid == self.record for hit in hits)
 
 
 class Task(Struct, frozen=True):
-    """Something on a list of things to do."""
+    """An item of a to-do list."""
 
     text: str
     record: str
@@ -111,7 +110,7 @@ class Task(Struct, frozen=True):
 
 
 def messages(told: Account) -> Iterator[Probe]:
-    """Each message of the user; one that was sent several times is one fact, of the last time."""
+    """Yield each message of the user; repeated messages are one fact, from the newest record."""
     said: dict[str, list[Told]] = {}
     for words in (*told.user, *told.refusals):
         said.setdefault(folded(words.text), []).append(words)
@@ -121,7 +120,7 @@ def messages(told: Account) -> Iterator[Probe]:
 
 
 def wishes(told: Account) -> Iterator[Probe]:
-    """Sentences of the user that correct, insist or choose."""
+    """Yield the user's sentences that correct, insist or choose."""
     for words in told.user:
         for sentence in _own_sentences(words.text):
             if kind := _wish(sentence):
@@ -133,7 +132,7 @@ def wishes(told: Account) -> Iterator[Probe]:
 
 
 def decisions(told: Account) -> Iterator[Probe]:
-    """What was settled: proposals the user agreed to, questions answered, plans approved."""
+    """Yield what was decided: proposals the user agreed to, questions answered, plans approved."""
     for words in told.user:
         before = told.preceding.get(words.record)
         if before is not None and _BARE.fullmatch(words.text) and (proposal := _proposal(before.text)):
@@ -168,7 +167,7 @@ def _own_sentences(text: str) -> Iterator[str]:
 
 
 def _wish(sentence: str) -> str:
-    """Which kind of wish a sentence is; empty if it is none."""
+    """The kind of wish a sentence expresses; empty if none."""
     if sentence.endswith("?") and not _FIRMLY.search(sentence):
         return ""
     if _CORRECTS.search(sentence):
@@ -179,7 +178,7 @@ def _wish(sentence: str) -> str:
 
 
 def _proposal(text: str) -> str:
-    """The question the model ended with; empty if it did not ask one."""
+    """The last question near the end of the model's text; empty if there is none."""
     asked = [sentence for sentence in sentences(text[-1_500:]) if sentence.endswith("?")]
     return asked[-1] if asked and len(telling(asked[-1])) >= 2 else ""
 
@@ -188,12 +187,12 @@ def _proposal(text: str) -> str:
 
 
 def edited_files(told: Account) -> Iterator[Probe]:
-    """Files a call changed, the one changed last at the end; a part of the path that is no other's will do."""
+    """Yield the changed files, the last changed last; an unambiguous tail of the path counts as well."""
     calls: dict[str, Call] = {}
     for call in told.calls:
         changes = _CHANGES & call.given.keys() or _CHANGING.search(call.name)
         if changes and (path := _path(call)):
-            # Taken out and put in again, so that the order is that of the last change.
+            # Removed first, so that the order of the dict is that of the last changes.
             calls.pop(path, None)
             calls[path] = call
     tails = Counter(tail for path in set(map(_path, told.calls)) for tail in _tails(path))
@@ -209,7 +208,7 @@ def _path(call: Call) -> str:
 
 
 def _tails(path: str) -> list[str]:
-    """The shorter ways to write a path: without its first parts, down to the name of the file."""
+    """A path and its shorter forms: without its first parts, down to the file name."""
     parts = [part for part in re.split(r"[/\\]", path) if part]
     return ["/".join(parts[start:]) for start in range(len(parts))]
 
@@ -218,7 +217,7 @@ def _tails(path: str) -> list[str]:
 
 
 def errors(told: Account) -> Iterator[Probe]:
-    """The line by which each failure is known; mistakes in calling a tool come first, as they matter least."""
+    """Yield the line that identifies each failure; misused tools come first, as they matter least."""
     seen: dict[str, Told] = {}
     for failure in sorted(told.failures, key=lambda failure: not _USAGE.search(failure.text)):
         if line := identifying_line(failure.text):
@@ -228,7 +227,7 @@ def errors(told: Account) -> Iterator[Probe]:
 
 
 def identifying_line(text: str) -> str:
-    """The first line that says what is wrong (in a traceback the last), else the last of all; empty if none does."""
+    """The first line that names the error (in a traceback the last), else the last with any content; may be empty."""
     ends = text if len(text) <= READ else f"{text[: READ // 2]}\n{text[-READ // 2 :]}"
     lines = _WRAPPED.sub("", ends).splitlines()
     telling_lines = [line.strip() for line in lines if not _NO_NEWS.match(line.strip())]
@@ -243,17 +242,17 @@ def identifying_line(text: str) -> str:
 
 
 def _in_other_words(line: str) -> tuple[str, ...]:
-    """What counts for the line: the complaint without its place, the name of the test that failed."""
+    """Texts that count as the same error: the message without its location, the name of the failed test."""
     complaint = _LOCATION.sub("", line)
     test = _FAILED_TEST.search(line)
     return tuple(text for text in (complaint, test[1] if test else "") if len(text) > 8 and text != line)
 
 
-# -- tasks and the present step ----------------------------------------------------------------
+# -- tasks and the current step ----------------------------------------------------------------
 
 
 def pending_tasks(told: Account) -> Iterator[Probe]:
-    """What is still open on the lists of things to do, as they stood last."""
+    """Yield the open tasks of the to-do lists in their latest state."""
     lists: dict[str, list[Task]] = {}
     single: dict[str, Task] = {}
     for call in told.calls:
@@ -269,7 +268,7 @@ def pending_tasks(told: Account) -> Iterator[Probe]:
 
 
 def _listed(call: Call) -> list[Task] | None:
-    """The tasks of a call that hands over a whole list; None if it does not."""
+    """The tasks of a call that writes a whole list; None if it does not."""
     for value in call.given.values():
         if isinstance(value, list) and any(isinstance(one, dict) and "status" in one for one in value):
             return [task for one in value if (task := _task(call.record, one))]
@@ -285,7 +284,7 @@ def _task(record: str, fields: Any) -> Task | None:
 
 
 def _keep_account(single: dict[str, Task], call: Call, answer: Told | None) -> None:
-    """Tasks that are made and changed one at a time, by the number the tool gave them."""
+    """Track tasks that are created and changed one at a time, by the number the tool gave them."""
     number = str(call.given.get("taskId") or call.given.get("task_id") or call.given.get("id") or "")
     if number in single:
         status = str(call.given.get("status", ""))
@@ -297,7 +296,7 @@ def _keep_account(single: dict[str, Task], call: Call, answer: Told | None) -> N
 
 
 def current_step(told: Account) -> Iterator[Probe]:
-    """What the model last said it was doing, and the call it last made."""
+    """Yield the model's last meaningful sentence and the main argument of its last call."""
     for words in reversed(told.model):
         said = [sentence for sentence in sentences(words.text) if len(telling(sentence)) >= 3]
         if said:

@@ -1,4 +1,4 @@
-"""Each fact held against what the model sees after a compaction, and against recall."""
+"""Checks where each fact is after a compaction: in the context, reachable by recall, or lost."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Score = Coverage[Probe]
 Reachable = Callable[[Probe], bool]
 
 ENOUGH_WORDS = 0.75
-"""The part of a sentence's telling words that must be close together for the sentence to be there."""
+"""The share of a sentence's meaningful words that must occur close together for it to count as present."""
 TOGETHER = 3
-"""Lines within which they must be."""
+"""The number of consecutive lines that counts as close together."""
 LONG = 400
-"""Characters above which a message may be cut."""
+"""The least number of characters of a message that may be cut."""
 EDGE = 80
-"""Characters of either end of a cut message that must be shown; recall must find the rest."""
+"""Characters at each end of a cut message that must be in the context; recall must find the rest."""
 _OPENING = r"(?:^|[\"'“‘«>`*:\]\)\-—])[^\S\n]*"
 _CLOSING = r"[^\S\n]*(?:$|[\"'”’»<`*.!\[\(])"
 
 
 def judge(probes: Iterable[Probe], context: Sequence[str], reachable: Reachable) -> Score:
-    """Where each fact is now; recall is asked only for what the context does not hold."""
+    """Where each fact is now; recall is asked only for facts that are not in the context."""
     seen = _Seen(context)
     return Coverage(tuple((probe, _state(probe, seen, reachable)) for probe in probes))
 
@@ -41,7 +41,7 @@ def _state(probe: Probe, seen: _Seen, reachable: Reachable) -> State:
 
 
 class _Seen:
-    """What the model sees, made ready to be searched in three ways."""
+    """The context, prepared for three kinds of search."""
 
     def __init__(self, context: Sequence[str]) -> None:
         self._context = context
@@ -62,7 +62,7 @@ class _Seen:
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
-        """The lines each word is on."""
+        """The line numbers of each meaningful word; a gap between texts keeps them apart."""
         places: dict[str, list[int]] = {}
         number = 0
         for text in self._context:
@@ -74,7 +74,7 @@ class _Seen:
         return places
 
     def holds(self, probe: Probe) -> bool:
-        """Is the fact there?"""
+        """Whether the context contains the fact."""
         wordings = [text for text in (probe.text, *probe.accepts) if text.strip()]
         match probe.match:
             case "exact":
@@ -85,7 +85,7 @@ class _Seen:
                 return any(folded(text) in self._folded or self._most_words(text) for text in wordings)
 
     def holds_both_ends(self, probe: Probe) -> bool:
-        """Is it a long message of which the beginning and the end are shown?"""
+        """Whether the fact is a long message whose beginning and end are in the context."""
         text = folded(probe.text)
         if probe.match != "verbatim" or len(text) < LONG:
             return False
@@ -105,7 +105,7 @@ class _Seen:
         text = folded(text)
         if len(text) > SHORT:
             return text in self._folded
-        # A word or two say nothing by themselves: they must be quoted, or have a line of their own.
+        # A word or two could occur by chance: they must be quoted, or be a whole line.
         return bool(re.search(_OPENING + re.escape(text) + _CLOSING, self._lines, re.M))
 
     def _most_words(self, text: str) -> bool:
@@ -120,7 +120,7 @@ class _Seen:
 
 
 def _joined(text: str, place: int) -> bool:
-    """Does a word go on across this place?"""
+    """Whether this position is inside a word."""
     return 0 < place < len(text) and all(
         sign.isascii() and sign.isalnum() for sign in text[place - 1 : place + 1]
     )

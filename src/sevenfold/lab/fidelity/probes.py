@@ -1,11 +1,11 @@
-"""The facts in a stretch of records, as a bounded sample.
+"""The facts in a range of records, as a bounded sample.
 
-How many facts of a kind are looked for is limited, so that the check costs milliseconds however long the
-conversation was; which ones follows from the records alone: what matters most first, and of equals the newest.
+The number of facts of each kind is limited, so that the check takes milliseconds however long the conversation was.
+The choice depends only on the records: the most important facts first and, among equals, the newest.
 
-Exact identifiers (paths, ids, hashes, versions, flags, figures, addresses) must be repeated to the letter to be of any
-use. Candidates are whatever is between white space, without the punctuation around it; a candidate is an identifier by
-its shape. That is cheap enough for megabytes, because each different candidate is looked at once.
+Exact identifiers (paths, ids, hashes, versions, flags, figures, addresses) are useful only if repeated to the letter.
+Candidates are words between whitespace, without surrounding punctuation; their shape decides which are identifiers.
+That is fast enough for megabytes, because each distinct candidate is checked once.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _HEX = re.compile(r"[0-9a-f]{7,64}")
 _MIXED = re.compile(r"(?=.*\d)(?=.*[a-f])")
 SHORTEST, LONGEST = 3, 200
 PASTED = 600
-"""Characters from which on a message holds more than what the user had in mind."""
+"""Characters above which a message of the user counts as partly pasted."""
 READ, READ_IN_ALL = 4_000, 200_000
-"""Characters of one stretch that are read for names, and of all that each side said, the newest first."""
+"""Characters searched for identifiers: in one text, and in all texts of the user or of the model, newest first."""
 OFTEN = 3
-"""Calls that name the same thing, from which on it counts though no message mentions it."""
+"""How many calls must contain an identifier for it to count if no message mentions it."""
 
 
 class Sample(Struct, frozen=True):
-    """Facts to look for, and how many of each kind there are beyond these."""
+    """Facts to look for, and how many of each kind were left out."""
 
     probes: tuple[Probe, ...]
     left_out: dict[str, int] = {}
@@ -49,13 +49,13 @@ class Sample(Struct, frozen=True):
 def probes(items: Iterable[Item], *, goes_on: bool = False) -> tuple[Probe, ...]:
     """The facts in the records a compaction hides, by kind.
 
-    ``goes_on`` says that later rounds stay in view: then the last of these is not the present step.
+    ``goes_on`` means that later rounds stay in view: then the current step is not among the hidden records.
     """
     return sample(items, goes_on=goes_on).probes
 
 
 def sample(items: Iterable[Item], *, goes_on: bool = False) -> Sample:
-    """The same with the number of facts of each kind that were left out."""
+    """Like `probes`, with the number of facts of each kind that were left out."""
     told = account(items)
     chosen: list[Probe] = []
     left_out: dict[str, int] = {}
@@ -65,7 +65,7 @@ def sample(items: Iterable[Item], *, goes_on: bool = False) -> Sample:
     for probe in _identifiers(told, by_kind[EDITED_FILE].values()):
         by_kind[IDENTIFIER].setdefault(probe.text, probe)
     for kind, found in by_kind.items():
-        # Within a kind they come with what matters most at the end.
+        # Within a kind, the most important facts come last.
         chosen += list(found.values())[-MOST[kind] :]
         if len(found) > MOST[kind]:
             left_out[kind] = len(found) - MOST[kind]
@@ -84,7 +84,7 @@ def _all(told: Account, goes_on: bool) -> Iterator[Probe]:
 
 
 def _identifiers(told: Account, edited: Iterable[Probe]) -> Iterator[Probe]:
-    """Exact names other than those of the changed files."""
+    """Yield exact identifiers other than the changed files."""
     files = {way for probe in edited for way in (probe.text, *probe.accepts)}
     names = Names([*told.user, *told.refusals], told.model, told.calls)
     for text in names.telling():
@@ -94,7 +94,7 @@ def _identifiers(told: Account, edited: Iterable[Probe]) -> Iterator[Probe]:
 
 
 class _Finding(Struct):
-    """The records an identifier was seen in, with what recall knows each as, and how much it matters."""
+    """The records that contain an identifier, with the kind recall gives each, and how important it is."""
 
     records: dict[str, str] = {}
     spoken: bool = False
@@ -120,22 +120,22 @@ class Names:
             self._note(named, call.record, "tool_use")
 
     def telling(self) -> list[str]:
-        """Those the user said, and those that come up more than once; what matters most at the end.
+        """Identifiers that the user mentioned or that occur repeatedly, the most important last.
 
-        What the user typed matters most, then what the user pasted, then what comes up most.
+        What the user typed is most important, then what the user pasted, then what occurs most often.
         """
         folders = self._folders()
         kept = [text for text, seen in self._found.items() if _tells(text, seen, folders)]
         return sorted(kept, key=lambda text: (self._found[text].level, len(self._found[text].records)))
 
     def newest(self, text: str) -> tuple[str, str]:
-        """The newest record of the user that names it, else of the model, else a call; and what recall knows it as."""
+        """The newest record with it (the user's first, then the model's, then calls), and the kind recall gives it."""
         records = self._found[text].records
         first = next(iter(records.values()))
         return [(record, known_as) for record, known_as in records.items() if known_as == first][-1]
 
     def _folders(self) -> set[str]:
-        """Every beginning of a path that another identifier goes on from."""
+        """Every leading part of an identifier that ends at a path separator."""
         return {text[: cut.start()] for text in self._found for cut in _SEPARATOR.finditer(text)}
 
     def _note(self, names: Iterable[str], record: str, known_as: str, level: int = 0) -> None:
@@ -147,14 +147,14 @@ class Names:
 
 
 def _ends(told: Told) -> Told:
-    """Of a long text only its beginning and its end are read for names."""
+    """Cut a long text to its beginning and end, which are searched for identifiers."""
     if len(told.text) <= READ:
         return told
     return Told(told.record, f"{told.text[: READ // 2]}\n{told.text[-READ // 2 :]}", told.known_as)
 
 
 def _newest(stretches: Iterable[Told]) -> list[Told]:
-    """The newest stretches, as much as may be read, in order."""
+    """The newest texts that fit into `READ_IN_ALL`, in order."""
     kept: list[Told] = []
     room = READ_IN_ALL
     for told in map(_ends, reversed(list(stretches))):
@@ -166,19 +166,19 @@ def _newest(stretches: Iterable[Told]) -> list[Told]:
 
 
 def _tells(text: str, seen: _Finding, folders: set[str]) -> bool:
-    """A folder is not worth looking for where things in it are, unless the user named it."""
+    """Whether an identifier is worth a probe; a folder of other identifiers is so only if the user named it."""
     often = len(seen.records) > 1 if seen.spoken else len(seen.records) >= OFTEN
     return bool(seen.level) or (often and text not in folders)
 
 
 def _identifiers_in(text: str) -> list[str]:
-    """Those in a text, in the order in which they come up."""
+    """The identifiers in a text, in order."""
     return [name for word in dict.fromkeys(text.split()) if (name := _identifier(word))]
 
 
 @lru_cache(maxsize=100_000)
 def _identifier(word: str) -> str:
-    """The identifier a word is; empty if it is none."""
+    """The identifier in a word, without punctuation around it; empty if it is none."""
     if not _MAYBE.search(word):
         return ""
     name = word.strip(_EDGES).rstrip(".").removesuffix("'s").rstrip(_EDGES)

@@ -1,4 +1,4 @@
-"""Who said what in a stretch of records, as `sevenfold.record.authorship` decides it."""
+"""Who said what in a range of records, as decided by `sevenfold.record.authorship`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REFUSAL = "The user doesn't want to proceed with this tool use"
 
 
 class Told(Struct, frozen=True):
-    """A stretch of words, its record, and the kind of record it is to recall."""
+    """A text, its record, and the kind that recall gives the record."""
 
     record: str
     text: str
@@ -34,24 +34,24 @@ class Call(Struct, frozen=True):
 
 
 class Account(Struct, frozen=True):
-    """Everything said in a stretch of records, by who said it, in order."""
+    """The content of a range of records, by author, in order."""
 
     user: list[Told]
     refusals: list[Told]
-    """Among the user's words: why a call was not let through."""
+    """The user's remarks on refused calls."""
     model: list[Told]
     calls: list[Call]
     tools: dict[str, str]
-    """The tool of each call, by the call's id."""
+    """Tool names, by the call's id."""
     failures: list[Told]
     results: dict[str, Told]
-    """Answers to calls, by the call's id."""
+    """Results of successful calls, by the call's id."""
     preceding: dict[str, Told]
-    """What the model said last before each stretch of the user's words, by the user's record."""
+    """The model's last text before each message of the user, by the user's record."""
 
 
 def account(items: Iterable[Item]) -> Account:
-    """The records in view, read; those an earlier decision took out of sight are not part of it."""
+    """Read the records in view; records hidden by an earlier decision are skipped."""
     told = Account([], [], [], [], {}, [], {}, {})
     for item in items:
         if not item.hidden_by:
@@ -60,19 +60,19 @@ def account(items: Iterable[Item]) -> Account:
 
 
 def texts(items: Iterable[Item]) -> list[str]:
-    """What the model is shown of these records, a text for each block that says something."""
+    """The texts the model sees in these records, one for each block that has any."""
     found = []
     for item in items:
         for block in item.shown:
             said = _shown(block)
-            # A command is shown in a client's tags, and looked for as it was typed.
+            # A command is shown inside a client's tags, but probes look for it as typed: add both.
             typed = authorship.users_words(item.said) if "<command-" in said else ""
             found += [text for text in (said, typed) if text.strip()]
     return found
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All texts in a JSON value, in order."""
+    """Yield all strings in a JSON value, in order."""
     waiting = [value]
     while waiting:
         match waiting.pop():

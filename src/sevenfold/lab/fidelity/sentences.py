@@ -1,4 +1,4 @@
-"""Sentences and words, the patterns by which facts are found in them, and how far one text says what another does."""
+"""Splits text into sentences and words, loads the patterns that find facts, and prepares texts for comparison."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TEXTS = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text("utf-
 
 
 def pattern(name: str) -> re.Pattern[str]:
-    """A pattern of `patterns.toml` by its name."""
+    """Compile a pattern from `patterns.toml` by its name."""
     return re.compile("".join(_TEXTS[name].splitlines()))
 
 
@@ -21,16 +21,16 @@ _END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[。！？])")
 _LEAD = re.compile(r"^(?:[-*•>#\s]+|\(?\d{1,2}[.)]\s)+")
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[^\W_{_UNSPACED}]+(?:'[a-z]+)?|(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]")
-"""In scripts that do not set words apart, any two signs in a row are taken for one."""
+"""In scripts without spaces between words, any two adjacent characters count as a word."""
 _ENDINGS = ("ings", "ing", "ed", "es", "'s", "s", "ly", "e")
 _SMALL = frozenset(_TEXTS["small"].split())
 
 LONGEST_SENTENCE = 400
-"""Characters of a sentence that are looked for."""
+"""How many characters of a sentence are looked for."""
 
 
 def folded(text: str) -> str:
-    """The text with white space and upper case evened out."""
+    """The text with normalized whitespace and case."""
     return " ".join(text.split()).casefold()
 
 
@@ -40,7 +40,7 @@ def prose(text: str) -> str:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text outside fenced code, each as written, without list marks before it."""
+    """Yield the sentences of a text outside fenced code, as written, but without list markers."""
     for part in _END.split(prose(text)):
         sentence = _LEAD.sub("", part).strip()
         if sentence:
@@ -48,7 +48,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def shortened(sentence: str) -> str:
-    """Its beginning, up to the end of a word."""
+    """Cut a long sentence at the end of a word."""
     if len(sentence) <= LONGEST_SENTENCE:
         return sentence
     cut = sentence[:LONGEST_SENTENCE]
@@ -56,14 +56,14 @@ def shortened(sentence: str) -> str:
 
 
 def telling(text: str) -> frozenset[str]:
-    """The stems of the words that carry the meaning; negations do."""
+    """The stems of the meaningful words; negations are among them."""
     words = {found[1] or found[0] for found in _WORD.finditer(text.casefold())}
     return frozenset([stem for word in words if (stem := _stem(word))])
 
 
 @lru_cache(maxsize=100_000)
 def _stem(word: str) -> str:
-    """The word without its commonest endings, near enough to compare; empty for those that carry no meaning."""
+    """The word without common endings, a rough stem for comparison; empty for words without meaning."""
     if word in _SMALL:
         return ""
     if len(word) > 4:

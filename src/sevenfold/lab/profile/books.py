@@ -1,9 +1,9 @@
-"""What happened in a session, counted as it is read.
+"""Counts what happens in a session as it is read.
 
-Readers of different formats tell the books the same few things: a piece entered the context, a call was made, its
-report grew, the context was compacted or cleared. A session has lanes: the main conversation, and one for every
-sub-agent whose records are in the same file. Calls, tokens and money are the session's; the context and the cache are
-each lane's own.
+The reader reports a few kinds of events to the books: a piece entered the context, a call was made, its report was
+updated, the context was compacted or cleared. A session has lanes: one for the main conversation, and one for every
+sub-agent whose records are in the same file. Calls, tokens and money are counted per session; the context and the
+cache are followed per lane.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sevenfold.record.usage import BilledCall, ideal_cost
 
 SHORT_LIFETIME = 300
 LEAST_FILLED = 0.6
-"""The share of its window that a client fills at least before it compacts by itself."""
+"""The least share of its window that a client fills before it compacts automatically."""
 
 
 def seconds(timestamp: str) -> float | None:
-    """A timestamp in seconds since 1970; None if it is not one."""
+    """Convert a timestamp to seconds since 1970; None if it is invalid."""
     try:
         return datetime.fromisoformat(timestamp).timestamp()
     except (ValueError, OverflowError):
@@ -43,26 +43,26 @@ class Scope(Struct, frozen=True):
     """Which calls are counted."""
 
     since: float | None = None
-    """Only those made at this time or later, in seconds since 1970."""
+    """Count only calls at this time or later, in seconds since 1970."""
     elsewhere: Collection[int] = ()
-    """The hashes of calls that another file has and that are counted there."""
+    """The hashes of calls that are also in another file and counted there."""
 
     def counts(self, call: str, at: float | None) -> bool:
         """Whether a call is counted."""
         return self.is_late(at) and not (self.elsewhere and call_hash(call) in self.elsewhere)
 
     def is_late(self, at: float | None) -> bool:
-        """Whether a time, if it is known, is not before those that are counted."""
+        """Whether a time is not before ``since``; an unknown time counts only without ``since``."""
         return self.since is None or (at is not None and at >= self.since)
 
 
 def call_hash(call: str) -> int:
-    """A number for the id of a call, the same in every process."""
+    """A hash of a call id, the same in every process."""
     return int.from_bytes(blake2b(call.encode(errors="replace"), digest_size=8).digest())
 
 
 class Books:
-    """Everything that is counted of one session."""
+    """All counts of one session."""
 
     def __init__(self) -> None:
         self.tally = SessionTally()
@@ -81,10 +81,10 @@ class Books:
         self.last: str | None = None
         self._lanes: list[Lane] = []
         self.settled: list[CallReport] = []
-        """The calls whose last report has come."""
+        """The calls whose report is final."""
 
     def open_lane(self, *, side: bool = False) -> Lane:
-        """Books for one more conversation; ``side`` for a sub-agent's."""
+        """Open a lane for another conversation; ``side`` for a sub-agent's."""
         lane = Lane(self, len(self._lanes) + 1 if side else 0)
         self._lanes.append(lane)
         return lane
@@ -95,13 +95,13 @@ class Books:
         self.last = timestamp or self.last
 
     def billed(self, report: CallReport) -> None:
-        """Count a call of the engine's own, whose prompt and answer are not part of the conversation."""
+        """Count a call the engine made for its own work, outside the conversation."""
         self.calls += 1
         self.engine_calls += 1
         self.settled.append(report)
 
     def close(self, **known: Any) -> SessionProfile:
-        """The figures, with what is known about the session besides."""
+        """Close all lanes and return the profile; ``known`` holds the fields that are not counted here."""
         for lane in self._lanes:
             lane.close()
         days: dict[tuple[str | None, str], list[CallReport]] = {}
@@ -111,7 +111,7 @@ class Books:
         spent = _spent(self.settled)
         ideal = fsum(lane.ideal_cost() for lane in self._lanes)
         window, known_from = self._window(models)
-        # If a file holds only a sub-agent's records, that is its main conversation.
+        # If a file contains only a sub-agent's records, that is its main conversation.
         main = min((lane.number for lane in self._lanes if lane.calls), default=0)
         return SessionProfile(
             **known,
@@ -150,10 +150,10 @@ class Books:
         )
 
     def _window(self, models: Counter[str]) -> tuple[int | None, str | None]:
-        """The window, and how it is known: the transcript says it, or what happened shows it, or the model has it.
+        """The window and its source: recorded in the transcript, inferred from what happened, or the model's.
 
-        A client that compacts by itself does so shortly before its window is full, so if it did so far below the
-        model's window, it worked with a smaller one: the smallest that a model has and that held every prompt.
+        A client compacts automatically shortly before its window is full. So if it did so far below the model's window,
+        it used a smaller one: the smallest window of any of the provider's models that fits every prompt.
         """
         if self.window:
             return self.window, "recorded"
@@ -172,7 +172,7 @@ class Books:
 
 
 def _spent(calls: Sequence[CallReport]) -> dict[str, Any]:
-    """What some calls used and cost, by the names that the figures have for it."""
+    """The usage and cost of some calls, under the field names of the figures."""
     names, costs = UsageSums.__struct_fields__, [paid for paid, _ in map(_costs, calls)]
     usages = [call.usage for call in calls if call.usage]
     return {
@@ -184,7 +184,7 @@ def _spent(calls: Sequence[CallReport]) -> dict[str, Any]:
 
 
 def _costs(call: CallReport) -> tuple[float, float] | tuple[None, None]:
-    """What a call cost, and what it would have cost without a cache; unknown unless both are known."""
+    """The cost of a call, and its cost without a cache; None for both if either is unknown."""
     usage, profile = call.usage, call.profile
     paid, uncached = (usage.cost(profile), usage.uncached_cost(profile)) if usage else (None, None)
     return (None, None) if paid is None or uncached is None else (paid, uncached)
@@ -207,12 +207,12 @@ class Lane:
         self._compactions = 0
         self._lifetime = SHORT_LIFETIME
         self._billed: list[tuple[int, Profile, BilledCall]] = []
-        """Calls with the number of compactions before them."""
+        """Calls, each with the number of compactions before it and its model's profile."""
         self._pending: list[tuple[list[Shrinking], Shrinking]] = []
-        """What has shrunk since the last call, with the list that it goes to."""
+        """Compactions and clearings since the last call, each with the list it is added to."""
 
     def skipped(self, report: CallReport) -> None:
-        """A call was made that is not counted, and with it what had shrunk before it."""
+        """Follow a call that is not counted; drops the compactions and clearings just before it as well."""
         self._settle()
         self._skipped = True
         if report.usage is not None:
@@ -222,7 +222,7 @@ class Lane:
             self._prompt, self._model = report.prompt, report.model
 
     def called(self, report: CallReport) -> None:
-        """A call was made with all that is in the context."""
+        """Count a call with everything in the context."""
         self._settle()
         books, prompt = self._books, report.prompt
         books.calls += 1
@@ -237,7 +237,7 @@ class Lane:
         books.points.append(Point(report.at, prompt, self.number))
 
     def grew(self, report: CallReport) -> None:
-        """The newest call reports again: while an answer comes in, each report has more output."""
+        """Update the report of the newest call: while an answer streams in, each report has more output."""
         if self._open is None or report.usage is None:
             return
         before = self._open.usage
@@ -245,7 +245,7 @@ class Lane:
             self._open = structs.replace(self._open, usage=report.usage, whole=report.whole)
 
     def compacted(self, trigger: str, before: int | None) -> None:
-        """A summary replaced the context."""
+        """Record a compaction: a summary replaced the context."""
         self._settle()
         self._compactions += 1
         self._cache.happened(caching.COMPACTION)
@@ -253,31 +253,31 @@ class Lane:
         self._pending.append((self._books.compactions, event))
 
     def cleared(self, trigger: str, results: int) -> None:
-        """Old results were taken out of the context."""
+        """Record a clearing: old results were removed from the context."""
         self._cache.happened(caching.CLEARING)
         event = Shrinking(self._books.calls, trigger, self._prompt, None, results)
         self._pending.append((self._books.clearings, event))
 
     def happened(self, event: str) -> None:
-        """Something else was taken out of the context, or put back; ``event`` names it as a cause."""
+        """Record that something else left the context or returned to it; ``event`` names the cause."""
         self._rewound = True
         self._cache.happened(event)
 
     def close(self) -> None:
-        """Count all that is still open."""
+        """Count everything still pending."""
         self._settle()
         if self.calls or not self._skipped:
             self._count_shrinkings(None)
         self.context.close()
 
     def ideal_cost(self) -> float:
-        """What the calls whose price is known cost with a perfect cache; compactions and other models give it up."""
+        """The cost of the priced calls with a perfect cache, which restarts at compactions and model changes."""
         runs = groupby(self._billed, key=lambda one: (one[0], one[1].model))
         listed = [list(run) for _, run in runs]
         return fsum(ideal_cost([call for *_, call in run], run[0][1]) or 0.0 for run in listed)
 
     def _note_shrinking(self, prompt: int, model: str) -> None:
-        """Note what a compaction or a clearing left, or that the prompt shrank and no record says why."""
+        """Record the size after a compaction or clearing, or a drop in prompt size that no record explains."""
         before, recorded = self._prompt or 0, bool(self._pending)
         self._count_shrinkings(prompt)
         if not recorded and not self._rewound and self._model == model and is_fall(before, prompt):
@@ -292,7 +292,7 @@ class Lane:
         self._pending = []
 
     def _settle(self) -> None:
-        """The newest call is over: its last report counts."""
+        """Finish the newest call: its last report is final."""
         report, self._open = self._open, None
         if report is None:
             return

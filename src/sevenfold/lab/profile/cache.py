@@ -1,8 +1,8 @@
-"""Where the prompt cache was lost, and why.
+"""Finds cache breaks and their causes.
 
-A call should be able to read what the call before it made cacheable: what that one read and wrote, or its whole prompt
-if the provider caches automatically. If it reads clearly less, the difference was paid for again. A shorter prompt does
-not count against the cache: only what is still in the prompt can be read.
+A call should read from the cache what the previous call made available: what that call read and wrote, or its whole
+prompt if the provider caches automatically. If it reads clearly less, the difference was paid for again. A shorter
+prompt is no break: only what is still in the prompt can be read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sevenfold.profiles import Profile, find
 from sevenfold.record.usage import Usage
 
 BREAK_SHARE, BREAK_TOKENS = 0.05, 2_000
-"""A fall by more than this share and more than this many tokens is a break."""
+"""A drop in cache reads by more than this share and more than this many tokens is a break."""
 
 COMPACTION = "compaction"
 CLEARING = "clearing"
@@ -25,36 +25,36 @@ MODEL = "model_changed"
 IDLE = "idle_gap"
 UNEXPLAINED = "unexplained"
 DIAGNOSED = frozenset({MODEL, "system_changed", "tools_changed", "messages_changed"})
-"""Reasons of a server that explain a miss; others only say that it does not know."""
+"""Reasons from the server that explain a miss; other reasons only say that it does not know."""
 
 
 class CallReport(Struct, frozen=True):
-    """What a transcript says about a call."""
+    """A transcript's information about one call."""
 
     model: str
     usage: Usage | None
     last_prompt: int | None = None
-    """The size of the prompt, if the usage adds up more than one."""
+    """The size of the last prompt, in case the usage sums up several."""
     at: float | None = None
-    """When it was made, in seconds since 1970."""
+    """The time of the call, in seconds since 1970."""
     reason: str = ""
-    """Why the cache was missed, if the server says so."""
+    """The server's reason for a cache miss, if it gives one."""
     whole: bool = True
     """False for a report made before the answer was complete."""
 
     @property
     def day(self) -> str | None:
-        """The date on which it was made, here."""
+        """The local date of the call, as YYYY-MM-DD."""
         return None if self.at is None else datetime.fromtimestamp(self.at).date().isoformat()
 
     @property
     def profile(self) -> Profile:
-        """The facts about its model."""
+        """The profile of its model."""
         return find(self.model)
 
     @property
     def used(self) -> Usage:
-        """Its usage; all zero if that is unknown."""
+        """Its usage; all zeros if unknown."""
         return self.usage or Usage()
 
     @property
@@ -64,11 +64,11 @@ class CallReport(Struct, frozen=True):
 
 
 class CacheFollower:
-    """Follows the cache of one conversation."""
+    """Follows the prompt cache of one conversation from call to call."""
 
     def __init__(self) -> None:
         self._lifetime: int | None = None
-        """How long the newest write lives, in seconds, once there was one."""
+        """The lifetime of the newest cache write, in seconds; None before the first."""
         self._before: CallReport | None = None
         self._reads = False
         self._events: set[str] = set()
@@ -102,7 +102,7 @@ class CacheFollower:
         )
 
     def _cause(self, before: CallReport, report: CallReport, idle: float | None) -> str:
-        """First what was seen to happen, then what the server says, then the clock."""
+        """The cause of a break: first recorded events, then the server's reason, then the idle time."""
         for event in (COMPACTION, CLEARING, REWIND):
             if event in self._events:
                 return event
@@ -116,19 +116,19 @@ class CacheFollower:
 
 
 def is_fall(before: int, now: int) -> bool:
-    """Whether a number fell by more than noise."""
+    """Whether a number of tokens fell by more than noise."""
     return before - now > max(BREAK_TOKENS, BREAK_SHARE * before)
 
 
 def lifetime_of(usage: Usage) -> int | None:
-    """The lifetime, in seconds, with which a call wrote most to the cache; None if it wrote nothing."""
+    """The lifetime, in seconds, of most of what a call wrote to the cache; None if it wrote nothing."""
     if not usage.cache_creation_input_tokens:
         return None
     return 3600 if usage.cache_creation_1h >= usage.cache_creation_5m else 300
 
 
 def _extra_cost(tokens: int, report: CallReport) -> float | None:
-    """What it cost to pay for tokens again instead of reading them."""
+    """The extra cost of paying for tokens again instead of reading them from the cache; None if unknown."""
     price = report.profile.price(report.prompt)
     if price is None:
         return None

@@ -1,10 +1,10 @@
-"""What was in the window of one conversation, for how long, and how many tokens it was.
+"""What was in the window of one conversation, for how many calls, and its size in tokens.
 
 Servers report the size of a whole prompt, never of its parts. But they report it at every call, so the growth from one
 call to the next is known, and so is what was added in between: the growth is divided among those pieces in proportion
-to their estimates. What the visible pieces cannot account for is booked as *unlogged* (text that a client sent, or took
-out, without recording it), and what the very first prompt holds beyond its messages as *system and tools*. So at every
-call the pieces add up to the reported prompt.
+to their estimates. Any rest that the recorded pieces cannot explain is booked as *unlogged* (content that a client sent
+or removed without recording it), and the rest of the very first prompt as *system and tools*. So at every call the
+pieces add up to the reported prompt.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.weight import NOTHING, Estimator, Weight
 
 LEAST_GROWTH = 100
-"""Smaller steps say nothing about how good an estimate is."""
+"""Tokens below which a growth says nothing about the quality of an estimate."""
 LEAST_RATIO, MOST_RATIO = 0.5, 2.0
-"""How far a reported growth may pull an estimate."""
+"""The limits of the factor by which a reported growth corrects an estimate."""
 
 
 class HeldPiece(Struct):
@@ -35,14 +35,14 @@ class HeldPiece(Struct):
     since: int
     tokens: float = 0.0
     calls: int = 0
-    """How many prompts carried it up to the last time it left."""
+    """How many prompts had contained it when it last left."""
     here: bool = True
     counted: bool = True
-    """False if a call that is not counted brought it."""
+    """False if it entered with a call that is not counted."""
 
 
 class SessionTally:
-    """The sums of a session over all of its conversations."""
+    """The sums of a session over all its conversations."""
 
     def __init__(self) -> None:
         self._tokens: defaultdict[str, float] = defaultdict(float)
@@ -50,12 +50,12 @@ class SessionTally:
         self._largest: list[HeldPiece] = []
         self._growths: list[tuple[int, float, float]] = []
         self.wasted: list[HeldPiece] = []
-        """What was read though it was still in the context."""
+        """File contents that were read again while still in the context."""
         self.read_after_loss = 0
 
     def book(self, held: HeldPiece) -> None:
-        """Count a piece that will not come back."""
-        # A prompt that shrank unrecorded has negative tokens: what left was counted when it came.
+        """Count a piece that will not return to the context."""
+        # An unrecorded drop in prompt size is a piece with negative tokens: what left was counted when it entered.
         self._tokens[held.piece.category] += max(0.0, held.tokens) if held.counted else 0.0
         self._carried[held.piece.category] += held.tokens * held.calls
         if held.counted or held.calls:
@@ -64,7 +64,7 @@ class SessionTally:
             self._largest = self._by_size()
 
     def step(self, actual: int, fresh: list[HeldPiece]) -> bool:
-        """Note a growth and the pieces it came from; returns whether anything can be learnt from it."""
+        """Record a growth and the pieces it came from; returns whether the estimator can learn from it."""
         pictures = any(held.piece.weight.images or held.piece.weight.documents for held in fresh)
         if actual < LEAST_GROWTH or pictures or not fresh:
             return False
@@ -73,22 +73,22 @@ class SessionTally:
         return True
 
     def by_category(self) -> dict[str, int]:
-        """Tokens of everything that entered the context, each thing once."""
+        """Tokens that entered the context, by category, each piece counted once."""
         return {name: round(tokens) for name, tokens in sorted(self._tokens.items())}
 
     def carried(self) -> dict[str, int]:
-        """Tokens of everything, counted once for every prompt that carried it."""
+        """Tokens by category, each piece counted once for every prompt that contained it."""
         return {name: round(tokens) for name, tokens in sorted(self._carried.items())}
 
     def largest(self) -> list[LargeItem]:
-        """The largest pieces that were in the context, the largest first."""
+        """The largest pieces of the context, largest first."""
         return [
             LargeItem(held.piece.category, held.piece.tool, held.piece.what, round(held.tokens), held.calls)
             for held in self._by_size()
         ]
 
     def growth(self) -> Growth:
-        """How well the growth was estimated."""
+        """The total growth, its estimates and their errors."""
         if not self._growths:
             return Growth()
         actual, rule, estimate = (sum(column) for column in zip(*self._growths, strict=True))
@@ -102,7 +102,7 @@ class SessionTally:
         )
 
     def repeats(self) -> Repeats:
-        """What was read again."""
+        """The repeated reads of unchanged files."""
         tokens = sum(held.tokens for held in self.wasted)
         return Repeats(len(self.wasted), round(tokens), self.read_after_loss)
 
@@ -112,7 +112,7 @@ class SessionTally:
 
 
 class WindowHistory:
-    """The window of one conversation."""
+    """What is in the window of one conversation, as it changes from call to call."""
 
     def __init__(self, tally: SessionTally) -> None:
         self._calls = 0
@@ -120,18 +120,18 @@ class WindowHistory:
         self._estimator = Estimator.of("unknown")
         self._held: dict[Hashable, HeldPiece] = {}
         self._parked: dict[Hashable, HeldPiece] = {}
-        """Pieces that left and may come back."""
+        """Pieces that left and may return."""
         self._fresh: list[HeldPiece] = []
         self._read: dict[tuple[str, bytes], Hashable] = {}
-        """Where the text of each file was read last."""
+        """The key of the last result with this text of this file."""
         self._linear = False
-        """Whether the next prompt will be the last one with something added."""
+        """Whether the next prompt will be the last one plus additions."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._held
 
     def enter(self, key: Hashable, piece: ContextPiece) -> None:
-        """Put a piece into the context; one that was there before comes back."""
+        """Add a piece to the context; one that was there before returns with its size."""
         if key in self._held:
             return
         held = self._parked.pop(key, None)
@@ -142,10 +142,10 @@ class WindowHistory:
         self._held[key] = held
 
     def note_read(self, key: Hashable, block: Block, call: CallLabel | None) -> None:
-        """Note a result that entered the context under ``key``, if it is a file that was read before.
+        """Record a file read whose result entered the context under ``key``, and count it if it repeats an earlier one.
 
         A second read of the same text is waste while the first is still in the context. If the first was compacted or
-        cleared away, the second was needed: it is the price of having forgotten. Texts are remembered by their hash.
+        cleared, the second was needed: it is a cost of the compaction. Texts are remembered by their hash.
         """
         body = block.body()
         if not call or not call.path or not isinstance(body, ToolResult) or body.is_error:
@@ -159,7 +159,7 @@ class WindowHistory:
             self._tally.read_after_loss += 1
 
     def show(self, live: Mapping[Hashable, ContextPiece]) -> bool:
-        """Make the context hold exactly these pieces; returns whether anything had to leave."""
+        """Make the context contain exactly these pieces; returns whether any other piece left."""
         gone = self._visible() - live.keys()
         for key in gone:
             self._parked[key] = self._leave(key)
@@ -169,7 +169,7 @@ class WindowHistory:
         return bool(gone)
 
     def restart(self, live: Mapping[Hashable, ContextPiece]) -> None:
-        """Start again with these pieces: a compaction took all others away for good."""
+        """Restart with these pieces: a compaction removed all others for good."""
         self._weigh()
         kept = {key: self._held.pop(key) for key in (SYSTEM, *live) if key in self._held}
         self._book_all()
@@ -178,7 +178,7 @@ class WindowHistory:
         self._linear = False
 
     def called(self, prompt: int, tokenizer: str, *, counted: bool = True) -> None:
-        """A call was made with all that is in the context; one that is not counted only shows how large things are."""
+        """Record a call with everything in the context; one that is not ``counted`` only helps to size the pieces."""
         same_model = self._estimator.tokenizer == tokenizer
         if not same_model:
             self._estimator = Estimator.of(tokenizer)
@@ -194,12 +194,12 @@ class WindowHistory:
                 held.counted = False
 
     def close(self) -> None:
-        """Count all that is left."""
+        """Count all remaining pieces."""
         self._weigh()
         self._book_all()
 
     def _visible(self) -> set[Hashable]:
-        """The keys of what the transcript shows of the context."""
+        """The keys of the pieces that the transcript records."""
         return {
             key for key, held in self._held.items() if held.piece.category != UNLOGGED and key != SYSTEM
         }
@@ -221,14 +221,14 @@ class WindowHistory:
         self._parked = {}
 
     def _weigh(self) -> list[HeldPiece]:
-        """Estimate what is new; returns the part of it that is still there."""
+        """Estimate the new pieces; returns those that are still in the context."""
         fresh, self._fresh = self._fresh, []
         for held in fresh:
             held.tokens = max(0.0, self._estimator.tokens(held.piece.weight))
         return [held for held in fresh if held.here]
 
     def _balance(self, prompt: int, fresh: list[HeldPiece], same_model: bool) -> None:
-        """Make the pieces add up to the prompt."""
+        """Adjust the new pieces and book the rest, so that all pieces add up to the prompt."""
         expected = sum(held.tokens for held in fresh)
         growth = prompt - self._size() + expected
         if same_model and growth > 0 and expected > 0:

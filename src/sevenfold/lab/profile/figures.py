@@ -1,6 +1,6 @@
 """The figures of a profile, and their sums over sessions; their names and nesting are the JSON contract.
 
-`docs/profile.md` says what each one means; names may be added, never changed. Tokens are whole numbers. Money is in US
+`docs/profile.md` explains each one; names may be added, never changed. Tokens are whole numbers. Money is in US
 dollars, None if no price is known.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 LARGEST = 100
-"""How many large items are kept of a session."""
+"""How many of a session's largest items are kept."""
 
 
 class UsageSums(Struct, frozen=True):
@@ -42,24 +42,24 @@ class CacheBreak(Struct, frozen=True):
     idle_seconds: int | None = None
     """Seconds since the previous request of the same conversation."""
     cost_usd: float | None = None
-    """What it cost beyond reading the same tokens."""
+    """The extra cost compared with reading the same tokens from the cache."""
 
 
 class Shrinking(Struct, frozen=True):
     """A compaction or a clearing."""
 
     call: int
-    """How many calls there had been before it."""
+    """The number of calls before it."""
     trigger: str
     tokens_before: int | None = None
     tokens_after: int | None = None
-    """The next prompt, as reported; what the record claims if no call followed."""
+    """The size of the next prompt, as reported; None if no call followed."""
     results: int = 0
     """How many tool results were cleared."""
 
 
 class LargeItem(Struct, frozen=True):
-    """One of the largest pieces that were in the context."""
+    """One of the largest pieces of content in the context."""
 
     category: str
     tool: str
@@ -67,21 +67,21 @@ class LargeItem(Struct, frozen=True):
     """The file, the command, or the first words."""
     tokens: int
     calls: int
-    """How many prompts carried it."""
+    """How many prompts contained it."""
 
 
 class Repeats(Struct, frozen=True):
-    """Files that were read again though nothing in them had changed."""
+    """Files that were read again although their text had not changed."""
 
     reads: int = 0
     """Reads whose text was still in the context from an earlier read."""
     tokens: int = 0
     after_loss: int = 0
-    """Reads that were needed because the earlier text had been compacted or cleared away."""
+    """Reads that were needed because the earlier text had been compacted or cleared."""
 
 
 class Growth(Struct, frozen=True):
-    """Growth of the prompt from call to call, and what two ways of counting expected."""
+    """Growth of the prompt from call to call, and two estimates of it: four characters per token, and ours."""
 
     steps: int = 0
     actual_tokens: int = 0
@@ -92,17 +92,17 @@ class Growth(Struct, frozen=True):
 
     @property
     def chars4_share(self) -> float | None:
-        """The share of the real growth that four characters per token count."""
+        """The estimate by four characters per token, as a share of the real growth."""
         return self.chars4_tokens / self.actual_tokens if self.actual_tokens > 0 else None
 
     @property
     def estimate_share(self) -> float | None:
-        """The share that our estimate counts."""
+        """Our estimate, as a share of the real growth."""
         return self.estimate_tokens / self.actual_tokens if self.actual_tokens > 0 else None
 
 
 class Point(Struct, frozen=True, array_like=True):
-    """The size of one prompt: seconds since 1970, tokens, and 0 for the main conversation."""
+    """The size of one prompt: seconds since 1970, tokens, and the lane, which is 0 for the main conversation."""
 
     at: float | None
     tokens: int
@@ -113,7 +113,7 @@ class DayUsage(Struct, frozen=True, kw_only=True):
     """The calls of a session to one model on one day."""
 
     day: str | None
-    """The date where the profile was made, as YYYY-MM-DD."""
+    """The date in the local time zone, as YYYY-MM-DD."""
     model: str
     api_calls: int
     usage: UsageSums
@@ -122,15 +122,15 @@ class DayUsage(Struct, frozen=True, kw_only=True):
 
 
 class ProfileSums(Struct, frozen=True, kw_only=True):
-    """The figures that one session has and all sessions together."""
+    """The figures that exist for one session and for all sessions together."""
 
     models: dict[str, int] = {}
     """Calls by model."""
     api_calls: int = 0
     side_calls: int = 0
-    """How many of `api_calls` sub-agents in the same file made."""
+    """How many of `api_calls` were made by sub-agents in the same file."""
     engine_calls: int = 0
-    """How many of `api_calls` Sevenfold made for itself: notes, summaries, memory."""
+    """How many of `api_calls` Sevenfold made for its own work: notes, summaries, memory."""
     usage: UsageSums = UsageSums()
     compactions: int = 0
     clearings: int = 0
@@ -140,9 +140,9 @@ class ProfileSums(Struct, frozen=True, kw_only=True):
     unpriced_calls: int = 0
     tokens_by_category: dict[str, int] = {}
     carried_by_category: dict[str, int] = {}
-    """Each token counted once for every prompt that carried it, as on the bill."""
+    """Each token counted once for every prompt that contained it, as it is billed."""
     peak_context_tokens: int = 0
-    """The largest of any session."""
+    """The largest prompt; in a total, that of any session."""
     largest_items: list[LargeItem] = []
     repeated_reads: Repeats = Repeats()
     growth: Growth = Growth()
@@ -152,7 +152,7 @@ class ProfileSums(Struct, frozen=True, kw_only=True):
     unknown_lines: dict[str, int] = {}
     """Records of unknown types, by type."""
     repairs: dict[str, int] = {}
-    """What a server would refuse, by kind."""
+    """Defects of the recorded conversation that a server would refuse, by kind."""
 
 
 class SessionProfile(ProfileSums, frozen=True, kw_only=True):
@@ -161,23 +161,23 @@ class SessionProfile(ProfileSums, frozen=True, kw_only=True):
     file: str
     session_id: str
     title: str = ""
-    """Its title, or the user's first words."""
+    """The title of the session, or the user's first words."""
     project: str = ""
     """The folder it worked in."""
     agent_id: str | None = None
-    """The sub-agent, if the file is one's alone."""
+    """The sub-agent, if the file contains only its records."""
     format: str
     started: str | None = None
     ended: str | None = None
     window_tokens: int | None = None
     window_source: str | None = None
-    """How the window is known: ``recorded``, ``inferred`` from what was seen, or the ``model``'s."""
+    """Where the window is from: ``recorded``, ``inferred`` from what happened, or the ``model``'s."""
     usage_by_day: list[DayUsage] = []
     cache_breaks: list[CacheBreak] = []
     compaction_events: list[Shrinking] = []
     clearing_events: list[Shrinking] = []
     unrecorded_events: list[Shrinking] = []
-    """Prompts that shrank without a record of why."""
+    """Drops in prompt size that no record explains."""
     context_over_time: list[Point] = []
 
 
@@ -200,10 +200,10 @@ class ProfileTotal(ProfileSums, frozen=True, kw_only=True):
 
 
 class UsageGroup(Struct, frozen=True, kw_only=True):
-    """What was used on a day, in a week or month, of a model, or in a project."""
+    """The usage of one day, week, month, model or project."""
 
     group: str | None
-    """The first day of a week, the month as YYYY-MM; None where a transcript does not say."""
+    """The name of the group: a week is named by its first day, a month as YYYY-MM; None if unknown."""
     sessions: int
     api_calls: int
     usage: UsageSums
@@ -219,13 +219,13 @@ class FailedFile(Struct, frozen=True):
 
 
 class ProfileReport(Struct, frozen=True):
-    """The whole result."""
+    """The result of profiling a set of files."""
 
     sessions: list[SessionProfile]
     total: ProfileTotal
     errors: list[FailedFile] = []
     by: str | None = None
-    """What `groups` are: ``day``, ``week``, ``month``, ``model`` or ``project``."""
+    """The grouping of `groups`: ``day``, ``week``, ``month``, ``model`` or ``project``."""
     groups: list[UsageGroup] = []
     since: str | None = None
     """The time from which calls are counted."""
@@ -247,12 +247,12 @@ GROUPS: dict[str, Callable[[SessionProfile, DayUsage], str | None]] = {
     "model": lambda session, used: used.model,
     "project": lambda session, used: session.project or None,
 }
-"""By what sessions can be grouped; each finds the group of some calls, None if the transcript does not say."""
+"""The possible groupings; each function returns the group of some calls, None if the transcript does not say."""
 _TIMES = ("day", "week", "month")
 
 
 def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
-    """What was used in each group: times in their order, anything else by cost."""
+    """The usage of each group; times are in order, other groups by cost, highest first."""
     found: defaultdict[str | None, list[tuple[str, DayUsage]]] = defaultdict(list)
     for session in sessions:
         for used in session.usage_by_day:
@@ -271,10 +271,10 @@ def groups(sessions: Iterable[SessionProfile], by: str) -> list[UsageGroup]:
 
 
 def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileTotal:
-    """The sums; of peaks and largest items, the largest."""
+    """Add up sessions; for peaks and largest items, take the largest."""
     sums = _added(ProfileSums, sessions)
     items = [item for session in sessions for item in session.largest_items]
-    # Medians cannot be added up.
+    # Only the sums: medians cannot be added up.
     steps = ("steps", "actual_tokens", "chars4_tokens", "estimate_tokens")
     growths = ({name: getattr(session.growth, name) for name in steps} for session in sessions)
     sums |= {
@@ -289,7 +289,7 @@ def total(sessions: Sequence[SessionProfile], copied_calls: int = 0) -> ProfileT
 
 
 def _added(kind: type[Struct], each: Sequence[Struct]) -> dict[str, Any]:
-    """The sums of those fields that can be added up, by their type."""
+    """The sums of all fields whose type can be added up."""
     sums: dict[str, Any] = {}
     for field in structs.fields(kind):
         values = [getattr(one, field.name) for one in each]
@@ -305,7 +305,7 @@ def _added(kind: type[Struct], each: Sequence[Struct]) -> dict[str, Any]:
 
 
 def counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
-    """The sum of some numbers, name by name."""
+    """Add up several counts, name by name."""
     sums: Counter[str] = Counter()
     for counts in each:
         for name, count in counts.items():
@@ -314,7 +314,7 @@ def counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def money(each: Iterable[float | None]) -> float | None:
-    """The sum of the known amounts; None if there are amounts and none is known."""
+    """Add up the known amounts; None if there are amounts but none is known."""
     amounts = list(each)
     known = [amount for amount in amounts if amount is not None]
     return fsum(known) if known or not amounts else None

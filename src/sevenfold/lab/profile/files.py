@@ -1,9 +1,9 @@
-"""Profiling files: which files, in which format, in several processes, and the sum of all sessions.
+"""Profiles files: finds them, detects their format, reads them in several processes and adds up all sessions.
 
-Transcripts of parent-linked messages and Codex rollouts are known; anything else is refused with what it looks like, so
-that the user knows whether it is the wrong file or the wrong tool. A file that cannot be profiled is listed with its
-error and does not stop the others. Large amounts of work are spread over processes, the largest files first; an
-interrupt ends them too.
+Transcripts of parent-linked messages and Codex rollouts are supported; for any other file, the error says what it looks
+like, so that the user knows whether it is the wrong file or the wrong tool. A file that cannot be profiled is listed
+with its error and does not stop the others. Large jobs are spread over processes, the largest files first; an interrupt
+ends these processes too.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sevenfold.stores.log import LineLog
 from sevenfold.stores.memory import MemoryLog
 
 LOOKED_AT = 200
-"""Lines that are read before a file counts as foreign."""
+"""How many lines are checked before a file counts as foreign."""
 SMALL = 8_000_000
 """Bytes below which starting processes takes longer than the work."""
 REPORT_BYTES = 1_000_000
 """How many bytes are read between two reports of progress."""
 REPORT_SECONDS = 0.1
 Progress = Callable[[int, int], None]
-"""Called with how many of how many bytes are done."""
+"""Called with the number of bytes done and the total."""
 _LINKED = ("uuid", "sessionId", "leafUuid", "messageId")
 _SUPPORTED = "Sevenfold reads Claude Code transcripts, Codex rollouts, and its own."
 
@@ -45,9 +45,9 @@ _SUPPORTED = "Sevenfold reads Claude Code transcripts, Codex rollouts, and its o
 def profile_file(
     path: Path, *, scope: Scope | None = None, read: Callable[[int], None] | None = None
 ) -> tuple[SessionProfile, set[str]]:
-    """The profile of a transcript and the ids of its calls.
+    """Profile a transcript; returns the profile and the ids of its calls.
 
-    ``read`` is called now and then with the number of bytes that were read since the last time.
+    ``read`` is called from time to time with the number of bytes read since the previous call.
     """
     lines = _reported(scan(path), read) if read else scan(path)
     form, head = _begin(path, lines)
@@ -71,7 +71,7 @@ def _converted(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _begin(path: Path, lines: Iterator[Line]) -> tuple[str, list[Line]]:
-    """The format of the first line whose format is known, and the lines up to it."""
+    """The format of the first recognized line, and the lines up to it; raises `TranscriptForeign` if there is none."""
     head = []
     for line in islice(lines, LOOKED_AT):
         head.append(line)
@@ -81,9 +81,9 @@ def _begin(path: Path, lines: Iterator[Line]) -> tuple[str, list[Line]]:
 
 
 def open_log(path: Path) -> LineLog:
-    """The log of a session, ours or another tool's; a rollout is converted, and its file only read.
+    """Open the log of a session, ours or another tool's; a rollout is converted in memory, its file only read.
 
-    Raises `TranscriptForeign` if no conversation is in it.
+    Raises `TranscriptForeign` if the file contains no conversation.
     """
     form, _ = _begin(path, scan(path))
     if form != CODEX:
@@ -92,19 +92,19 @@ def open_log(path: Path) -> LineLog:
 
 
 def first_records(path: Path, count: int) -> list[bytes]:
-    """The first lines of a session, those of a rollout converted; raises `TranscriptError` if it cannot be read."""
+    """The first lines of a session, converted if it is a rollout; raises `TranscriptError` if it cannot be read."""
     head = list(islice(scan(path), count))
     raws = [line.raw for line in head]
     return list(rollout.convert(raws)) if CODEX in map(_format, map(_record, head)) else raws
 
 
 def not_a_conversation(path: Path) -> TranscriptForeign:
-    """The error for a file that holds no conversation to search, summarise or resume."""
+    """The error for a file without a conversation to search, summarise or resume."""
     return TranscriptForeign(f"{path}: there is no conversation in it. {_SUPPORTED}")
 
 
 def _format(record: dict[str, Any]) -> str:
-    """The format of a record; empty if it is unknown."""
+    """The format of a record; empty if unknown."""
     kind = record.get("type")
     if not isinstance(kind, str):
         return ""
@@ -114,13 +114,13 @@ def _format(record: dict[str, Any]) -> str:
 
 
 def _record(line: Line) -> dict[str, Any]:
-    """The object on a line; empty if there is no object."""
+    """The JSON object on a line; empty if there is none."""
     record = decoded(line.raw) if line.raw else None
     return record if isinstance(record, dict) else {}
 
 
 def _looks_like(head: list[Line]) -> str:
-    """What a foreign file looks like."""
+    """Describe a foreign file for the error message."""
     if not any(line.problem or line.raw.strip() for line in head):
         return "the file is empty."
     start = b"".join(line.raw[:4096] for line in head[:8])
@@ -140,14 +140,14 @@ def _looks_like(head: list[Line]) -> str:
 
 
 class FoundFiles(NamedTuple):
-    """Files to profile, and paths without any."""
+    """Files to profile, and paths that gave none, with the error."""
 
     files: list[Path]
     failures: list[FailedFile]
 
 
 def find(paths: Iterable[Path]) -> FoundFiles:
-    """The transcripts under these paths: files themselves, and all ``*.jsonl`` in folders."""
+    """Find the transcripts under these paths: files themselves, and all ``*.jsonl`` in folders."""
     files: dict[Path, Path] = {}
     failures = []
     for path in paths:
@@ -184,9 +184,9 @@ def profile(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> ProfileReport:
-    """The profile of these files, in their order; ``jobs`` limits the processes.
+    """Profile these files, in their order; ``jobs`` limits the number of processes.
 
-    A call that is in several files, because a session was resumed or forked, counts in the oldest of them only. With
+    A call in several files, because a session was resumed or forked, counts only in the file that started first. With
     ``since``, in seconds since 1970, only later calls count, and sessions without any are left out.
     """
     files = [file for file in found.files if since is None or _state(file).st_mtime >= since]
@@ -199,7 +199,7 @@ def profile(
             copies[file] = Scope(since, again)
             copied += len(again)
         seen |= results[file].calls
-    # Which calls are copies is known only now; few files have any.
+    # Only now is it known which calls are copies; few files have any, so only those are read again.
     results |= _read(copies, jobs, None)
     ordered = [results[file] for file in files]
     sessions = [one.session for one in ordered if one.session and (since is None or one.session.api_calls)]
@@ -213,7 +213,7 @@ class _Profiled(NamedTuple):
     path: Path
     session: SessionProfile | None = None
     calls: frozenset[int] = frozenset()
-    """Hashes of the ids of its calls."""
+    """Hashes of its call ids."""
     error: str = ""
 
 
@@ -222,7 +222,7 @@ def _started(one: _Profiled) -> str:
 
 
 def _read(scopes: dict[Path, Scope], jobs: int | None, progress: Progress | None) -> dict[Path, _Profiled]:
-    """Profile files, in one process or in several, the largest first."""
+    """Profile files in this process, or in several with the largest files first."""
     sizes = {file: _state(file).st_size for file in scopes}
     work, done = sum(sizes.values()), 0
 
@@ -289,7 +289,7 @@ def _in_pool(path: Path, scope: Scope) -> _Profiled:
 
 
 def _begin_work(read: Synchronized[int]) -> None:
-    """Prepare a process. The parent ends its children at an interrupt; a stack trace from each would be noise."""
+    """Set up a worker process; it ignores interrupts, because the parent ends it and its stack trace would be noise."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _SHARED.set(read)
 
@@ -298,5 +298,5 @@ def _state(file: Path) -> os.stat_result:
     try:
         return file.stat()
     except OSError:
-        # What is wrong with the file is reported when it is read.
+        # The error is reported when the file is read.
         return os.stat_result([0] * 8 + [2**62, 0])

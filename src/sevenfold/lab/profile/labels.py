@@ -1,4 +1,4 @@
-"""What a report calls a piece of a conversation: its category, its tool, and what it is about."""
+"""Names for the pieces of a conversation in a report: category, tool, and a short description."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ASSISTANT_TEXT = "assistant_text"
 THOUGHTS = "thinking"
 TOOL_INPUTS = "tool_inputs"
 RESULT = "tool_result:"
-"""Prefix of the categories of results, one for each tool."""
+"""Prefix of the categories of tool results, one for each tool."""
 ATTACHMENTS = "attachments"
 SUMMARIES = "summaries"
 IMAGES = "images"
 OTHER = "other"
 
 LONGEST = 160
-"""Characters that are kept of what a piece is about."""
+"""The maximum length of a description, in characters."""
 _PATHS = ("file_path", "notebook_path", "path", "filename", "absolute_path")
 _ABOUT = (*_PATHS, "command", "cmd", "pattern", "query", "url", "skill", "description", "prompt", "input")
 _READERS = frozenset(
@@ -40,7 +40,7 @@ _READERS = frozenset(
 
 
 class ContextPiece(Struct, frozen=True):
-    """Something that enters the context."""
+    """A piece of content that enters the context, named."""
 
     category: str
     weight: Weight
@@ -49,12 +49,12 @@ class ContextPiece(Struct, frozen=True):
 
 
 class CallLabel(Struct, frozen=True):
-    """What a report calls a tool call."""
+    """The name and description of a tool call in a report."""
 
     tool: str
     what: str = ""
     path: str = ""
-    """The file it reads, whole or in part; empty for all other calls."""
+    """The file it reads, whole or in part; empty for other calls."""
 
 
 def label_of(tool: str, given: Any) -> CallLabel:
@@ -75,7 +75,7 @@ def label_of_block(block: Block) -> CallLabel:
 
 
 def decoded(raw: Raw | bytes | str) -> Any:
-    """The value of some JSON; None if it is not JSON."""
+    """Decode JSON; None if it is invalid."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):  # brackets too deep
@@ -88,7 +88,7 @@ def one_line(words: str) -> str:
 
 
 def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -> ContextPiece:
-    """A block of a record, named; ``call`` is the call it makes or answers."""
+    """Name a block of a record; ``call`` is the call it makes or answers."""
     kind, what = block.kind, call.what if call else ""
     if kind == "tool_result" or kind.endswith("_tool_result"):
         tool = call.tool if call else "unknown"
@@ -112,7 +112,7 @@ def piece_of(said: Said, block: Block, weight: Weight, call: CallLabel | None) -
 
 
 def pieces_in(view: View) -> Iterator[ContextPiece]:
-    """Every block the model sees, named."""
+    """Yield every block the model sees, named."""
     calls: dict[str, CallLabel] = {}
     for item in view.items:
         for block in item.shown:

@@ -1,11 +1,11 @@
-"""Codex rollouts as records of the shared format: lines of ``{timestamp, type, payload}`` are converted on reading.
+"""Converts Codex rollouts, with lines of ``{timestamp, type, payload}``, into records of the shared format.
 
-A rollout holds response items, reports of running totals, and events. Items become messages, tool calls and results. A
-report whose total grew is a call: its usage belongs to the answer right before it or, where other items came between,
-to an answer of its own without content. A compaction lists the history that replaces the conversation: what the user
-said in it stays the user's, everything else is the summary.
+A rollout contains response items, reports of running token totals, and events. Items become messages, tool calls and
+results. A report whose total grew stands for a call: its usage goes to the answer right before it or, if other items
+came between, to an added answer without content. A compaction lists the history that replaces the conversation: the
+user's messages in it stay the user's, everything else becomes the summary.
 
-The ids of the records follow from their lines, so the same file always gives the same records.
+Record ids are derived from line numbers, so the same file always gives the same records.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from sevenfold.record.entries import KEPT_MESSAGE
 Json = Mapping[str, Any]
 KNOWN_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 _FAILED = re.compile(r"(?:[^\n]*\n){0,4}?(?:Process exited with code|Exit code:) (?!0\b)-?\d+")
-# Commands the user ran come in tags as well, and no event reports them.
+# Except for commands the user ran: they are in tags as well, but no event reports them.
 _TAG = re.compile(r"\s*<(?!user_shell_command\b)[\w-]+")
 _DAMAGED = b"damaged\n"
 
 
 class _Counts(Struct, frozen=True):
-    """Tokens as a rollout reports them: the input includes cached tokens."""
+    """Token counts as a rollout reports them: the input includes cached tokens."""
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
@@ -44,7 +44,7 @@ class _Counts(Struct, frozen=True):
         return _Counts(*(max(0, getattr(self, name) - getattr(other, name)) for name in names))
 
     def usage(self) -> dict[str, Any]:
-        """The same as a usage object of the shared format."""
+        """Convert the counts to a usage object of the shared format."""
         cached = min(self.cached_input_tokens, self.input_tokens)
         written = min(self.cache_write_input_tokens, self.input_tokens - cached)
         return {
@@ -63,13 +63,13 @@ class _Info(Struct, frozen=True):
 
 
 def is_rollout(record: Mapping[str, Any]) -> bool:
-    """Is this line of a file, decoded, one of a rollout?"""
+    """Whether a decoded line belongs to a rollout."""
     kind, held = record.get("type"), isinstance(record.get("payload"), dict)
     return held and isinstance(kind, str) and (kind in KNOWN_TYPES or "timestamp" in record)
 
 
 def convert(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The records of a rollout, as lines; a line that is damaged stays one that is damaged."""
+    """Yield the records of a rollout as lines; a damaged line gives a damaged record."""
     lines = list(lines)
     converter = _Converter(_typed(lines))
     for number, line in enumerate(lines):
@@ -79,13 +79,13 @@ def convert(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _typed(lines: Iterable[bytes]) -> set[str]:
-    """What the user typed, as events report it: it tells messages from what is sent along with them."""
+    """The texts the user typed, from the events; they distinguish messages from context sent along with them."""
     found = (_decoded(line) for line in lines if b'"user_message"' in line)
     return {_text(line["payload"].get("message")).strip() for line in found if line}
 
 
 class _Converter:
-    """Converts line by line; the records of an answer are held back until its usage is known."""
+    """Converts line by line; holds back the records of an answer until its usage is known."""
 
     def __init__(self, typed: set[str]) -> None:
         self._typed = typed
@@ -100,7 +100,7 @@ class _Converter:
         self._line = self._made = 0
 
     def take(self, number: int, raw: bytes) -> Iterator[bytes]:
-        """The records that the next line completes."""
+        """Convert the next line; yields the records that it completes."""
         line = _decoded(raw)
         if line is None:
             yield _DAMAGED
@@ -122,7 +122,7 @@ class _Converter:
                 yield _encoded({"type": name})
 
     def flush(self) -> Iterator[bytes]:
-        """The records held back."""
+        """Release the records held back."""
         held, self._answer = self._answer, []
         return map(_encoded, held)
 
@@ -133,7 +133,7 @@ class _Converter:
         self._shared = {**known, **self._shared}
 
     def _record(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """A record that follows the one before."""
+        """Build a record whose parent is the previous one."""
         name = f"line-{self._line + 1}" + (f"-{self._made}" if self._made else "")
         self._made += 1
         parent, self._parent = self._parent, name
@@ -166,7 +166,7 @@ class _Converter:
     # -- calls -------------------------------------------------------------------------------
 
     def _report(self, reported: Any) -> Iterator[bytes]:
-        """A running total; if it grew, there was a call."""
+        """Handle a report of the running total; if it changed, there was a call."""
         try:
             info = msgspec.convert(reported, _Info)
         except msgspec.ValidationError:
@@ -175,7 +175,7 @@ class _Converter:
         if before is not None and self._total.total_tokens == before.total_tokens:
             return
         last = info.last_token_usage
-        # A total that fell, or comes first in a file, counts calls that are not in the file.
+        # A total that fell, or is the first in the file, includes calls that are not in the file.
         fresh = before is None or self._total.total_tokens < before.total_tokens
         spent = last if before is None or fresh else self._total - before
         self._occupied = last.input_tokens + last.output_tokens
@@ -217,7 +217,7 @@ class _Converter:
 
 
 def _answered(item: dict[str, Any], name: str) -> list[Json]:
-    """The content blocks of an item that the model wrote."""
+    """The content blocks of an item from the model; ``name`` is an id for items without one."""
     kind = str(item.get("type"))
     match kind:
         case "message":
@@ -235,7 +235,7 @@ def _answered(item: dict[str, Any], name: str) -> list[Json]:
             decoded = _json(given) if isinstance(given, str) else given
             call, tool = item.get("call_id"), _text(item.get("name")) or kind.removesuffix("_call")
             asked = decoded if isinstance(decoded, dict) else {} if given is None else {"input": given}
-            # Calls without an id are the provider's own, and have no result.
+            # Calls without an id are to the provider's own tools and have no result.
             known = {"type": "tool_use", "id": call} if call else {"type": "server_tool_use", "id": name}
             return [{**known, "name": tool, "input": asked}]
         case _:
@@ -243,7 +243,7 @@ def _answered(item: dict[str, Any], name: str) -> list[Json]:
 
 
 def _summarised(item: dict[str, Any], parts: list[Json]) -> list[Json]:
-    """What an item contributes to a summary; a sealed one can be read by the provider alone."""
+    """The content blocks of an item for the summary; only the provider can read an encrypted one."""
     if sealed := _text(item.get("encrypted_content")):
         return [{"type": "compaction", "content": None, "encrypted_content": sealed}]
     words = _text(item.get("message"))
@@ -280,7 +280,7 @@ def _words(parts: list[Json]) -> str:
 
 
 def _text(value: Any) -> str:
-    """All the text in a value, however it is wrapped."""
+    """The text in a value: a string, a list of parts or an object; empty if there is none."""
     match value:
         case str():
             return value
@@ -302,11 +302,11 @@ def _json(text: str | bytes) -> Any:
 
 
 def _decoded(raw: bytes) -> Json | None:
-    """A line of a rollout; None if it is none."""
+    """Decode a line of a rollout; None if it is not one."""
     line = _json(raw)
     return line if isinstance(line, dict) and is_rollout(line) else None
 
 
 def _encoded(record: Json) -> bytes:
-    # Half a surrogate pair is valid JSON and no text.
+    # Half a surrogate pair is valid JSON but cannot be encoded as UTF-8.
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"

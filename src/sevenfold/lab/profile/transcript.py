@@ -1,7 +1,7 @@
 """Reads transcripts of parent-linked messages: Claude Code's of every version, converted rollouts, and our own.
 
-The fold of `sevenfold.record` gives what the model saw at each moment; this module turns its changes into entries of
-the books. Sub-agents in the same file get a fold and a lane of their own.
+The fold of `sevenfold.record` computes what the model saw at each moment; this module reports its changes to the
+books. Each sub-agent in the same file gets its own fold and lane.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KNOWN_TYPES = frozenset(
     }
 )
 _STREAM_START = 8
-"""Output tokens that a report made at the start of an answer shows at most."""
+"""The most output tokens in a usage report made at the start of an answer."""
 
 
 class _Reason(Struct, frozen=True):
@@ -92,7 +92,7 @@ class TranscriptReader:
         self._side: dict[str, _Conversation] = {}
         self._side_of: dict[str, str] = {}
         self._speaking: _Conversation | None = None
-        """The conversation of the last record."""
+        """The conversation of the newest record."""
 
     def take(self, line: Line) -> None:
         """Read the next line."""
@@ -122,7 +122,7 @@ class TranscriptReader:
                 self.books.billed(CallReport(model=made.model, usage=Usage.read(made.usage), at=at))
 
     def profile(self, file: Path) -> SessionProfile:
-        """The profile of what was read, all lines of a file."""
+        """Finish reading and return the profile; call it after the last line of the file."""
         for conversation in (self._main, *self._side.values()):
             if conversation:
                 conversation.finish()
@@ -171,7 +171,7 @@ class TranscriptReader:
                 return self._main
 
     def _agent(self, entry: Said | Boundary | Clearing) -> str:
-        """The sub-agent of a record; one without a name goes by its first record."""
+        """The sub-agent of a record; one without an id is named by its first record."""
         parent = entry.logical_parent if isinstance(entry, Boundary) else entry.parent
         name = self._side_of.get(parent or "")
         if name is None and self._speaking and self._speaking.damaged:
@@ -181,18 +181,18 @@ class TranscriptReader:
 
 
 class _Conversation:
-    """One fold, and its lane of the books."""
+    """One conversation: its fold, and its lane of the books."""
 
     def __init__(self, reader: TranscriptReader, *, side: bool) -> None:
         self.damaged = False
-        """Whether the line before the newest record could not be read."""
+        """Whether the newest entry is a damaged line."""
         self._reader = reader
         self._lane: Lane = reader.books.open_lane(side=side)
         self._view = View()
         self._layout = 0
-        """Which layout of the view the context shows."""
+        """The version of the view's layout that the context reflects."""
         self._shrunk: set[str] = set()
-        """The compactions and clearings so far."""
+        """The ids of all compactions and clearings so far."""
         self._restarting = False
         self._calls: dict[str, CallLabel] = {}
         self._newest = ""
@@ -216,14 +216,14 @@ class _Conversation:
         self.damaged = isinstance(entry, Damaged)
 
     def finish(self) -> None:
-        """There are no more entries."""
+        """Count the repairs; called after the last entry."""
         self._note_repairs()
         self._reader.books.repairs.update(what for what, _ in self._repairs)
 
-    # -- what shrinks ------------------------------------------------------------------------
+    # -- what leaves the context -------------------------------------------------------------
 
     def _note_compaction(self) -> None:
-        """A compaction counts when the fold restarts at it, which for ours is at its commit."""
+        """Record a compaction when the fold restarts at it; for one of ours, that is at its commit."""
         boundary = self._view.entry(self._view.boundary or "")
         if isinstance(boundary, Boundary) and boundary.uuid not in self._shrunk:
             self._shrunk.add(boundary.uuid)
@@ -231,7 +231,7 @@ class _Conversation:
             self._lane.compacted(boundary.about.trigger or "auto", boundary.about.pre_tokens)
 
     def _relaid(self, entry: Entry) -> None:
-        """The fold was made again: some of what was in the context may be gone."""
+        """Update the context after the fold was recomputed: some of its content may have left."""
         own, items = entry.uuid if isinstance(entry, Said) else "", self._view.items
         others = [item for item in items if item.said.uuid != own]
         live = {key: piece for item in others for key, piece, _ in self._pieces(item)}
@@ -239,7 +239,7 @@ class _Conversation:
             if self._lane.context.show(live):
                 self._lane.happened(_cause(entry))
         elif items:
-            # Not at the boundary itself: what it keeps is known only when its summary has come.
+            # Not at the boundary itself: only with its summary is it known what it keeps.
             self._restarting = False
             self._lane.context.restart(live)
             in_view = {call for item in items for call in item.said.calls}
@@ -247,9 +247,9 @@ class _Conversation:
             self._forget(items)
 
     def _forget(self, items: list[Item]) -> None:
-        """Continue the fold from what is in view, so that memory does not hold all that compactions hid.
+        """Replace the fold by a new one of the records in view, to free the memory of those that compactions hid.
 
-        Only a rewind across the compaction would need that, and finds the conversation cut there.
+        Only a rewind across the compaction would need them; it finds the conversation cut off there.
         """
         boundary, first = self._view.entry(self._view.boundary or ""), items[0].seq
         if not isinstance(boundary, Boundary):
@@ -259,19 +259,19 @@ class _Conversation:
             if item.seq == first:
                 view.add(structs.replace(boundary, own=False))
             view.add(item.said)
-        # A new fold does not know what a clearing took out of a kept message: then keep the old one.
+        # A new fold does not know what was cleared in a kept message: if that differs, keep the old fold.
         if [item.shown for item in view.items] == [item.shown for item in items]:
             self._view = view
 
     def _note_repairs(self) -> None:
         self._repairs.update((repair.what, repair.where) for repair in self._view.repairs)
 
-    # -- what is added -----------------------------------------------------------------------
+    # -- what enters the context -------------------------------------------------------------
 
     def _hear(self, said: Said, head: _Head) -> None:
-        """Note the call that made a record, and what the record adds to the context."""
+        """Report the call that produced a record, and what the record adds to the context."""
         at = seconds(said.timestamp)
-        # A rollout reports calls of its own: what the model said without one belongs to the next.
+        # A rollout reports calls separately: an answer without usage belongs to the next reported call.
         if said.role == "assistant" and not said.synthetic and (said.usage or self._reader.format != CODEX):
             self._answered(said, head, at)
         self._heard_at = at or self._heard_at
@@ -303,7 +303,7 @@ class _Conversation:
             (self._lane.called if counted else self._lane.skipped)(report)
 
     def _pieces(self, item: Item) -> Iterator[tuple[Hashable, ContextPiece, Block]]:
-        """What is sent of a record, labelled; the key holds the bytes, because what is shown may be replaced."""
+        """Yield the shown blocks of a record, named; keys include a hash of the bytes, as a block may be replaced."""
         for block in item.shown:
             if block.kind.endswith("tool_use") and block.id not in self._calls:
                 self._calls[block.id] = labels.label_of_block(block)
@@ -314,14 +314,14 @@ class _Conversation:
 
 
 def _cause(entry: Entry) -> str:
-    """Why something left the context without a compaction."""
+    """The cause for content leaving the context without a compaction."""
     took_out = isinstance(entry, Clearing | Decision)
     back = isinstance(entry, Decision) and isinstance(entry.made, Undone | Rewound)
     return caching.CLEARING if took_out and not back else caching.REWIND
 
 
 def _prompt(usage: Usage) -> int:
-    """The size of the prompt at the end of a call that may have run in several rounds."""
+    """The size of the last prompt of a call, which may consist of several iterations."""
     rounds = [part.usage for part in usage.iterations if part.answers]
     return (rounds[-1] if rounds else usage).prompt
 

@@ -1,9 +1,8 @@
-"""Why a Messages request would be refused, said in the server's own words, before it is sent.
+"""The rules of a Messages request: why the server would refuse it, in the server's own wording.
 
-`refusals` is pure: it looks at decoded messages and at a few facts about model and API version, and lists
-every rule that is broken, in the order the server checks them; the server itself reports only the first.
-This is the one place where these rules are written: the simulator refuses by them, and tests hold against them
-whatever the engine would send.
+`refusals` is pure: from decoded messages and a few facts about the model and API version, it lists every broken rule
+in the order the server checks them; the server itself reports only the first.
+The rules are defined only here: the simulator enforces them, and tests check every request of the engine against them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ HOMES = {
     **dict.fromkeys((*THINKING, "tool_use", *SERVER_CALLS), "assistant"),
     **dict.fromkeys(("tool_addition", "tool_removal"), "system"),
 }
-"""Who alone may say blocks of a kind."""
+"""The only role allowed to use each kind of block."""
 EMPTY_MESSAGE = "all messages must have non-empty content except for the optional final assistant message"
 
 
@@ -36,7 +35,7 @@ def refusals(
     system: Sequence[Json] | str = (),
     automatic: Json | None = None,
 ) -> list[Refusal]:
-    """Every reason why the server would refuse these messages; tools and system matter for markers."""
+    """Every reason why the server would refuse these messages; tools and system matter for cache markers."""
     if not messages:
         return [Refusal("messages", "messages: at least one message is required", "messages_missing")]
     if wrong := list(_roles(messages)):
@@ -95,12 +94,12 @@ def _system_places(as_turns: list[Turn], facts: RuleFacts) -> Iterator[Refusal]:
 
 
 def _neighbours(turns: list[Turn]) -> Iterator[tuple[Turn | None, Turn, Turn | None]]:
-    """Every turn with the one before and the one after it."""
+    """Every turn with the previous and the next one."""
     return zip([None, *turns], turns, [*turns[1:], None], strict=False)
 
 
 def _misplaced_system(before: Turn | None, after: Turn | None) -> str:
-    """Why a system turn may not stand between these two; empty when it may."""
+    """Why a system turn is not allowed between these two; empty if it is."""
     if before is None:
         return (
             "use the top-level 'system' parameter for the initial system prompt; the directive-only form "
@@ -134,7 +133,7 @@ def _may_be_empty(messages: Sequence[Json], number: int, facts: RuleFacts) -> bo
 
 
 def _texts(number: int, blocks: list[Json]) -> Iterator[Refusal]:
-    """An empty text is refused anywhere; blanks only where nothing else in the message is said in words."""
+    """Refuse an empty text anywhere, but a blank one only if all texts of the message are blank."""
     texts = [str(block.get("text", "")) for block in blocks if kind_of(block) == "text"]
     if "" in texts or any(
         inner.get("text") == "" for block in blocks for inner in base.inner_blocks(block)
@@ -159,7 +158,7 @@ def _kinds(messages: Sequence[Json], parts: Sequence[Placed], facts: RuleFacts) 
 
 
 def _wrong_role(kind: str, role: str) -> str:
-    """Why a block of this kind may not be said by this role; empty when it may."""
+    """Why this role may not use a block of this kind; empty if it may."""
     home = HOMES.get(kind) or ("assistant" if base.is_server_result(kind) else role)
     if home != role:
         return f"`{kind}` blocks can only be in `{home}` messages"
@@ -169,7 +168,7 @@ def _wrong_role(kind: str, role: str) -> str:
 
 
 def _compactions(messages: Sequence[Json], parts: Sequence[Placed]) -> Iterator[Refusal]:
-    """Blocks made on demand come first and alone; those made at a threshold stay where they came."""
+    """Refuse misplaced summaries: an on-demand one must be first and alone; threshold ones may stay where they are."""
     found = [part for part in parts if part.kind == "compaction"]
     for part in found:
         if part.block.get("content") == "":
@@ -189,7 +188,7 @@ def _compactions(messages: Sequence[Json], parts: Sequence[Placed]) -> Iterator[
 
 
 def _ending(as_turns: list[Turn], facts: RuleFacts) -> Iterator[Refusal]:
-    """A final answer is a prefill, unless the server itself left it open for the client to send back."""
+    """Refuse a final assistant turn as a prefill, unless the server left it open for the client to send back."""
     last = as_turns[-1] if as_turns else None
     if facts.prefill or last is None or last.role != "assistant" or not last.blocks:
         return
@@ -203,11 +202,11 @@ def _ending(as_turns: list[Turn], facts: RuleFacts) -> Iterator[Refusal]:
     yield Refusal(f"messages.{last.end - 1}", words, "prefill")
 
 
-# -- tool calls and their results: every call answered at once, every result asked for ----------
+# -- tool calls and their results: every call is answered at once, every result has its call ----
 
 
 def _tools(turns: list[Turn]) -> Iterator[Refusal]:
-    """Everything the server would refuse about calls and results."""
+    """Every reason to refuse the tool calls and results."""
     yield from _doubled_calls(turns)
     yield from _orphan_server_results(turns)
     for before, turn, after in _neighbours(turns):
@@ -239,7 +238,7 @@ def _doubled_calls(turns: list[Turn]) -> Iterator[Refusal]:
 
 
 def _orphan_server_results(turns: list[Turn]) -> Iterator[Refusal]:
-    """Results of the server's own tools that no earlier call asked for."""
+    """Refuse results of the server's own tools without an earlier call."""
     asked: set[str] = set()
     for part in (part for turn in turns if turn.role == "assistant" for part in turn.blocks):
         if part.kind in SERVER_CALLS:
@@ -256,7 +255,7 @@ def _orphan_server_results(turns: list[Turn]) -> Iterator[Refusal]:
 
 def _unanswered(turn: Turn, after: Turn | None) -> Iterator[Refusal]:
     replies = after.blocks if after is not None and after.role == "user" else ()
-    # Only the results that the reply opens with count as answers.
+    # Only results at the very beginning of the reply count as answers.
     answered = {part.id for part in takewhile(lambda part: part.kind == "tool_result", replies)}
     missing: dict[int, list[str]] = {}
     for name, part in _calls_of(turn).items():

@@ -1,8 +1,8 @@
-"""What the rules of a Messages request share: the refusal, the facts, and messages seen as turns.
+"""Shared by all rules of a Messages request: the refusal, the facts, and messages grouped into turns.
 
-The server joins neighbouring messages of one role into one turn, so rules about order and pairing look at
-turns, while every refusal names the message and block it was found in. A system message that carries only
-settings says nothing to the model and may stand anywhere: it belongs to no turn.
+The server merges consecutive messages of one role into one turn, so rules about order and pairing work on
+turns, while every refusal names the message and block it was found in. A system message that only changes
+settings adds nothing to the prompt and is allowed anywhere: it belongs to no turn.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ class Refusal(Struct, frozen=True):
     """One reason why the server would answer a request with a 400."""
 
     path: str
-    """Where, in the form the server uses: ``messages.3.content.0``."""
+    """Where, in the server's notation: ``messages.3.content.0``."""
     message: str
-    """The server's words, path included where the server includes it."""
+    """The server's error message, with the path where the server includes it."""
     code: str
-    """A stable name of the rule; those that begin with ``compaction_`` are the server's own error codes."""
+    """A stable name of the rule; names that start with ``compaction_`` are the server's own error codes."""
 
     @classmethod
     def at(cls, path: str, words: str, code: str) -> Refusal:
-        """A refusal whose message begins with the path."""
+        """Build a refusal whose message starts with the path."""
         return cls(path, f"{path}: {words}", code)
 
 
 class RuleFacts(Struct, frozen=True):
-    """What the rules depend on besides the messages; the defaults are those of a current model."""
+    """What the rules depend on besides the messages; the defaults suit a current model."""
 
     prefill: bool = False
-    """Whether the conversation may end in the middle of an answer."""
+    """Whether the conversation may end with a partial answer of the assistant."""
     system_messages: bool = True
     """Whether messages may have the role ``system``."""
     images: int = 600
-    """How many images and documents one request may hold."""
+    """How many images and documents a request may contain."""
     messages: int = 100_000
-    """How many messages one request may hold."""
+    """How many messages a request may contain."""
     markers: int = 4
     """How many blocks may carry `cache_control`."""
     strict: bool = True
-    """The rules that came with API version 2026-10-21."""
+    """Whether the rules of API version 2026-10-21 apply."""
 
     @classmethod
     def of(cls, profile: Profile, *, strict: bool = True) -> RuleFacts:
@@ -63,7 +63,7 @@ class RuleFacts(Struct, frozen=True):
 
 
 class Placed(Struct, frozen=True):
-    """A content block with its place in the list of messages."""
+    """A content block with its position in the list of messages."""
 
     message: int
     index: int
@@ -73,7 +73,7 @@ class Placed(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where the block is, as the server writes it."""
+        """The position of the block in the server's notation."""
         return f"messages.{self.message}.content.{self.index}"
 
     @property
@@ -84,7 +84,7 @@ class Placed(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """Neighbouring messages of one role, which the server reads as one."""
+    """Consecutive messages of one role, which the server reads as one."""
 
     role: str
     start: int
@@ -94,13 +94,13 @@ class Turn(Struct, frozen=True):
 
 
 def kind_of(block: Json) -> str:
-    """The type of a content block, empty when it has none."""
+    """The type of a content block; empty if it has none."""
     kind = block.get("type")
     return kind if isinstance(kind, str) else ""
 
 
 def blocks_of(message: Json) -> list[Json]:
-    """The content of a message as blocks; a string is short for one text block."""
+    """The content of a message as blocks; a string stands for one text block."""
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
@@ -108,25 +108,25 @@ def blocks_of(message: Json) -> list[Json]:
 
 
 def inner_blocks(block: Json) -> list[Json]:
-    """The blocks inside a tool result; none for any other block and for a result that is a string."""
+    """The blocks inside a tool result; none for other blocks and for a result that is a string."""
     content = block.get("content") if kind_of(block) == "tool_result" else None
     return [inner for inner in content if isinstance(inner, dict)] if isinstance(content, list) else []
 
 
 def placed(messages: Iterable[tuple[int, Json]]) -> Iterator[Placed]:
-    """Every content block of numbered messages in order, with its place."""
+    """Yield the content blocks of numbered messages in order, each with its position."""
     for number, message in messages:
         for index, block in enumerate(blocks_of(message)):
             yield Placed(number, index, block, kind_of(block))
 
 
 def is_directive(message: Json) -> bool:
-    """True for a system message without content that only changes settings."""
+    """Whether this is a system message without content that only changes settings."""
     return message.get("role") == "system" and not blocks_of(message) and bool(message.get("output_config"))
 
 
 def turns(messages: Sequence[Json]) -> list[Turn]:
-    """The messages as turns; messages that only change settings belong to none."""
+    """Group messages into turns; messages that only change settings belong to none."""
     spoken = [(number, message) for number, message in enumerate(messages) if not is_directive(message)]
     runs = groupby(spoken, key=lambda pair: str(pair[1].get("role", "")))
     return [
@@ -136,5 +136,5 @@ def turns(messages: Sequence[Json]) -> list[Turn]:
 
 
 def is_server_result(kind: str) -> bool:
-    """True for the results of tools that the server runs itself."""
+    """Whether this is the result of a tool that the server runs itself."""
     return kind.endswith("_tool_result")

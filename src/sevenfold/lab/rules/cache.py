@@ -1,7 +1,7 @@
 """Rules about cache markers: how many, where, and in which order of lifetimes.
 
 Markers are counted and ordered over tools, then system, then messages. A marker inside a tool result's
-content counts for the result that holds it. The marker of a request that asks for automatic caching falls
+content counts as one of the result. If a request asks for automatic caching, the server puts its marker
 on the last block that can carry one.
 """
 
@@ -19,11 +19,11 @@ LIFETIMES = ("5m", "1h")
 
 
 Mark = tuple[str, str]
-"""The path of a block that carries a `cache_control`, and how long its entry lives."""
+"""The path of a block with a `cache_control`, and the lifetime it asks for."""
 
 
 class Prompt(Struct, frozen=True):
-    """The three parts of a request that markers can stand in, and the wish for an automatic one."""
+    """The three parts of a request that can contain markers, and its request-level `cache_control`, if any."""
 
     messages: Sequence[Json]
     tools: Sequence[Json] = ()
@@ -32,7 +32,7 @@ class Prompt(Struct, frozen=True):
 
 
 def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
-    """Everything the server would refuse about markers."""
+    """Every reason why the server would refuse the cache markers."""
     blocks = list(_blocks(prompt))
     yield from _badly_placed(blocks)
     marks = [(path, lifetime(control)) for path, block, _ in blocks for control in controls(block)]
@@ -50,13 +50,13 @@ def cache_refusals(prompt: Prompt, facts: RuleFacts) -> Iterator[Refusal]:
 
 
 def controls(block: Json) -> list[Any]:
-    """The `cache_control` of a block and, for a tool result, of what is in it."""
+    """The `cache_control` of a block and, for a tool result, of the blocks inside it."""
     found = (one.get("cache_control") for one in (block, *inner_blocks(block)))
     return [control for control in found if control is not None]
 
 
 def last_markable(prompt: Prompt) -> str:
-    """The path of the last block an automatic marker can fall on; empty when there is none."""
+    """The path of the last block that can carry an automatic marker; empty if there is none."""
     for path, block, vanishes in reversed(list(_blocks(prompt))):
         if kind_of(block) not in THINKING and not _is_empty_text(block) and not vanishes:
             return path
@@ -69,7 +69,7 @@ def lifetime(control: Any) -> str:
 
 
 def _blocks(prompt: Prompt) -> Iterator[tuple[str, Json, bool]]:
-    """Every block with its path, and whether it is cleared when the user speaks again."""
+    """Yield every block with its path, and whether the next user message clears it."""
     for index, tool in enumerate(prompt.tools):
         yield f"tools.{index}", tool, False
     for index, block in enumerate(blocks_of({"content": prompt.system})):

@@ -1,1 +1,1 @@
-"""The world, made: an HTTP server that speaks the providers' wire formats and enforces their rules."""
+"""A simulated provider: an HTTP server that speaks the providers' wire formats and enforces their rules."""

@@ -1,4 +1,4 @@
-"""Brains: the simulator has no model, so a brain decides what the model says.
+"""Brains: stand-ins for the model, which decide what the simulated model says.
 
 A brain gets the prompt as the model would see it and returns content blocks; the simulator adds ids, signatures, token
 counts and the wire format. The same brain answers on all three APIs.
@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 
 
 class ModelPrompt(Struct, frozen=True):
-    """What the model sees."""
+    """The prompt as the model sees it."""
 
     model: str
     system: str
@@ -37,7 +37,7 @@ class ModelPrompt(Struct, frozen=True):
 
     @property
     def last_text(self) -> str:
-        """The last words of the user."""
+        """The user's last text block; empty if there is none."""
         for message in reversed(self.messages):
             for block in reversed(message["content"]):
                 if message["role"] == "user" and block.get("type") == "text":
@@ -56,7 +56,7 @@ class ReportedUsage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelReply(Struct, frozen=True):
-    """What the model says: blocks, and why it stopped if the blocks do not show it."""
+    """The model's reply: its blocks, and the stop reason if the blocks do not imply it."""
 
     blocks: Sequence[Json]
     stop_reason: str | None = None
@@ -64,7 +64,7 @@ class ModelReply(Struct, frozen=True):
 
 
 class Brain(Protocol):
-    """Anything that can answer."""
+    """Anything that can answer a prompt."""
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
         """The model's answer to a prompt."""
@@ -94,7 +94,7 @@ class ScriptedBrain:
     """Plays steps in order: a text, blocks, a whole reply, or a function from prompt to one of these."""
 
     remedy = "find out who asks once too often"
-    """What helps besides a step more, when a script has come to its end."""
+    """What the error of an exhausted script suggests besides adding a step."""
 
     def __init__(self, steps: Iterable[Step] | Callable[[ModelPrompt], Said]) -> None:
         listed = [] if callable(steps) else list(steps)
@@ -103,7 +103,7 @@ class ScriptedBrain:
         self.played = 0
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
-        """The next step's answer."""
+        """Play the next step; raises `ScriptExhausted` if none is left."""
         if self.played == self._count:
             raise ScriptExhausted(
                 f"the script has {self._count} steps, and this is request {self.played + 1}; "
@@ -114,7 +114,7 @@ class ScriptedBrain:
         return as_reply(step(prompt) if callable(step) else step)
 
     def check_finished(self) -> None:
-        """Raise when steps are left."""
+        """Raise `ScriptUnfinished` if steps are left."""
         if self._count is not None and (left := self._count - self.played):
             raise ScriptUnfinished(f"{left} of {self._count} steps were never asked for")
 
@@ -130,7 +130,7 @@ class RecordedBrain(ScriptedBrain):
 
 
 def as_reply(said: Said) -> ModelReply:
-    """A step's text, blocks or reply as a reply."""
+    """Convert a step's text, blocks or reply to a reply."""
     if isinstance(said, ModelReply):
         return said
     return ModelReply([text(said)]) if isinstance(said, str) else ModelReply(said)
@@ -147,7 +147,7 @@ def thinking(words: str) -> Json:
 
 
 def tool_use(name: str, given: Mapping[str, Any], call_id: str | None = None) -> Json:
-    """A tool call; without an id it gets one."""
+    """A tool call; without an id, the simulator gives it one."""
     block: dict[str, Any] = {"type": "tool_use", "name": name, "input": dict(given)}
     return block if call_id is None else {**block, "id": call_id}
 
@@ -162,7 +162,7 @@ class SummaryRequest(Struct, frozen=True):
 
 
 class NoSummary(Struct, frozen=True):
-    """No summary was made; the stop reason says why."""
+    """Returned instead of a summary; the stop reason says why."""
 
     stop_reason: str = "end_turn"
 
@@ -171,7 +171,7 @@ Summarise = Callable[[SummaryRequest], str | NoSummary]
 
 
 def simulated_summary(request: SummaryRequest) -> str:
-    """A summary made without a model: the number of messages, and the beginnings of what the user asked for."""
+    """A summary made without a model: the number of messages, and the beginnings of the user's last requests."""
     asked = [
         " ".join(str(block["text"]).split()[:40])
         for message in request.messages
@@ -198,7 +198,7 @@ class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True):
-    """A refusal in place of an answer."""
+    """An error response in place of an answer."""
 
     status: int
     message: str
@@ -207,7 +207,7 @@ class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True):
     retry_after: Annotated[float, Meta(ge=0)] | None = None
 
     def made(self) -> ApiError:
-        """The refusal."""
+        """Build the error response."""
         headers = {} if self.retry_after is None else {"retry-after": f"{self.retry_after:g}"}
         return ApiError(self.status, self.type, self.message, code=self.code, headers=headers)
 
@@ -221,13 +221,13 @@ class ScriptedStep(Struct, frozen=True, forbid_unknown_fields=True):
     delay: Annotated[float, Meta(ge=0)] = 0.0
     """Seconds before the answer begins."""
     error: str | ScriptedError | None = None
-    """A refusal in place of the answer: its name, or its parts."""
+    """An error in place of the answer: the name of a fault, or the parts of an error response."""
     stop_reason: str | None = None
     usage: ReportedUsage | None = None
     """Tokens to report in place of the simulator's own count."""
 
     def refusal(self) -> ApiError | None:
-        """The refusal that the step asks for."""
+        """The error response that the step asks for, if any."""
         if isinstance(self.error, ScriptedError):
             return self.error.made()
         return refusal(Fault(self.error, retry_after=1.0)) if self.error else None  # type: ignore[arg-type]
@@ -244,13 +244,13 @@ class Script(Struct, frozen=True, forbid_unknown_fields=True):
 
     step: list[ScriptedStep]
     repeat: bool = False
-    """Whether it begins again at its end; if not, a request too many is an error."""
+    """Whether it restarts at its end; if not, a request too many is an error."""
     only_with_tools: bool = False
-    """Whether requests that offer no tools (clients ask for titles and summaries so) are echoed and use up no step."""
+    """Whether to echo requests without tools (such as a client's requests for titles) without using up a step."""
 
 
 class FileBrain(ScriptedBrain):
-    """Plays the steps of a script, one for each request."""
+    """Plays the steps of a `Script`, one for each request."""
 
     remedy = "set repeat = true"
 
@@ -261,7 +261,7 @@ class FileBrain(ScriptedBrain):
         self._only_with_tools = script.only_with_tools
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
-        """The next step's answer; raises its refusal, or `ScriptExhausted` at the end."""
+        """Play the next step; raises its error, or `ScriptExhausted` at the end."""
         if self._only_with_tools and not prompt.tools:
             return EchoBrain().reply(prompt)
         return super().reply(prompt)
@@ -275,7 +275,7 @@ def _play(step: ScriptedStep, sleep: Callable[[float], None], prompt: ModelPromp
 
 
 def load_script(path: Path) -> Script:
-    """The script in a file; raises `UserError` if it cannot be read or is not a script."""
+    """Load the script in a file; raises `UserError` if it cannot be read or is not a script."""
     try:
         raw = path.read_bytes()
         decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode

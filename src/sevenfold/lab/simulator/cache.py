@@ -1,9 +1,9 @@
 """The prompt caches of the APIs, and the diagnostics of cache misses.
 
 In the Messages API a prompt is a chain of parts; each entry is the hash of a whole prefix, written only at a marker. To
-read, the server goes back from each marker over a limited number of positions and takes the longest prefix it has; a
-run of tool calls, or of tool results, is one position. Lifetimes count from the start of the request that wrote or read
-an entry. New entries become readable when the answer begins, so `plan` only looks, and `commit` writes.
+read, the server searches back from each marker over a limited number of positions and uses the longest prefix it finds;
+a run of tool calls, or of tool results, counts as one position. Lifetimes start with the request that wrote or read an
+entry. New entries become readable when the answer begins, so `plan` only looks entries up, and `commit` writes them.
 
 OpenAI-compatible servers cache prefixes automatically: no markers, cached tokens in steps.
 """
@@ -23,19 +23,19 @@ from sevenfold.profiles import Cache
 
 LIFETIMES = {"5m": 300.0, "1h": 3_600.0}
 AUTOMATIC = ""
-"""In place of a lifetime: the entry of a server that caches prefixes automatically."""
+"""Replaces the lifetime in the key of an entry that was cached automatically."""
 _MOST_ENTRIES = 500_000
 _REMEMBERED = 1_000
 
 
 class Salts(Struct, frozen=True):
-    """What besides the parts decides about a hit, by the level it invalidates."""
+    """What decides about a cache hit besides the parts, by the level whose entries a change invalidates."""
 
     root: bytes
     """Model and speed: a different cache altogether."""
     system: bytes
     messages: bytes
-    """Settings such as thinking and tool choice: tools and system survive their change."""
+    """Settings such as thinking and tool choice: if they change, tools and system stay cached."""
 
 
 class Billing(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Billing(Struct, frozen=True):
 
 
 class CachePlan(Struct, frozen=True):
-    """The result of looking: what is charged, and the entries to refresh and to write once the answer begins."""
+    """The result of a lookup: what is charged, and the entries to refresh and to write once the answer begins."""
 
     billing: Billing
     started: float
@@ -57,15 +57,15 @@ class CachePlan(Struct, frozen=True):
 
 
 class PromptCache:
-    """All entries of one organisation."""
+    """The prompt cache of one organisation."""
 
     def __init__(self, *, lifetimes_apart: bool = True) -> None:
         self._expires: dict[tuple[bytes, str], float] = {}
-        """By the hash of a prefix and its lifetime."""
+        """When each entry expires, by prefix hash and lifetime."""
         self._lifetimes_apart = lifetimes_apart
 
     def plan(self, parts: Sequence[PromptPart], salts: Salts, rules: Cache, now: float) -> CachePlan:
-        """Look up a prompt whose parts are in the order tools, system, messages."""
+        """Look up a prompt, its parts in the order tools, system, messages; changes nothing."""
         hashes = chain(parts, salts)
         sizes = list(accumulate(part.tokens for part in parts))
         marks = [place for place, part in enumerate(parts) if part.ttl and sizes[place] >= rules.minimum]
@@ -76,13 +76,13 @@ class PromptCache:
         return CachePlan(billing, now, refreshed, written)
 
     def commit(self, plan: CachePlan) -> None:
-        """Refresh and write what was planned: the answer has begun."""
+        """Refresh and write the planned entries; called when the answer begins."""
         self._forget_expired(plan.started)
         for key in (*(key for key in plan.refreshed if key in self._expires), *plan.written):
             self._expires[key] = plan.started + LIFETIMES[key[1]]
 
     def read(self, root: bytes, blocks: Sequence[WeighedBlock], rules: Cache, now: float) -> int:
-        """How many tokens of a prompt are cached automatically; afterwards all of it is."""
+        """Return how many tokens of a prompt were cached automatically, and cache all of it."""
         lifetime = float(rules.lifetimes[0]) if rules.lifetimes else LIFETIMES["5m"]
         self._forget_expired(now)
         current, tokens, known = root, 0, True
@@ -96,7 +96,7 @@ class PromptCache:
         return tokens - tokens % rules.step
 
     def evict(self) -> None:
-        """Forget everything, as a server under pressure may."""
+        """Drop all entries, as a server under load may."""
         self._expires.clear()
 
     def _forget_expired(self, now: float) -> None:
@@ -106,7 +106,7 @@ class PromptCache:
     def _find(
         self, mark: int, parts: Sequence[PromptPart], hashes: Sequence[bytes], rules: Cache, now: float
     ) -> tuple[int, str] | None:
-        """The nearest entry at or before a marker, within the look-back."""
+        """The part and lifetime of the nearest entry at or before a marker, within the look-back."""
         lifetimes = (str(parts[mark].ttl),) if self._lifetimes_apart else tuple(LIFETIMES)
         positions = 0
         for place in range(mark, -1, -1):
@@ -121,7 +121,7 @@ class PromptCache:
 
 
 def chain(parts: Iterable[PromptPart], salts: Salts) -> list[bytes]:
-    """The hash of every prefix."""
+    """The hash of every prefix of a prompt."""
     hashes = []
     current, pending = salts.root, [(1, salts.system), (2, salts.messages)]
     for part in parts:
@@ -138,7 +138,7 @@ def _same_run(one: PromptPart, other: PromptPart) -> bool:
 
 
 def _bill(parts: Sequence[PromptPart], sizes: Sequence[int], marks: Sequence[int], read_to: int) -> Billing:
-    """Read up to the best hit; write for an hour up to the last such marker after it, then for five minutes."""
+    """Charge a read up to the best hit, a 1h write up to the last 1h marker after it, and a 5m write up to the last."""
     long = max((place for place in marks if parts[place].ttl == "1h" and place > read_to), default=read_to)
     last = max((place for place in marks if place > long), default=long)
     read, to_long, to_last = (sizes[place] if place >= 0 else 0 for place in (read_to, long, last))
@@ -149,7 +149,7 @@ Level = tuple[WeighedBlock, ...]
 
 
 class Fingerprint(Struct, frozen=True):
-    """What a request was made of."""
+    """The parts and settings of a request, for comparison."""
 
     model: bytes
     """The model and its speed."""
@@ -168,7 +168,7 @@ class Diagnosis:
     def explain(
         self, config: Mapping[str, Any] | None, message_id: str, prompt: RequestPrompt, salts: Salts
     ) -> dict[str, Any] | None:
-        """The `diagnostics` of an answer, whose request is remembered; None when there is nothing to report."""
+        """Remember a request and return the `diagnostics` of its answer; None if there is nothing to report."""
         parts = prompt.tools, prompt.system, prompt.items
         levels = (tuple(WeighedBlock(part.digest, part.tokens) for part in level) for level in parts)
         now = Fingerprint(salts.root, salts.system + salts.messages, *levels)
@@ -182,7 +182,7 @@ class Diagnosis:
 
 
 def _difference(before: Fingerprint, now: Fingerprint) -> dict[str, Any] | None:
-    """The first difference in the order model, tools, system, messages; settings are only hinted at."""
+    """The first difference, in the order model, tools, system, settings, messages; settings are not named."""
     after_tools = before.system + before.messages
     if before.model != now.model:
         return _missed("model_changed", before.tools + after_tools)

@@ -70,7 +70,7 @@ def complete(sim: Simulator, body: Any) -> dict[str, Any]:
 
 
 def chunks(completion: Json, body: Json, size: int) -> Iterator[bytes]:
-    """A finished completion as the events of a stream."""
+    """Yield a finished completion as the events of a stream."""
     choice = completion["choices"][0]
     message = choice["message"]
     base = {key: completion[key] for key in ("id", "created", "model", "system_fingerprint")}
@@ -144,7 +144,7 @@ def _check_parts(messages: Sequence[Json]) -> None:
 
 
 def _check_tools_answered(messages: Sequence[Json]) -> None:
-    """Raise unless each call is answered by tool messages right after it, and each of those answers a call."""
+    """Raise unless every call has its tool message right after it, and every tool message answers a call."""
     open_calls: list[str] = []
     for number, message in enumerate(messages):
         if message.get("role") == "tool":

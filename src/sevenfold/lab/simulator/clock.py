@@ -1,4 +1,4 @@
-"""The simulator's clock: real, or moved by hand so that an idle hour costs a test nothing."""
+"""The simulator's clock: real, or advanced by hand, so that an idle hour takes a test no time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class RealClock(SystemClock):
     """The machine's clock."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Sleep for real."""
         await asyncio.sleep(seconds)
 
 
@@ -19,7 +19,7 @@ class VirtualClock(ManualClock):
     """A clock that stops until it is advanced; sleeping advances it and returns at once."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let that much time pass, at once."""
+        """Advance the clock and return at once."""
         self.advance(seconds)
 
 

@@ -1,4 +1,4 @@
-"""Faults on purpose: errors, silence, broken streams, a lost cache; by schedule or at random."""
+"""Injected faults: errors, silence, broken streams, a lost cache; by schedule or at random."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Kind = Literal[
 
 
 class Fault(Struct, frozen=True):
-    """One thing that goes wrong."""
+    """One fault to inject into a request."""
 
     kind: Kind
     retry_after: float | None = None
-    """Sent with ``rate_limited``; without it, waiting does not help."""
+    """Seconds, sent with ``rate_limited``; without it, waiting does not help."""
     after: int = 3
-    """How many events of a stream go out before it breaks."""
+    """How many events of a stream are sent before it breaks."""
     clean: bool = False
     """Whether a cut stream ends as if it were complete; otherwise the connection breaks."""
     seconds: float = 0.0
@@ -43,7 +43,7 @@ class Fault(Struct, frozen=True):
 
 
 class Faults:
-    """Which request meets which fault; only requests for an answer count, from 1."""
+    """Which request gets which fault; only requests for an answer are counted, from 1."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Faults:
         self.seen = 0
 
     def next(self) -> Fault | None:
-        """The fault for the request that just arrived."""
+        """The fault for the request that just arrived, if any."""
         self.seen += 1
         by_chance = [fault for chance, fault in self._chances if self._random.random() < chance]
         return self._schedule.get(self.seen) or (by_chance[0] if by_chance else None)
 
     def then(self, fault: Fault, requests: int = 1) -> None:
-        """Give the next requests a fault."""
+        """Schedule a fault for the next requests."""
         self._schedule |= dict.fromkeys(range(self.seen + 1, self.seen + 1 + requests), fault)
 
 
@@ -73,7 +73,7 @@ class BrokenConnection(Exception):
 
 
 def refusal(fault: Fault) -> ApiError | None:
-    """The error a fault answers with; None for faults of another kind."""
+    """The error response of a fault; None for faults of another kind."""
     match fault.kind:
         case "rate_limited":
             return rate_limited(fault.retry_after)
@@ -89,7 +89,7 @@ def refusal(fault: Fault) -> ApiError | None:
 
 
 async def broken(stream: Iterable[bytes], fault: Fault | None) -> AsyncIterator[bytes]:
-    """A stream of events with a fault in it."""
+    """Yield a stream of events, broken by the fault if it is one that breaks streams."""
     for sent, piece in enumerate(stream):
         if fault is not None and sent == fault.after:
             match fault.kind:

@@ -1,6 +1,6 @@
-"""Values that fit a JSON schema: structured answers, and the inputs of calls, from a brain that knows no schema.
+"""Values that fit a JSON schema: structured answers and tool inputs, for brains that ignore schemas.
 
-`ToolBrain` is a brain that uses the tools it is offered: enough to try an agent's loop without writing a script.
+`ToolBrain` is a brain that calls the tools it is offered: enough to try an agent's loop without writing a script.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from sevenfold.lab.simulator.brains import EchoBrain, Json, ModelPrompt, ModelReply, text, tool_use
 
 DEEPEST = 40
-"""How many levels of a schema that contains itself are followed."""
+"""How many levels of a recursive schema are followed."""
 SHALLOW = 6
-"""Down to this level a choice between an object and null falls on the object."""
+"""The depth from which a choice between an object and null takes null."""
 FORMATS = {
     "date": "2026-01-01",
     "time": "00:00:00Z",
@@ -37,7 +37,7 @@ FORMATS = {
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|'([^']+)'|(\S*[/.]\w[\w/.-]*\w)")
 MOST_SHOWN = 300
-"""Characters of a tool's result that the answer repeats."""
+"""How many characters of a tool result the answer repeats at most."""
 _LIMITS = {
     "minimum": operator.ge,
     "exclusiveMinimum": operator.gt,
@@ -47,7 +47,7 @@ _LIMITS = {
 
 
 def oblige(reply: ModelReply, prompt: ModelPrompt) -> ModelReply:
-    """The reply with the call or the structured answer that the request insists on, where it has none."""
+    """The reply, with a made-up tool call or structured answer if the request requires one and the brain gave none."""
     if any(block["type"] == "tool_use" for block in reply.blocks):
         return reply
     words = "".join(str(block["text"]) for block in reply.blocks if block["type"] == "text")
@@ -62,12 +62,12 @@ def oblige(reply: ModelReply, prompt: ModelPrompt) -> ModelReply:
 
 
 def instance(schema: Any, words: str = "simulated") -> Any:
-    """A value that fits a schema, with ``words`` as its texts; None where the simulator cannot make one."""
+    """A value that fits a schema, with ``words`` as its strings; None where the simulator cannot make one."""
     return _Maker(schema, words).value(schema, 0)
 
 
 def _forced(prompt: ModelPrompt) -> Json | None:
-    """The tool that the request's `tool_choice` forces, in the words of any of the three APIs."""
+    """The tool that the request's `tool_choice` forces, in the syntax of any of the three APIs."""
     choice = prompt.body.get("tool_choice")
     kind = choice.get("type") if isinstance(choice, Mapping) else choice
     if kind not in ("any", "required", "tool", "function", "custom"):
@@ -78,7 +78,7 @@ def _forced(prompt: ModelPrompt) -> Json | None:
 
 
 def _wanted(body: Json) -> Any:
-    """The schema of the answer that a request asks for; None if any text will do."""
+    """The schema that a request sets for the answer; None if it accepts any text."""
     asked = (body.get("output_config") or {}).get("format") or body.get("response_format")
     asked = asked or (body.get("text") or {}).get("format") or {}
     if asked.get("type") == "json_object":
@@ -89,7 +89,7 @@ def _wanted(body: Json) -> Any:
 
 
 def _fits(words: str, schema: Any) -> bool:
-    # Here, because it takes longer to import than the server and few requests need it.
+    # Imported here because it takes longer to import than the server, and few requests need it.
     import jsonschema
 
     try:
@@ -100,7 +100,7 @@ def _fits(words: str, schema: Any) -> bool:
 
 
 class _Maker:
-    """Makes values for one schema, whose references point into it."""
+    """Makes values for one schema and resolves references within it."""
 
     def __init__(self, root: Any, words: str) -> None:
         self._root = root
@@ -173,7 +173,7 @@ class _Maker:
 
 
 def _simplest(choices: Sequence[Any], depth: int) -> Any:
-    """The choice least likely to lead back into itself; deep down that is null."""
+    """The alternative least likely to recurse; from depth `SHALLOW` on, null rather than an object."""
     known = [one for one in choices if isinstance(one, Mapping)]
     plain = [one for one in known if not {"$ref", "properties"} & one.keys()]
     real = [one for one in plain or known if one.get("type") != "null"]
@@ -182,7 +182,7 @@ def _simplest(choices: Sequence[Any], depth: int) -> Any:
 
 
 def _number(schema: Json, *, whole: bool) -> float:
-    """The first of the obvious numbers that is within the limits; 0 if none is."""
+    """The first obvious candidate (0, or a number near a limit) that is within the limits; 0 if none is."""
     limits = [
         (holds, schema[name])
         for name, holds in _LIMITS.items()
@@ -198,10 +198,10 @@ def _number(schema: Json, *, whole: bool) -> float:
 
 
 class ToolBrain:
-    """Calls the tool that the user's words fit best, then says what it returned."""
+    """Calls the tool that best matches the user's words, then repeats its result."""
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
-        """A call for a new message of the user, and an answer for the result of a call."""
+        """Answer a user message with a tool call, and tool results with a text that repeats them."""
         last = prompt.messages[-1]["content"] if prompt.messages else ()
         results = [block for block in last if block.get("type") == "tool_result"]
         if results:
@@ -216,7 +216,7 @@ class ToolBrain:
 
 
 def _fitting(prompt: ModelPrompt) -> Json | None:
-    """The tool that has most of the user's words in its name, then in its description; None if nothing fits."""
+    """The tool the user names, or whose name, then description, has most of their words; None if nothing fits."""
     words = {word.lower() for word in _WORD.findall(prompt.last_text)}
     if prompt.body.get("tool_choice") in ("none", {"type": "none"}):
         return None
@@ -233,7 +233,7 @@ def _fitting(prompt: ModelPrompt) -> Json | None:
 
 
 def _input(tool: Json, words: str) -> dict[str, Any]:
-    """The JSON object in the user's words, or an input that fits the schema, with what they quote as its texts."""
+    """The JSON object in the user's words, or an input that fits the schema, with their quotations as its strings."""
     if (given := _object(words)) is not None:
         return given
     schema = tool.get("input_schema") or {}

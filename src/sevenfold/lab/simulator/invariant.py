@@ -1,6 +1,6 @@
 """The prefix invariant: each request extends the one before it, cache markers aside.
 
-A cache and bound thinking both depend on it.
+Both the prompt cache and bound thinking depend on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sevenfold.lab.rules.base import Json, blocks_of, inner_blocks
 
 
 def extends(previous: bytes | Json, body: bytes | Json) -> str | None:
-    """None when a request body extends the one before it; otherwise the first part that moved."""
+    """None if a request body extends the previous one; otherwise a description of the first difference."""
     before, now = (msgspec.json.decode(one) if isinstance(one, bytes) else one for one in (previous, body))
     if before.get("model") != now.get("model"):
         return f"model changed from {before.get('model')} to {now.get('model')}"
@@ -51,7 +51,7 @@ def _parts(body: Json, level: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _bare(block: Json) -> bytes:
-    """The bytes of a block without its markers; the order of keys counts, as it does for the cache."""
+    """The bytes of a block without its cache markers; the order of all keys matters."""
     bare = _unmarked(block)
     if inside := inner_blocks(block):
         bare["content"] = [_unmarked(inner) for inner in inside]

@@ -1,4 +1,4 @@
-"""Answering a Messages request: the model is asked, the answer is signed and billed, on the way perhaps summarised."""
+"""Answering a Messages request: compact if due, ask the brain, then sign and bill its answer."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from sevenfold.lab.simulator.tokens import chained, digest, value_digest
 from sevenfold.profiles import COMPACT
 
 DEFAULT_TRIGGER = 150_000
-"""Tokens at which a threshold edit fires unless it says otherwise."""
+"""Tokens at which threshold compaction starts if the request sets no trigger."""
 FinishedMessage = tuple[dict[str, Any], Sequence[CachePlan]]
-"""A message, and the cache entries that come with it."""
+"""A message, and the cache plans to commit with it."""
 
 
 class ModelTurn(Struct, frozen=True):
-    """What one call of the model said and cost."""
+    """The output and the cost of one model call."""
 
     output: Output
-    """What goes out, signed."""
+    """The output, signed."""
     plan: CachePlan
 
     def free(self) -> ModelTurn:
-        """The same at no cost: what a summary costs is in an iteration of its own."""
+        """A copy at no cost, because a summary's cost is reported in its own iteration."""
         return replace(
             self, output=replace(self.output, tokens=0), plan=replace(self.plan, billing=Billing())
         )
@@ -56,7 +56,7 @@ def answer(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
 
 
 def count(ready: PreparedRequest) -> dict[str, Any]:
-    """The answer to a request to count tokens."""
+    """The answer to a token-counting request."""
     counted: dict[str, Any] = {"input_tokens": ready.tokens}
     if ready.body.get("context_management") is not None:
         counted["context_management"] = {"original_input_tokens": ready.original}
@@ -64,7 +64,7 @@ def count(ready: PreparedRequest) -> dict[str, Any]:
 
 
 def _check_fits(ready: PreparedRequest) -> None:
-    """Raise when the prompt, or on older models the prompt with the answer, exceeds the window."""
+    """Raise if the prompt, or on older models the prompt plus `max_tokens`, exceeds the window."""
     window, asked = ready.window, ready.body["max_tokens"]
     if ready.tokens > window:
         raise invalid(f"prompt is too long: {ready.tokens} tokens > {window} maximum")
@@ -116,7 +116,7 @@ def _speak(sim: Simulator, ready: PreparedRequest) -> ModelTurn:
 
 
 def _sign(sim: Simulator, ready: PreparedRequest, blocks: Sequence[Json]) -> Iterator[Json]:
-    """The blocks with signatures and ids, each thinking block bound to everything before it."""
+    """Yield the blocks with signatures and ids, each thinking block bound to everything before it."""
     display, profile = (ready.body.get("thinking") or {}).get("display"), ready.profile
     shows = display in ("summarized", "updates") or (display is None and not profile.thinking.bound)
     at = ready.bindings
@@ -143,7 +143,7 @@ def _with_id(block: Json, at: Bindings, place: int) -> Json:
 
 
 def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
-    """Summarise on demand: the answer is the signed block alone, and the cost is in an iteration."""
+    """Compact on demand: the answer is only the signed block, and its cost is reported in an iteration."""
     body, profile, plan = ready.body, ready.profile, _plan(sim, ready)
     made = _summary(sim, ready, (body["compaction"].get("instructions") or "").strip() or None)
     size = sim.scales.counter.text(made, profile.tokenizer) if isinstance(made, str) else 0
@@ -160,7 +160,7 @@ def _compact(sim: Simulator, ready: PreparedRequest) -> FinishedMessage:
 
 
 def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) -> FinishedMessage:
-    """Summarise at a threshold, then answer from the summary, unless the request asks for a pause."""
+    """Compact at a threshold, then answer from the summary, unless the request asks for a pause."""
     plan, made = _plan(sim, ready), _summary(sim, ready, edit.get("instructions"))
     block: dict[str, Any] = {"type": "compaction", "content": made if isinstance(made, str) else None}
     size = sim.scales.counter.text(block["content"] or "", ready.profile.tokenizer)
@@ -176,7 +176,7 @@ def _compact_and_continue(sim: Simulator, ready: PreparedRequest, edit: Json) ->
 
 
 def _from_summary(sim: Simulator, ready: PreparedRequest, block: Json) -> PreparedRequest:
-    """The prompt that is left when a summary has replaced all messages."""
+    """The request with a summary in place of all its messages."""
     name, tokens = sim.scales.weigh(block, ready.profile.tokenizer, "assistant")
     tokens += sim.scales.counter.per_message
     content = text(str(block["content"]))
@@ -251,7 +251,7 @@ def _iteration(kind: str, turn: ModelTurn) -> Json:
 
 
 def _signed_block(sim: Simulator, ready: PreparedRequest, summary: str) -> Json:
-    """The block that can replace everything a request said."""
+    """The signed compaction block that can replace all messages of a request."""
     messages, profile = ready.prompt.messages, ready.profile
     changes = _tool_changes(messages)
     spoken = [message for message in messages if not is_directive(message)]
@@ -285,7 +285,7 @@ def _tool_changes(messages: Sequence[Json]) -> list[Json]:
 
 
 def _due_summary(config: Json | None, tokens: int) -> Json | None:
-    """The edit that asks for a summary at a threshold, if a prompt of so many tokens has reached it."""
+    """The edit that asks for compaction at a threshold, if the prompt has reached it; otherwise None."""
     for edit in (config or {}).get("edits") or ():
         if edit["type"] == COMPACT:
             return edit if tokens >= (edit.get("trigger") or {}).get("value", DEFAULT_TRIGGER) else None

@@ -1,4 +1,4 @@
-"""What OpenAI's two APIs share: checks of a request, the prompt in the simulator's own form, and its answer."""
+"""Code shared by OpenAI's two APIs: checking a request, converting it to the simulator's own form, answering it."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class OpenAiRequest(Struct, frozen=True):
         return "\n".join(str(block.get("text", "")) for part in parts for block in part["content"])
 
     def kind(self, call: Json) -> str:
-        """The kind of tool a call is for: ``custom`` or ``function``."""
+        """The kind of the called tool: ``custom`` or ``function``."""
         custom = any(tool["name"] == call["name"] for tool in self.tools if tool["type"] == "custom")
         return "custom" if custom else "function"
 
     @property
     def spoken(self) -> list[Json]:
-        """The messages of user and model."""
+        """The messages of the user and the model."""
         return [message for message in self.messages if message["role"] != "system"]
 
 
@@ -73,7 +73,7 @@ class OpenAiReply(Struct, frozen=True):
 
 
 def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
-    """Let the brain answer; raises when the prompt is larger than the window."""
+    """Ask the brain for a reply; raises if the prompt is larger than the window."""
     body, profile, blocks = request.body, request.profile, weigh(sim, request)
     size, most = sum(block.tokens for block in blocks), request.max_tokens or profile.max_output
     prompt = ModelPrompt(body["model"], request.system, request.tools, request.spoken, most, body)
@@ -90,7 +90,7 @@ def ask(sim: Simulator, request: OpenAiRequest) -> OpenAiReply:
 
 
 def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
-    """The blocks of a prompt; raises when they are larger than the window."""
+    """Weigh the blocks of a prompt; raises if they do not fit the window."""
     scales, profile = sim.scales, request.profile
     blocks = [scales.weigh(tool, profile.tokenizer, "tools") for tool in request.tools]
     for message in request.messages:
@@ -108,7 +108,7 @@ def weigh(sim: Simulator, request: OpenAiRequest) -> list[WeighedBlock]:
 
 
 def read_cache(sim: Simulator, request: OpenAiRequest, blocks: Sequence[WeighedBlock]) -> int:
-    """How many tokens of a prompt were cached; afterwards all of it is."""
+    """Return how many tokens of a prompt were cached, and cache all of it."""
     root = digest(str(request.body["model"]).encode())
     return sim.cache.read(root, blocks, request.profile.cache, sim.clock.now())
 
@@ -116,7 +116,7 @@ def read_cache(sim: Simulator, request: OpenAiRequest, blocks: Sequence[WeighedB
 def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) -> Profile:
     """Check the shape, model and tools of a body; returns the model's profile.
 
-    Unknown fields pass, as on the real servers. ``nested`` tools have their function in a field of its own.
+    Unknown fields are allowed, as on the real servers. ``nested`` tools have their definition in a separate field.
     """
     try:
         msgspec.convert(body, shape)
@@ -136,7 +136,7 @@ def check_body(sim: Simulator, body: Any, shape: type[Struct], *, nested: bool) 
 
 
 def _check_tool(tool: Json, where: str, *, nested: bool) -> None:
-    """Raise for what is not a tool of this API, such as one in the shape of another API."""
+    """Raise if this is not a valid tool of this API, for example if it has another API's shape."""
     kind = _required(tool, "type", where)
     if nested and kind not in INPUT:
         words = f"Invalid value: '{kind}'. Supported values are: 'function' and 'custom'."
@@ -167,31 +167,31 @@ def _required(given: Json, name: str, where: str) -> Any:
 
 
 def missing_parameter(path: str, param: str = "") -> ApiError:
-    """A required parameter is missing."""
+    """The error for a missing required parameter."""
     words = f"Missing required parameter: '{path}'."
     return invalid(words, param=param or path, code="missing_required_parameter")
 
 
 def unsupported_value(value: object, known: Iterable[str], param: str, code: str | None = None) -> ApiError:
-    """A parameter has a value that is none of the known ones."""
+    """The error for a parameter whose value is none of the known ones."""
     names = ", ".join(f"'{name}'" for name in known)
     words = f"Invalid value: '{value}'. Supported values are: {names}."
     return invalid(words, param=param, code=code)
 
 
 INPUT = {"custom": "input", "function": "arguments"}
-"""The field that holds the input of a call, a text, by the kind of its tool."""
+"""The field that holds a call's input as text, by the kind of its tool."""
 
 
 def call_input(block: Json, kind: str) -> Json:
-    """The input of a tool call as OpenAI sends it: the text of a custom tool, the JSON of a function."""
+    """The input of a tool call as OpenAI sends it: plain text for a custom tool, JSON for a function."""
     given = block["input"]
     plain = kind == "custom" and set(given) == {"input"}
     return {INPUT[kind]: str(given["input"]) if plain else msgspec.json.encode(given).decode()}
 
 
 def tool_use(call_id: Any, kind: str, call: Json) -> Json:
-    """A tool call as a content block; what is not a JSON object is kept as a text in the field it came in."""
+    """Convert a tool call to a content block; input that is no JSON object is kept as text under its field's name."""
     words, given = call.get(INPUT[kind]), None
     if kind == "function":
         with suppress(msgspec.DecodeError):
@@ -201,19 +201,19 @@ def tool_use(call_id: Any, kind: str, call: Json) -> Json:
 
 
 def tool_result(call_id: Any, content: Any) -> Json:
-    """The message with the result of a call."""
+    """The message with a tool result."""
     result = {"type": "tool_result", "tool_use_id": call_id, "content": content_blocks(content)}
     return {"role": "user", "content": [result]}
 
 
 def tool(kind: Any, given: Json) -> Json:
-    """A tool in the simulator's own form."""
+    """Convert a tool to the simulator's own form."""
     described = {"name": given.get("name"), "description": given.get("description")}
     return {"type": kind, **described, "input_schema": given.get("parameters")}
 
 
 def content_blocks(content: Any) -> list[Json]:
-    """The content of a message to either API as blocks."""
+    """Convert a message's content, from either API, to blocks."""
     if content is None or content == "":
         return []
     if isinstance(content, str):

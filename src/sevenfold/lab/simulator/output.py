@@ -1,7 +1,7 @@
-"""An answer as it goes out: cut where a limit ends it, and streamed as server-sent events.
+"""The final answer: cut off at the first limit, and streamed as server-sent events.
 
-The answer is complete before the first event goes out, so streaming and not streaming say the same by construction.
-Texts and tool inputs come in small pieces, thinking that is not shown as a signature alone, a summary on demand whole.
+The answer is complete before the first event is sent, so it is the same with and without streaming by construction.
+Texts and tool inputs are sent in small pieces, hidden thinking as a signature only, an on-demand summary in one piece.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLOSING_USAGE = (
 
 
 class Output(Struct, frozen=True):
-    """An answer as it goes out."""
+    """The model's output after all limits."""
 
     blocks: tuple[Json, ...]
     stop_reason: str
@@ -75,7 +75,7 @@ def _stop(blocks: Sequence[Json], stops: Sequence[str]) -> tuple[list[Json], str
 
 
 def _shorten(block: Json, most: int, counter: Counter, generation: str) -> Json:
-    """As much of a text as fits; other blocks make no sense in part and are left out."""
+    """As much of a text as fits; empty for other blocks, which make no sense in part."""
     kind = str(block["type"])
     if kind not in ("text", "thinking"):
         return {}
@@ -86,17 +86,17 @@ def _shorten(block: Json, most: int, counter: Counter, generation: str) -> Json:
 
 
 def event(kind: str, data: Json) -> bytes:
-    """One server-sent event."""
+    """Encode one server-sent event."""
     return f"event: {kind}\n".encode() + b"data: " + msgspec.json.encode({"type": kind, **data}) + b"\n\n"
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """A text in pieces of so many characters."""
+    """Split a text into pieces of ``size`` characters."""
     return [text[place : place + size] for place in range(0, len(text), size)]
 
 
 def events(message: Json, chunk: int) -> Iterator[bytes]:
-    """The events of a message; texts come in pieces of ``chunk`` characters."""
+    """Yield the events of a message, with texts in pieces of ``chunk`` characters."""
     usage = message["usage"]
     early = {key: value for key, value in usage.items() if key not in _LATE_USAGE}
     opening = {key: value for key, value in message.items() if key not in _LATE}
@@ -119,7 +119,7 @@ def events(message: Json, chunk: int) -> Iterator[bytes]:
 
 
 def _deltas(block: Json, chunk: int) -> tuple[Json, Sequence[Json]]:
-    """A block as its stream begins, and what is added to it."""
+    """A block as it starts in the stream, and the deltas that complete it."""
     match block["type"]:
         case "text":
             deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"], chunk)]

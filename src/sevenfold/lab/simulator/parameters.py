@@ -1,6 +1,6 @@
-"""The settings of a Messages request: their shapes, what they mean together, and which of them a model takes.
+"""The settings of a Messages request: their shapes, their combinations, and which of them a model accepts.
 
-Each check raises the refusal the server would give. The facts about models come from their profiles.
+Each check raises the error the server would return. The facts about models come from their profiles.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ApiFeatures(Struct, frozen=True):
 
 
 def _config(tag: str = "", /, **fields: Any) -> Any:
-    """A setting with these fields and no others; with ``tag`` as its type. Fields that may be None may be left out."""
+    """Define a setting with only these fields, and ``tag`` as its `type`; fields that may be None are optional."""
     optional = {name: type(None) in get_args(kind) for name, kind in fields.items()}
     listed = [(name, kind, None) if optional[name] else (name, kind) for name, kind in fields.items()]
     tagged: dict[str, Any] = {"tag_field": "type", "tag": tag} if tag else {}
@@ -107,7 +107,7 @@ def check_configs(body: Mapping[str, Any]) -> None:
 
 
 def _problem(name: str, value: Any, words: str) -> ApiError:
-    """The validator's complaint in the server's words."""
+    """Convert the validator's error to the server's wording."""
     complaint, _, place = words.partition(" - at `$")
     path = _path(name, value, re.findall(r"\w+", place))
     named = _SHOWN.findall(complaint)
@@ -124,7 +124,7 @@ def _problem(name: str, value: Any, words: str) -> ApiError:
 
 
 def _path(name: str, value: Any, keys: list[str]) -> str:
-    """The path a complaint is about; the server puts an object's type between the object and its field."""
+    """The path of the invalid field; the server puts an object's type between the object and its field."""
     path = name
     for key in [*keys, ""]:
         typed = name == "thinking" or "edits" in path
@@ -146,7 +146,7 @@ LONGEST_INSTRUCTIONS = 16_384
 
 
 def check_parameters(body: Json, profile: Profile, features: ApiFeatures) -> None:
-    """Raise for the first setting that this model, version or set of betas does not take."""
+    """Raise for the first setting that this model or set of beta headers does not allow."""
     if not features.counting:
         _check_max_tokens(body, profile)
     _check_thinking(body, profile, features)

@@ -1,6 +1,6 @@
-"""From a request body to the prompt the model would see: every check and every edit, before the model is asked.
+"""From a request body to the prompt the model would see: all checks and edits that precede the model call.
 
-Counting tokens and answering share these steps, so a request that can be counted can be answered.
+Counting tokens and answering share these steps, so both see the same prompt.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from sevenfold.lab.simulator.tokens import digest, value_digest
 from sevenfold.profiles import LONG_WINDOW, Profile
 
 SYSTEM_MESSAGES = "mid-conversation-system-2026-04-07"
-"""The beta that Claude Code sends with system messages, also to models whose documentation does not name them."""
+"""The beta header that Claude Code sends with system messages, even to models not documented to accept them."""
 DROPPED = "thinking_dropped"
 MOST_TOOLS = 1_000
-"""Distinct tools that a `compaction` block can record."""
+"""How many distinct tools a `compaction` block can record."""
 _CHANGED = {
     "system": "The `system` prompt differs from the one this block was created with.",
     "tools": "The `tools` differ from the ones this block was created with.",
@@ -41,7 +41,7 @@ class PreparedRequest(Struct, frozen=True):
     profile: Profile
     features: ApiFeatures
     prompt: RequestPrompt
-    """The request as it came."""
+    """The prompt before any edit."""
     bindings: Bindings
     head: Parts
     """Tools and system."""
@@ -53,7 +53,7 @@ class PreparedRequest(Struct, frozen=True):
     transformations: tuple[Json, ...]
     salts: Salts
     deleted: int = 0
-    """Tokens saved by edits of the cached prefix."""
+    """Tokens saved by deletions from the cached prefix."""
 
     @property
     def tokens(self) -> int:
@@ -62,14 +62,14 @@ class PreparedRequest(Struct, frozen=True):
 
     @property
     def window(self) -> int:
-        """The model's window; a beta header makes it long on models that have a price for that."""
+        """The model's window; the long one if a beta header asks for it and the model has a price for it."""
         asked = self.profile.betas.window_1m in self.features.betas
         priced = any(price.above >= self.profile.window for price in self.profile.prices)
         return LONG_WINDOW if asked and priced else self.profile.window
 
 
 def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures) -> PreparedRequest:
-    """Check a request whose shape is right and work out its prompt; raises for what the server refuses."""
+    """Check a request of valid shape and compute its prompt; raises the error if the server would refuse it."""
     check_parameters(body, profile, features)
     _check_rules(body, profile, features)
     prompt = _with_true_sizes(sim, read_prompt(body, sim.scales, profile.tokenizer))
@@ -99,7 +99,7 @@ def prepare(sim: Simulator, body: Json, profile: Profile, features: ApiFeatures)
     )
     for part in (*head, *edited):
         if part.ttl == "1h" and not sim.setup.long_lifetime:
-            # How a provider words this is not documented.
+            # No provider documents the wording of this error.
             raise extra(f"{part.path}.cache_control.ephemeral.ttl")
     return ready
 
@@ -125,7 +125,7 @@ def _check_rules(body: Json, profile: Profile, features: ApiFeatures) -> None:
 
 
 def _with_true_sizes(sim: Simulator, prompt: RequestPrompt) -> RequestPrompt:
-    """Thinking counts with all its tokens, not with those that are shown of it."""
+    """The prompt with thinking counted in full, not by its visible text."""
 
     items = []
     for item in prompt.items:
@@ -138,7 +138,7 @@ def _with_true_sizes(sim: Simulator, prompt: RequestPrompt) -> RequestPrompt:
 def _judge(
     checks: Sequence[ThinkingCheck], body: Json, profile: Profile, features: ApiFeatures, new_account: bool
 ) -> tuple[Json, ...]:
-    """What to report about blocks that are dropped, or kept though a check failed; raises where that is an error."""
+    """Report blocks that are dropped, or kept although a check failed; raises where a failed check is an error."""
     asked = ((body.get("thinking") or {}).get("block_binding") or {}).get("prefix_mismatch_behavior")
     rule = profile.thinking.on_mismatch
     enforced = asked == "error" or (
@@ -206,7 +206,7 @@ def _salts(body: Json, profile: Profile, features: ApiFeatures, prompt: RequestP
 
 
 def _check_range(messages: Sequence[Json]) -> None:
-    """Raise when the messages of a compaction request cannot be summarised."""
+    """Raise if the messages of a compaction request cannot be summarised."""
     found = turns(messages)
     spoken = [
         part for turn in found if turn.role != "system" for part in turn.blocks if part.kind != "compaction"
@@ -226,7 +226,7 @@ def _check_range(messages: Sequence[Json]) -> None:
 
 
 def _check_signed_block(prompt: RequestPrompt, binder: Binder) -> None:
-    """Raise when a request continues from a summary that is not the one the server gave."""
+    """Raise if a signed summary in the prompt is not exactly as the server returned it."""
     for item in prompt.items:
         if item.kind != "compaction" or not item.block.get("signature"):
             continue
@@ -244,7 +244,7 @@ def _check_signed_block(prompt: RequestPrompt, binder: Binder) -> None:
 
 
 def _unfinished(turn: Turn) -> bool:
-    """Whether an answer waits for a tool, of the client or of the server."""
+    """Whether an assistant turn still waits for a tool result, from the client or the server."""
     if turn.role != "assistant":
         return False
     return bool(pending_server_calls(turn)) or any(part.kind == "tool_use" for part in turn.blocks)

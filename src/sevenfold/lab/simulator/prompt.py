@@ -1,8 +1,8 @@
 """The prompt of a Messages request: its parts, and the edits the server makes before the model sees them.
 
-Some edits are made always: a summary replaces what is before it, reminders for one turn vanish, and older models lose
-the thinking of finished turns. Others a request asks for: old thinking or old tool results are cleared, and the answer
-reports how many tokens that freed. The client's history stays as it is.
+Some edits always apply: a summary replaces everything before it, reminders for one turn disappear, and older models
+lose the thinking of finished turns. Others are made on request: they clear old thinking or old tool results, and the
+answer reports how many tokens they freed. The client's history is not changed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class PromptPart(Struct, frozen=True):
     digest: bytes
     tokens: int
     ttl: str | None = None
-    """The lifetime its cache marker asks for."""
+    """The lifetime its cache marker asks for; None without a marker."""
     message: int = -1
     index: int = -1
 
     @property
     def is_thinking(self) -> bool:
-        """Whether it is reasoning, readable or not."""
+        """Whether the part is thinking, redacted or not."""
         return self.kind in THINKING
 
 
@@ -49,7 +49,7 @@ Parts = tuple[PromptPart, ...]
 
 
 class RequestPrompt(Struct, frozen=True):
-    """Everything a request says, in the order it is hashed."""
+    """The parts of a request, in the order they are hashed."""
 
     tools: Parts
     system: Parts
@@ -57,11 +57,11 @@ class RequestPrompt(Struct, frozen=True):
     """The blocks of all messages."""
     messages: Sequence[Json]
     seals: tuple[bytes, bytes]
-    """Digests of system and tools; thinking is bound to them."""
+    """Digests of system and tools, to which thinking is bound."""
 
 
 def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
-    """Take a request body apart; sizes are in the tokens of one tokenizer generation."""
+    """Split a request body into parts, sized in tokens of one tokenizer generation."""
     messages: Sequence[Json] = body.get("messages") or ()
     automatic, last = body.get("cache_control"), ""
     if automatic is not None:
@@ -87,7 +87,7 @@ def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
     items = []
     for one in placed(enumerate(messages)):
         if one.kind == "compaction" and one.block.get("content") is None:
-            continue  # A summary that failed replaces nothing.
+            continue  # A failed summary replaces nothing.
         message, opens = messages[one.message], scales.counter.per_message if one.index == 0 else 0
         role = tag = str(message["role"])
         if role == "system":
@@ -98,7 +98,7 @@ def read_prompt(body: Json, scales: Scales, generation: str) -> RequestPrompt:
 
 
 def last_compaction(items: Sequence[PromptPart]) -> int:
-    """The place of the last summary that replaces what is before it; -1 when there is none."""
+    """The index of the last summary that has content and so replaces everything before it; -1 if there is none."""
     summaries = (
         n for n, item in enumerate(items) if item.kind == "compaction" and item.block.get("content")
     )
@@ -106,12 +106,12 @@ def last_compaction(items: Sequence[PromptPart]) -> int:
 
 
 def total(parts: Iterable[PromptPart]) -> int:
-    """The tokens of some parts."""
+    """The total tokens of some parts."""
     return sum(part.tokens for part in parts)
 
 
 def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> tuple[Parts, int]:
-    """The part of the messages that the model sees before any requested edit, and the tokens that deletions save."""
+    """The message parts the model sees before any requested edit, and the tokens saved by deletions."""
     last_user = max((n for n, message in enumerate(messages) if message["role"] == "user"), default=-1)
     spoken = (item.message for item in items if item.role == "user" and item.kind != "tool_result")
     forgotten = -1 if profile.thinking.kept else max(spoken, default=-1)
@@ -128,7 +128,7 @@ def visible(items: Parts, messages: Sequence[Json], profile: Profile) -> tuple[P
 def apply_edits(
     head: int, items: Parts, config: Json | None, profile: Profile, scales: Scales, *, holds: bool = False
 ) -> tuple[Parts, tuple[Json, ...]]:
-    """Clear what a request asks for; returns what is left, and a report of each edit that cleared anything.
+    """Apply the edits a request asks for; returns the edited parts and a report of each edit that cleared anything.
 
     ``head`` is the size of system and tools; ``holds`` is `Setup.edits_hold`.
     """
@@ -160,7 +160,7 @@ def _clear_thinking(items: Parts, edit: Json, profile: Profile) -> tuple[Parts, 
 def _clear_tool_uses(
     head: int, items: Parts, smaller: Sequence[PromptPart], edit: Json, *, holds: bool
 ) -> tuple[Parts, dict[str, int]]:
-    """The parts after the edit, and its report; empty if it cleared nothing."""
+    """The parts after the edit, and its report, which is empty if it cleared nothing."""
     trigger = edit.get("trigger") or {"type": "input_tokens", "value": DEFAULT_TRIGGER}
     keep = (edit.get("keep") or {}).get("value", DEFAULT_KEEP)
     least = (edit.get("clear_at_least") or {}).get("value") or 1
@@ -169,7 +169,7 @@ def _clear_tool_uses(
         gains[_call(part)] = gains.get(_call(part), 0) + part.tokens - less.tokens
     size, calls, targets, freed = head, dict[str, str](), list[str](), 0
     for place, item in enumerate((*items, None)):
-        # A request ends before each answer, so what earlier requests cleared follows from this one.
+        # An earlier request ended before each assistant turn, so what each of them cleared can be recomputed.
         answered = item is not None and item.role == "assistant" and place > 0
         ends = item is None or (holds and answered and items[place - 1].role != "assistant")
         reached = len(calls) - len(targets) if trigger["type"] == "tool_uses" else size - freed
@@ -187,7 +187,7 @@ def _clear_tool_uses(
 
 
 def _smaller(item: PromptPart, edit: Json, profile: Profile, scales: Scales) -> PromptPart:
-    """A call or result as an edit leaves it; any other part as it is."""
+    """A tool call or result as an edit clears it; any other part unchanged."""
     inputs = edit.get("clear_tool_inputs") or ()
     if item.kind == "tool_result":
         block = {**item.block, "content": CLEARED}
@@ -201,7 +201,7 @@ def _smaller(item: PromptPart, edit: Json, profile: Profile, scales: Scales) -> 
 
 
 def _call(item: PromptPart) -> str | None:
-    """The call a part belongs to."""
+    """The id of the tool call a part belongs to, if any."""
     name = {"tool_use": "id", "tool_result": "tool_use_id"}.get(item.kind)
     return str(item.block[name]) if name else None
 
@@ -209,10 +209,10 @@ def _call(item: PromptPart) -> str | None:
 def _without_deleted(shown: Parts, items: Parts) -> tuple[Parts, int]:
     """The parts with deleted results at no cost, and how many tokens that saves; raises for an unknown reference.
 
-    This is an extension of the simulator, off unless switched on, that no public API has: a tool result may carry a
-    `cache_reference`, and a `cache_edits` block in a later message deletes results by reference. What is deleted is not
-    shown or charged any more, but the prefix keeps its hash, so the cache holds. The block must be sent again at its
-    place, or the prefix is a different one.
+    This is an extension of the simulator, off by default, that no public API has: a tool result may carry a
+    `cache_reference`, and a `cache_edits` block in a later message deletes results by reference. Deleted results are no
+    longer charged (brains still see them), but the prefix keeps its hash, so the cache stays valid. Later requests must
+    contain the block in the same place, or their prefix differs.
     """
     known = {item.block["cache_reference"] for item in items if item.block.get("cache_reference")}
     gone: set[object] = set()

@@ -1,6 +1,6 @@
-"""One simulated provider: its setup, and what it remembers between requests: limits, requests, models.
+"""One simulated provider: its setup, its state between requests (rate limits, request log) and its models.
 
-`Simulator` is what the server and the three APIs work on.
+The server and all three APIs operate on a `Simulator`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from sevenfold.providers.anthropic import MESSAGES
 
 MINUTE = 60.0
 OTHER_MODELS = ("gpt-5.6", "gpt-5", "gpt-4.1", "local-8k")
-"""Names listed besides those in the table of profiles; they get the defaults of their families."""
+"""Model names listed in addition to the profile table; each gets the defaults of its family."""
 SMALL_MODEL = "local-8k"
-"""The name of a model with a window as small as a local server's may be."""
+"""A model with a very small window, as some local servers have."""
 LOCAL_WINDOW = 32_768
-"""The window of any other model whose family has the small one by default."""
+"""The window of every other unlisted model whose family default is smaller."""
 
 
 RELEASED = "2026-01-01T00:00:00Z"
@@ -45,7 +45,7 @@ LINES = ("haiku", "sonnet", "opus", "fable", "mythos")
 
 
 class RateLimits(Struct, frozen=True):
-    """What an account may use in a minute."""
+    """What an account may use per minute."""
 
     requests: int = 4_000
     input_tokens: int = 10_000_000
@@ -54,43 +54,43 @@ class RateLimits(Struct, frozen=True):
 
 
 UNLIMITED = RateLimits(requests=10**9, input_tokens=10**12, output_tokens=10**12)
-"""For runs whose clock does not follow the machine's, where limits per minute make no sense."""
+"""For runs on a virtual clock, where limits per minute make no sense."""
 
 
 class Setup(Struct, frozen=True):
-    """How a simulator behaves; the defaults are a new account at a healthy provider."""
+    """How a simulator behaves; the defaults describe a new account at a healthy provider."""
 
     api_key: str | None = None
-    """The key that is accepted; None accepts any that is not empty."""
+    """The accepted key; None accepts any non-empty key."""
     secret: bytes = b"sevenfold simulator"
-    """The key for signatures: a simulator restarted with the same secret accepts the old ones."""
+    """The signing key: a simulator restarted with the same secret accepts its old signatures."""
     organisation: str = "org_simulated"
     account: Literal["new", "old"] = "new"
     """Old accounts are exempt from bound thinking on models that make it depend on the account's age."""
     models: Mapping[str, Profile] = field(default_factory=dict)
-    """Models served besides, or instead of, those of the table."""
+    """Models served in addition to the profile table; a profile given here wins over the table's."""
     any_model: bool = True
-    """Whether names that are neither in the table nor in ``models`` are served, with the defaults of their families."""
+    """Whether to serve names that are neither in the table nor in ``models``, with the defaults of their families."""
     announced_windows: Mapping[str, int] = field(default_factory=dict)
-    """Wrong windows for the list of models."""
+    """Wrong windows, by model, to report in the list of models."""
     counter: Counter = field(default_factory=Counter)
     limits: RateLimits = RateLimits()
     chunk: int = 24
     """Characters of text in one stream event."""
     body_bytes: int = 32_000_000
     pinned_edits: bool = False
-    """Switches on an extension that no provider has; see `prompt.visible`."""
+    """Enables an extension that no provider has; see `prompt._without_deleted`."""
     edits_hold: bool = False
-    """Whether ``clear_tool_uses_20250919`` clears in steps of ``clear_at_least`` and what it cleared holds in between;
-    if not, every request clears all results but the newest ``keep``. The documentation can be read either way."""
+    """Whether ``clear_tool_uses_20250919`` clears in steps of ``clear_at_least`` and changes nothing in between; if
+    not, every request clears all results but the newest ``keep``. The documentation can be read either way."""
     extra_blocks: frozenset[str] = frozenset()
-    """Block types of a future API that are accepted unchecked."""
+    """Block types of a future API, accepted unchecked."""
     long_lifetime: bool = True
     """Whether the account may cache for an hour; if not, markers that ask for it are refused."""
     lifetimes_apart: bool = True
     """Whether an entry written with one lifetime is invisible to markers with the other."""
     log_bytes: int = 256_000_000
-    """How many bytes of requests the log holds."""
+    """How many bytes of requests the request log keeps."""
 
 
 class Received(Struct):
@@ -116,7 +116,7 @@ class Received(Struct):
 
 
 class RequestLog(deque[Received]):
-    """The newest requests, oldest first, as many as fit into a number of bytes."""
+    """The newest requests, oldest first, up to a total size in bytes."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class RequestLog(deque[Received]):
         self._count = 0
 
     def add(self, received: Received) -> Received:
-        """Number a request and keep it."""
+        """Number a request, append it and return it; drops the oldest ones to make room."""
         self._count += 1
         received.number = self._count
         self.append(received)
@@ -139,7 +139,7 @@ class RequestLog(deque[Received]):
         return [each for each in self if each.path == path and each.status == 200]
 
     def __iter__(self) -> Iterator[Received]:
-        # A copy: the server may add to it meanwhile.
+        # Iterate over a copy: the server may append meanwhile.
         return iter(list(super().__iter__()))
 
     def clear(self) -> None:
@@ -149,15 +149,15 @@ class RequestLog(deque[Received]):
 
 
 class RateMeter:
-    """Counts what was used in the last minute."""
+    """Counts the requests and tokens of the last minute."""
 
     def __init__(self, limits: RateLimits) -> None:
         self.limits = limits
         self._spent: deque[tuple[float, int, int]] = deque()
-        """When, input tokens and output tokens."""
+        """Time, input tokens and output tokens of each request."""
 
     def admit(self, now: float) -> None:
-        """Raise when the requests or tokens of this minute are used up."""
+        """Raise a rate-limit error if the requests or input tokens of the last minute reach the limit."""
         requests, input_tokens, _ = self._used(now)
         if requests >= self.limits.requests or input_tokens >= self.limits.input_tokens:
             raise rate_limited(max(1.0, self._spent[0][0] + MINUTE - now))
@@ -167,7 +167,7 @@ class RateMeter:
         self._spent.append((now, input_tokens, output_tokens))
 
     def headers(self, now: float) -> dict[str, str]:
-        """The headers that tell a client what it has left."""
+        """The rate-limit headers: each limit, what remains of it and when it resets."""
         limits, (requests, input_tokens, output_tokens) = self.limits, self._used(now)
         rows = {
             "requests": (limits.requests, requests),
@@ -192,7 +192,7 @@ class RateMeter:
 
 
 class Simulator:
-    """A simulated provider: setup, brain, clock, cache, faults, and the log of what came in."""
+    """A simulated provider: setup, brain, clock, cache, faults and the request log."""
 
     def __init__(
         self,
@@ -230,13 +230,13 @@ class Simulator:
         return replace(found, window=LOCAL_WINDOW) if small else found
 
     def messages_profile(self, model: str) -> Profile | None:
-        """The profile of a model behind the Messages API; None for one that only another provider serves."""
+        """The profile of a model on the Messages API; None if the API does not serve it."""
         found = self.profile(model)
         if found is None or MESSAGES.serves(found):
             return found
         if not self.setup.any_model:
             return None
-        # Local servers offer this API for any model, with the rules of Anthropic's older ones.
+        # Local servers offer this API for any model, with the rules of Anthropic's older models.
         rules, own = (
             profiles.find("claude-sonnet-4-5"),
             ("name", "model", "window", "max_output", "tokenizer"),
@@ -244,7 +244,7 @@ class Simulator:
         return replace(rules, known=False, prices=(), **{name: getattr(found, name) for name in own})
 
     def think(self, prompt: ModelPrompt) -> ModelReply:
-        """What the brain answers; a server goes on with other requests while it thinks."""
+        """Ask the brain for a reply; a server processes other requests meanwhile."""
         if self._worker != get_ident():
             return oblige(self.brain.reply(prompt), prompt)
         self._worker = None
@@ -257,7 +257,7 @@ class Simulator:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Work on one request, while no other is being worked on, except when its brain thinks."""
+        """Process one request while no other is processed; `think` gives way to others."""
         with self._lock:
             self._worker = get_ident()
             try:
@@ -266,7 +266,7 @@ class Simulator:
                 self._worker = None
 
     def new_id(self, prefix: str) -> str:
-        """A unique id, the same in every run."""
+        """A new unique id; every run produces the same sequence."""
         named = sha256(self.setup.secret + f"{prefix}{next(self._ids)}".encode()).hexdigest()
         return f"{prefix}{named[:24]}"
 
@@ -275,7 +275,7 @@ class Simulator:
 
 
 def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
-    """All models on offer, as the client's provider lists them."""
+    """The list of all served models, in Anthropic's or OpenAI's format."""
     names = dict.fromkeys([*sim.setup.models, *profiles.names(), *OTHER_MODELS])
     if not anthropic:
         return {"object": "list", "data": [_openai_model(sim, name) for name in names]}
@@ -285,7 +285,7 @@ def model_list(sim: Simulator, *, anthropic: bool) -> dict[str, Any]:
 
 
 def model_info(sim: Simulator, name: str, *, anthropic: bool) -> dict[str, Any]:
-    """One model; raises for a name that is not served."""
+    """The description of one model, in Anthropic's or OpenAI's format; raises if it is not served."""
     profile = sim.messages_profile(name) if anthropic else sim.profile(name)
     if profile is None:
         raise ApiError(404, "not_found_error", f"model: {name}") if anthropic else unknown_model(name)
@@ -293,7 +293,7 @@ def model_info(sim: Simulator, name: str, *, anthropic: bool) -> dict[str, Any]:
 
 
 def _openai_model(sim: Simulator, name: str) -> dict[str, Any]:
-    """A model as OpenAI lists it; one of the setup's own comes with its window, as on local servers."""
+    """A model as OpenAI lists it; models from the setup include their window, as on local servers."""
     listed = {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "simulated"}
     if own := sim.setup.models.get(name):
         listed["max_model_len"] = sim.setup.announced_windows.get(name, own.window)

@@ -1,4 +1,4 @@
-"""The Responses API, as far as a client that keeps its own history needs it: text, calls, streams, compaction."""
+"""The part of the Responses API that a client with its own history needs: text, calls, streams, compaction."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sevenfold.lab.simulator.thinking import OpaqueSeal
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
 SEALED = "reasoning.encrypted_content"
 TRIGGER = "compaction_trigger"
-"""As the last item of the input it asks for a summary alone."""
+"""An item type that, as the last item of the input, asks for nothing but a summary."""
 STATEFUL = ("previous_response_id", "conversation")
 INPUTS = {"function_call": "arguments", "custom_tool_call": "input"}
-"""The kinds of tool calls, each with the field of its input."""
+"""The item types of tool calls, each with the field that holds its input."""
 EMPTY: Mapping[str, Json] = {
     "message": {"content": []},
     **{kind: {field: ""} for kind, field in INPUTS.items()},
@@ -51,18 +51,18 @@ class _ResponsesBody(Struct):
 
 
 class CompactedInput(Struct, frozen=True):
-    """A request whose conversation was summarised before the model was asked."""
+    """A request whose conversation was summarised before the model is called."""
 
     request: OpenAiRequest
     """The request with the summary in place of the conversation."""
     item: Json
     """The sealed summary."""
     usage: tuple[int, int, int]
-    """Tokens of the prompt, those of them that were cached, and tokens of the summary."""
+    """Tokens of the prompt, of its cached part and of the summary."""
 
 
 def respond(sim: Simulator, body: Any) -> dict[str, Any]:
-    """Answer a request of the Responses API; it is summarised first if it asks for that or passes its threshold."""
+    """Answer a Responses request, or return only a summary if it asks for one; compacts first above its threshold."""
     asked = _read(sim, body)
     if asked.body["input"] and _kind(asked.body["input"][-1]) == TRIGGER:
         made = _compacted(sim, asked)
@@ -106,7 +106,7 @@ def _response(
 
 
 def _passes_threshold(sim: Simulator, asked: OpenAiRequest) -> bool:
-    """Whether the request asks for a summary at a size that it has; raises where the model makes none."""
+    """Whether the request exceeds its compaction threshold; raises if its model does not support one."""
     asks = [one for one in asked.body.get("context_management") or () if one["type"] == "compaction"]
     if not asks or (threshold := asks[-1].get("compact_threshold")) is None:
         return False
@@ -131,7 +131,7 @@ def _read(sim: Simulator, body: Any) -> OpenAiRequest:
     messages = [_message(sim, body, item, place) for place, item in enumerate(spoken)]
     _check_calls_answered(messages)
     newest = max((place for place, item in enumerate(spoken) if _kind(item) == "compaction"), default=0)
-    # What a summary replaces may be left in the input, but the model no longer sees it.
+    # Items that a summary replaces may stay in the input, but the model no longer sees them.
     seen = [*filter(_outlives_summary, messages[:newest]), *messages[newest:]]
     if body.get("instructions"):
         seen.insert(0, {"role": "system", "content": openai.content_blocks(body["instructions"])})
@@ -150,7 +150,7 @@ def _kind(item: Any) -> str:
 
 
 def _outlives_summary(message: Json) -> bool:
-    """Whether a message is what the user or the system said, which a summary does not replace."""
+    """Whether a message is from the user or the system, so that a summary does not replace it."""
     results = any(block["type"] == "tool_result" for block in message["content"])
     return message["role"] != "assistant" and not results
 
@@ -166,7 +166,7 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
         case "function_call_output" | "custom_tool_call_output":
             return openai.tool_result(str(item.get("call_id")), item.get("output"))
         case "reasoning":
-            # Without its content it goes by its id, as with a provider that has stored it.
+            # Reasoning without content is known by its id to a provider that stored it: let it pass.
             if item.get("encrypted_content") is not None:
                 _unsealed(sim, body, item, place)
             return {"role": "assistant", "content": []}
@@ -178,7 +178,7 @@ def _message(sim: Simulator, body: Json, item: Json, place: int) -> Json:
 
 
 def _unsealed(sim: Simulator, body: Json, item: Json, place: int) -> str:
-    """The text of an opaque item; only the model that made it can read it, for its organisation."""
+    """The text of an encrypted item; raises unless the same model made it for the same organisation."""
     sealed = item.get("encrypted_content")
     if not isinstance(sealed, str):
         raise openai.missing_parameter(f"input[{place}].encrypted_content")
@@ -223,7 +223,7 @@ def _items(sim: Simulator, asked: OpenAiRequest, said: OpenAiReply, status: str)
 
 
 def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
-    """Encrypted reasoning, for clients that ask for it because they keep their own history."""
+    """Encrypted reasoning, if the client asks for it because it keeps its own history."""
     if SEALED not in (asked.body.get("include") or ()):
         return {}
     seal = OpaqueSeal(asked.body["model"], sim.setup.organisation, str(block["thinking"]))
@@ -231,7 +231,7 @@ def _sealed(sim: Simulator, asked: OpenAiRequest, block: Json) -> Json:
 
 
 def _usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[str, Any]:
-    """The tokens of a request."""
+    """The `usage` of a response."""
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
@@ -242,7 +242,7 @@ def _usage(prompt: int, cached: int, output: int, reasoning: int = 0) -> dict[st
 
 
 def compact(sim: Simulator, body: Any) -> dict[str, Any]:
-    """Answer a request to compact a conversation: the user's messages and one sealed summary."""
+    """Answer a compaction request with the user's messages and one sealed summary."""
     if unknown := sorted(set(body) - COMPACT_FIELDS if isinstance(body, Mapping) else ()):
         raise invalid(f"Unknown parameter: '{unknown[0]}'.", param=unknown[0], code="unknown_parameter")
     asked = _read(sim, body)
@@ -257,7 +257,7 @@ def compact(sim: Simulator, body: Any) -> dict[str, Any]:
 
 
 def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
-    """Summarise a conversation; raises for a model that cannot and for an empty conversation."""
+    """Summarise a conversation; raises if the model cannot, if it is empty or if no summary is made."""
     model = asked.body["model"]
     if not asked.profile.on_demand_compaction:
         words = f"Compaction is not supported with the model '{model}'."
@@ -284,7 +284,7 @@ def _compacted(sim: Simulator, asked: OpenAiRequest) -> CompactedInput:
 
 
 def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
-    """The user's messages as they were sent."""
+    """The user's messages as sent, with ids."""
     if isinstance(given, str):
         given = [{"role": "user", "content": [{"type": "input_text", "text": given}]}]
     return [
@@ -295,7 +295,7 @@ def _said_by_user(sim: Simulator, given: str | list[Json]) -> list[Json]:
 
 
 def response_events(response: Json, _: Json, size: int) -> Iterator[bytes]:
-    """A finished response as the events of a stream."""
+    """Yield a finished response as the events of a stream."""
     numbers = count()
 
     def event(kind: str, **data: Any) -> bytes:

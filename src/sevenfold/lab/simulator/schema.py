@@ -1,7 +1,7 @@
-"""The shape of a Messages request: which fields may be where, and of what type.
+"""The shape of a Messages request: which fields are allowed where, and their types.
 
-Only shapes are checked here, in the words of the server's validator; `parameters` checks what fields mean together, and
-`sevenfold.lab.rules` which messages may follow each other. Blocks that only the server writes (results of its own
+Only shapes are checked here, with the error wording of the server's validator; `parameters` checks how fields combine,
+and `sevenfold.lab.rules` which messages may follow each other. Blocks that only the server writes (results of its own
 tools) are not checked.
 """
 
@@ -37,7 +37,7 @@ class Shape(Struct, frozen=True):
 
 
 class Schema(Struct, frozen=True):
-    """What `schema.toml` holds, where each part is explained."""
+    """The content of `schema.toml`, which explains each part."""
 
     prompt: frozenset[str]
     answer: frozenset[str]
@@ -133,7 +133,7 @@ def _check_block(path: str, block: Any, features: ApiFeatures, kinds: Sequence[s
 
 
 def _allowed(kind: str, block: Json, features: ApiFeatures) -> bool:
-    """Some blocks exist only with a beta header."""
+    """Whether the request has the beta header that some blocks need."""
     if kind == "compaction":
         return ("compact-2026-09-04" if block.get("signature") else "compact-2026-01-12") in features.betas
     if kind in ("tool_addition", "tool_removal"):
@@ -155,7 +155,7 @@ def _check_fields(path: str, block: Json, shape: Shape, allowed: set[str] | None
     for name, value in block.items():
         if name == "type" or name in shape.required or name in (allowed or ()):
             continue
-        # A signed summary comes back exactly as it went out: a null where there was nothing is too much.
+        # A signed summary must be sent back exactly as returned: even an added null field is refused.
         if name not in shape.optional or (signed and value is None and name != "cache_control"):
             raise extra(f"{path}.{name}")
         _check_type(f"{path}.{name}", value, shape.optional[name], null=True)

@@ -33,14 +33,14 @@ from sevenfold.lab.simulator.schema import check_shape
 STOPPING = 10.0
 """Seconds a server in a thread may take to stop."""
 MOST_AT_ONCE = 1_000
-"""How many requests are worked on at the same time; more wait."""
+"""How many requests are processed at the same time; further ones wait."""
 T = TypeVar("T")
 VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
 Endpoint = Callable[["HttpExchange"], Awaitable[Response]]
 
 
 class HttpExchange:
-    """One request and its answer."""
+    """One HTTP request and its answer."""
 
     def __init__(self, sim: Simulator, request: Request, raw: bytes) -> None:
         self.sim = sim
@@ -58,15 +58,15 @@ class HttpExchange:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of every answer."""
+        """The headers sent with every answer."""
         if not self.anthropic:
             return {"x-request-id": self.request_id}
         return {"request-id": self.request_id, **self.sim.meter.headers(self.sim.clock.now())}
 
     async def work(self, work: Callable[[], T]) -> T:
-        """Do the work in a thread, one request at a time, then wait if a fault makes the first byte slow.
+        """Run ``work`` in a thread, one request at a time, then wait if a fault delays the first byte.
 
-        A brain that thinks keeps no other request waiting.
+        While a brain is thinking, other requests are processed.
         """
 
         def locked() -> T:
@@ -79,7 +79,7 @@ class HttpExchange:
         return done
 
     def json(self, body: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
-        """A JSON answer, cut short if a fault says so."""
+        """Build a JSON answer; a fault may cut it short."""
         raw = msgspec.json.encode(body)
         self.received.status, self.received.answer = status, body
         if self.fault is not None and self.fault.kind == "truncated_body":
@@ -87,7 +87,7 @@ class HttpExchange:
         return Response(raw, status, {**self.headers, **headers}, "application/json")
 
     def answer(self, whole: dict[str, Any], events: Iterator[bytes] | None = None) -> Response:
-        """An answer with usage, as JSON or as a stream of events; the stream is broken if a fault says so."""
+        """Build an answer with usage, as JSON or, given ``events``, as a stream; a fault may break it."""
         self.received.usage = whole["usage"]
         if events is None:
             return self.json(whole)
@@ -96,7 +96,7 @@ class HttpExchange:
 
 
 def create_app(sim: Simulator) -> Starlette:
-    """The simulator as an ASGI application."""
+    """Build an ASGI application that serves the simulator."""
 
     def route(path: str, endpoint: Endpoint, method: str = "POST", *, asks: bool = False) -> Route:
         async def handle(request: Request) -> Response:
@@ -123,12 +123,12 @@ def create_app(sim: Simulator) -> Starlette:
 
 
 async def _alive(request: Request) -> Response:
-    """Answers the probe by which clients find out whether a server is there; it needs no key."""
+    """Answer the probe with which clients check that a server is up; it needs no key."""
     return Response()
 
 
 async def _exchange(exchange: HttpExchange, endpoint: Endpoint, asks: bool) -> Response:
-    """Apply the fault of a request, answer it, and turn every refusal into the provider's body."""
+    """Apply the request's fault, answer it, and turn every error into the provider's error body."""
     sim = exchange.sim
     try:
         _check_key(exchange)
@@ -160,7 +160,7 @@ def _check_key(exchange: HttpExchange) -> None:
 
 
 async def _apply_fault(exchange: HttpExchange) -> None:
-    """Apply a fault that comes before any answer."""
+    """Apply a fault that takes effect before the answer."""
     fault = exchange.fault
     if fault is None:
         return
@@ -175,7 +175,7 @@ async def _apply_fault(exchange: HttpExchange) -> None:
 
 
 def _decode(exchange: HttpExchange) -> Any:
-    """The body as JSON; raises as the server does when it is not."""
+    """Decode the body as JSON; raises the real server's error if it is invalid."""
     raw = exchange.received.raw
     try:
         return msgspec.json.decode(raw)
@@ -242,7 +242,7 @@ def _openai(
     answer: Callable[[Simulator, Any], dict[str, Any]],
     events: Callable[[Json, Json, int], Iterator[bytes]] | None = None,
 ) -> Endpoint:
-    """An endpoint of OpenAI's; without ``events`` it never streams."""
+    """Build the endpoint of an OpenAI API; without ``events`` it never streams."""
 
     async def endpoint(exchange: HttpExchange) -> Response:
         sim, body = exchange.sim, _decode(exchange)
@@ -259,7 +259,7 @@ async def _nothing(exchange: HttpExchange) -> Response:
 
 @contextmanager
 def serve(sim: Simulator, port: int = 0, host: str = "127.0.0.1") -> Iterator[str]:
-    """Run a simulator in a thread and yield its base URL; it stops at the end."""
+    """Run a simulator in a thread, yield its base URL, and stop it on exit."""
     listener = socket.create_server((host, port))
     server = uvicorn.Server(_config(sim))
     given = {"sockets": [listener]}
@@ -279,7 +279,7 @@ def run(port: int = 8_000, host: str = "127.0.0.1", sim: Simulator | None = None
 
 
 def _config(sim: Simulator, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Config:
-    # Broken connections are raised on purpose, so nothing below `critical` is worth showing.
+    # Faults break connections on purpose, which uvicorn logs as errors: show only `critical`.
     return uvicorn.Config(
         create_app(sim),
         host=host,

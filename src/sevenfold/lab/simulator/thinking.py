@@ -1,12 +1,12 @@
-"""Bound thinking: every thinking block is tied by its signature to what was sent before it.
+"""Bound thinking: the signature of a thinking block binds it to everything sent before it.
 
-The prefix of a block is the chain of system, tools and all earlier blocks, without thinking and cache markers. Thinking
-has an order of its own: what is kept must be an unbroken run of what was produced. A signed summary carries the chains
-of the range it replaced, so that a tail kept after it can continue from there; a summary made at a threshold starts a
-chain of its own, because nothing before it is read.
+The prefix of a block is the hash chain of system, tools and all earlier blocks, without thinking and cache markers.
+Thinking is checked separately: the kept blocks must be an unbroken run of those produced. A signed summary carries the
+hash chains of the range it replaced, so that a tail kept after it can continue from there; a summary made at a
+threshold starts its own chain, because nothing before it is read.
 
-Signatures need no memory: each is a small record, packed, authenticated with the simulator's key and written as base64.
-A restarted simulator with the same key reads the old ones. Beyond that they have nothing in common with a provider's.
+Signatures need no stored state: each is a small record, packed, authenticated with the simulator's key and encoded as
+base64. A restarted simulator with the same key accepts them. Otherwise they do not resemble a provider's.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ READERS = {
     **dict.fromkeys(FABLES_5_2, FABLES_5_2),
     **dict.fromkeys(("claude-fable-5-1", "claude-mythos-5-1", "claude-opus-5-5", "claude-opus-5"), FABLES),
 }
-"""Which models besides its maker may read a model's thinking."""
+"""For each model, which models may read its thinking besides itself."""
 OPEN = frozenset({"claude-haiku-5-5"})
 """Models whose thinking every model may read."""
 BULK = 3
-"""Bytes in a signature for each token of reasoning: four characters, about as in life."""
+"""Bytes in a signature for each token of reasoning: four characters, about as in reality."""
 _MAC = 16
 
 
@@ -54,35 +54,35 @@ class ThoughtSeal(Struct, frozen=True, array_like=True, tag="t"):
     """The hash of the text that was shown."""
     name: bytes
     before: bytes
-    """The name of the thinking block before it, empty for the first."""
+    """The name of the previous thinking block; empty for the first."""
     place: int
-    """How many blocks of the same run are before it."""
+    """How many blocks of the same run come before it."""
     start: int
-    """The place of the first block of the run that was still there."""
+    """The place of the first block of the run that was still in the request."""
     tokens: int
     bulk: bytes = b""
-    """Only length: real signatures grow with the reasoning behind them, and estimates rely on that."""
+    """Padding: real signatures grow with the reasoning behind them, and estimates rely on that."""
 
 
 class SummarySeal(Struct, frozen=True, array_like=True, tag="c"):
-    """What the signature of a compaction block records about what it summarised."""
+    """What the signature of a compaction block records about the messages it summarises."""
 
     model: str
     organisation: str
     bound: bool
-    """Whether its model binds thinking: only then can kept thinking stay valid."""
+    """Whether its model binds thinking; only then can kept thinking stay valid."""
     content: bytes
     changes: bytes
     """The hash of its `tool_changes`."""
     system: bytes
     tools: bytes
     prefixes: tuple[bytes, ...]
-    """The hashes of the whole range, one for every way thinking in it may have come about."""
+    """The hashes of the whole range, one for each prefix to which thinking after it may be bound."""
     last_role: str
 
 
 class OpaqueSeal(Struct, frozen=True, array_like=True, tag="o"):
-    """A text that only its maker can read."""
+    """Reasoning or a summary in an encrypted item; only its model and organisation can read it."""
 
     model: str
     organisation: str
@@ -103,7 +103,7 @@ class ThinkingCheck(Struct, frozen=True):
 
 
 class ThinkingRun(Struct, frozen=True):
-    """The run of thinking that was kept so far: its last block, and where it began."""
+    """The run of thinking kept so far: its last block and where it starts."""
 
     last: bytes = b""
     place: int = -1
@@ -126,12 +126,12 @@ class Binder:
         self.organisation = organisation
 
     def seal(self, seal: ThoughtSeal | SummarySeal | OpaqueSeal) -> str:
-        """The signature as a string."""
+        """Encode a record as a signature."""
         packed = msgspec.msgpack.encode(seal)
         return b64encode(self._mac(packed) + packed).decode()
 
     def open(self, text: object, kind: type[Seal]) -> Seal | None:
-        """The record in a signature; None if it is of another kind or was altered."""
+        """Decode the record in a signature; None if it is of another kind or was altered."""
         try:
             raw = b64decode(str(text), validate=True)
             if not hmac.compare_digest(self._mac(raw[_MAC:]), raw[:_MAC]):
@@ -144,7 +144,7 @@ class Binder:
         return hmac.digest(self._key, packed, sha256)[:_MAC]
 
     def examine(self, prompt: RequestPrompt, profile: Profile) -> Bindings:
-        """Check every thinking block that is still read."""
+        """Check every thinking block after the last summary."""
         checks: list[ThinkingCheck] = []
         begin, prefixes = self._beginning(prompt)
         run = ThinkingRun()
@@ -163,7 +163,7 @@ class Binder:
     def sign(
         self, shown: str, tokens: int, at: Bindings, prompt: RequestPrompt, model: str
     ) -> tuple[str, Bindings]:
-        """The signature of new thinking of so many tokens, and the bindings after it; ``shown`` is its visible text."""
+        """Sign new thinking, whose visible text is ``shown``; returns the signature and the bindings after it."""
         run, prefix = at.run, at.prefixes[-1]
         place = run.place + 1 if run.last else 0
         start = run.start if run.last else place
@@ -174,12 +174,12 @@ class Binder:
         return self.seal(seal), Bindings(at.checks, at.prefixes, ThinkingRun(name, place, start))
 
     def tokens(self, item: PromptPart) -> int | None:
-        """The tokens of the reasoning behind a block, which its text often does not show."""
+        """The tokens of the full reasoning behind a block, often hidden from its text; None if its signature is bad."""
         seal = self.open(_signature(item), ThoughtSeal)
         return None if seal is None else seal.tokens
 
     def _beginning(self, prompt: RequestPrompt) -> tuple[int, tuple[bytes, ...]]:
-        """Where reading starts, and the chains up to there."""
+        """The index of the first item that is read, and the possible hashes of everything before it."""
         head = digest(*prompt.seals)
         place = last_compaction(prompt.items)
         if place < 0:

@@ -1,11 +1,11 @@
-"""Blocks as the server sees them: how many tokens they are, and which are the same.
+"""Sizes of blocks in tokens, and hashes that identify equal blocks.
 
-The count is deterministic and behaves like a tokenizer without being one: words, groups of digits and single signs are
-multiplied by a ratio per tokenizer generation, so that prose, code and JSON differ as they do in life and the current
-generation counts about 30% more than the one before. Counts add up exactly, block by block.
+The count is deterministic and only resembles a tokenizer's: the number of words, groups of digits and single signs is
+multiplied by a ratio per tokenizer generation. Prose, code and JSON differ as they do with real tokenizers, and the
+current generation counts about 30% more than the previous one. Counts add up exactly, block by block.
 
-In comparing blocks, cache markers and null fields are left out and the order of a block's own fields does not matter;
-the order of keys inside a tool's input or schema does.
+When blocks are compared, cache markers, null fields and the order of a block's own fields do not matter; the order of
+keys inside a tool's input or schema does.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _encode = msgspec.json.Encoder().encode
 
 
 def count_pieces(text: str) -> int:
-    """How many words, groups of digits and signs a text has."""
+    """How many words, groups of digits and signs a text has; a long word counts as several."""
     return len(_PIECES.findall(text))
 
 
 class Load(NamedTuple):
-    """The weight of a block: pieces of text, which a ratio turns into tokens, and a fixed number of tokens."""
+    """The weight of a block: pieces of text, which a ratio converts to tokens, and a fixed number of tokens."""
 
     pieces: int
     flat: int = 0
 
 
 class Counter(Struct, frozen=True):
-    """How to count; every figure can be set, so that a test can compute its numbers by hand."""
+    """How to count tokens; every figure can be set, so that a test can compute the counts by hand."""
 
     pieces: Callable[[str], int] = count_pieces
     ratios: Mapping[str, float] = field(
@@ -52,18 +52,18 @@ class Counter(Struct, frozen=True):
     per_call: int = 8
     per_result: int = 6
     tool_prompt: int = 286
-    """What the provider adds to a prompt as soon as there are tools."""
+    """Tokens the provider adds to a prompt that has tools."""
 
     def tokens(self, load: Load, generation: str) -> int:
-        """A load in the tokens of one generation."""
+        """Convert a load to tokens of one tokenizer generation."""
         return math.ceil(round(load.pieces * self.ratios.get(generation, 1.0), 6)) + load.flat
 
     def text(self, text: str, generation: str) -> int:
-        """The tokens of a plain text."""
+        """Count the tokens of a plain text."""
         return self.tokens(Load(self.pieces(text)), generation)
 
     def block(self, block: Mapping[str, Any], generation: str) -> int:
-        """The tokens of a content block or a tool definition."""
+        """Count the tokens of a content block or a tool definition."""
         return self.tokens(self.measure(block), generation)
 
     def measure(self, block: Mapping[str, Any]) -> Load:
@@ -107,14 +107,14 @@ class WeighedBlock(NamedTuple):
 
 
 class Scales:
-    """Weighs blocks; as a conversation is sent again and again, each text is counted once."""
+    """Weighs blocks and remembers them: a conversation is sent many times, but each block is measured once."""
 
     def __init__(self, counter: Counter) -> None:
         self.counter = counter
         self._loads: dict[bytes, Load] = {}
 
     def weigh(self, block: Mapping[str, Any], generation: str, tag: str = "") -> WeighedBlock:
-        """Weigh a block; ``tag`` tells apart equal blocks of different speakers."""
+        """Weigh a block; ``tag`` distinguishes equal blocks of different roles."""
         name = digest(tag.encode(), _encode(_bare(block)))
         load = self._loads.get(name)
         if load is None:
@@ -125,7 +125,7 @@ class Scales:
 
 
 def digest(*parts: bytes) -> bytes:
-    """A short hash of some bytes, which depends on where each part ends."""
+    """A short hash of several byte strings; where each one ends matters."""
     hashed = blake2b(digest_size=_SIZE)
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big"))
@@ -134,12 +134,12 @@ def digest(*parts: bytes) -> bytes:
 
 
 def chained(before: bytes, added: bytes) -> bytes:
-    """The hash of a prefix that grew by one part."""
+    """The hash of a prefix extended by one part."""
     return blake2b(before + added, digest_size=_SIZE).digest()
 
 
 def value_digest(value: Any) -> bytes:
-    """The digest of a JSON value, keys in the order given."""
+    """The digest of a JSON value; the order of its keys matters."""
     return digest(_encode(value))
 
 
