@@ -1,6 +1,6 @@
 """The conversation: the one mutable object of the engine.
 
-It takes in messages and tool results, prepares requests, takes in answers and failures, and records decisions.
+It records messages and tool results, prepares requests, handles answers and failures, and records decisions.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _begins(longer: list[Message], shorter: list[Message]) -> bool:
 
 
 def undo(c: Conversation, reference: str = "") -> str:
-    """Undo the newest decision, or the one named; returns its id."""
+    """Undo the newest decision that can be undone, or the one named; returns its id."""
     with c.lock:
         boundary = c.transcript.view.boundary
         with c.together():

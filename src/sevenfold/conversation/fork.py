@@ -51,7 +51,7 @@ def fork(
 def begin_branch(c: Conversation, name: str) -> None:
     """Start a kept branch, in a conversation that has its parent's log; does nothing if the branch already exists.
 
-    Tool calls still running in the parent all get the same placeholder result.
+    All tool calls without a result get the same placeholder result.
     """
     with c.lock:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
@@ -213,7 +213,7 @@ def _moved(size: Size, by: int) -> Size:
 
 
 def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages without the thinking from the first message on that changed since the parent last sent it.
+    """The messages, without any thinking from the first message on that changed since the parent last sent them.
 
     The parent itself notices such a change at its next request, and then opens an epoch.
     """

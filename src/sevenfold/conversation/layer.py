@@ -81,7 +81,7 @@ class Proposes(Layer, Protocol):
 
 @runtime_checkable
 class TakesResults(Layer, Protocol):
-    """Sees tool results before they are recorded."""
+    """Can change tool results before they are recorded."""
 
     def on_tool_results(self, c: Conversation, results: Sequence[Block]) -> Sequence[Block]:
         """Return the results as they should be recorded."""

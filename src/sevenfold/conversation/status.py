@@ -66,15 +66,15 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """How a session is doing with its window; refill, failures, breaker and cached share since it was opened."""
+    """How a session is doing with its window; refill and cached share cover only the time since it was opened."""
 
     status: str
-    """``compacting`` while a compaction is under way, else empty."""
+    """``compacting`` while a compaction is running, else empty."""
     compactions: int
     turns_since: int
     """Answers since the last compaction; -1 before the first."""
     refill: float | None
-    """Average tokens that each answer has added since the last compaction."""
+    """Average tokens that each answer has added since the last compaction; None before the first one."""
     failures: int
     """Consecutive compactions for which no model produced a summary."""
     breaker_open: bool

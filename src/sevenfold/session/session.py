@@ -275,7 +275,8 @@ class Session(SessionBase):
     def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
         """What `compact` would do and cost, without doing it.
 
-        Includes how much of the next request would come from the cache, and how much would be written to it again."""
+        Includes how much of the next request would come from the cache, and how much would be written to it again.
+        """
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         return self.conversation.state(Compactor).preview(request)
 
@@ -288,11 +289,11 @@ class Session(SessionBase):
         return self._run(idle(self.conversation))
 
     def next_costs(self) -> tuple[Choice, ...]:
-        """The cost of the next message once the cache of a large conversation has expired, and the alternatives."""
+        """What the next message will cost, and the alternatives; empty unless a large conversation's cache expired."""
         return next_costs(self.conversation)
 
     def undo(self, reference: str = "") -> str:
-        """Undo the newest decision, or the one named; returns its id."""
+        """Undo the newest decision that can be undone, or the one named; returns its id."""
         return edits.undo(self.conversation, reference)
 
     def redo(self, reference: str = "") -> str:
