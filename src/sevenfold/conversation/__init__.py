@@ -1,1 +1,1 @@
-"""The conversation: the log, the view folded from it, and what moves it forward."""
+"""The conversation: the log, the view folded from it, and the code that advances both."""

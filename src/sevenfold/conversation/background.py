@@ -1,7 +1,7 @@
-"""Background work: a flow driven in a thread or in a task, with a callback when it is done.
+"""Background work: a flow driven in a thread or an asyncio task, with a callback when it is done.
 
-What the flow itself does, and what is done with its outcome, happens under the session's lock; only the waiting
-does not. No error is raised here: the callback gets it.
+In a thread, the flow's own steps and the callback run under the session's lock; only the waiting does not. No error is
+raised here: the callback gets it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Stop = Callable[[], object]
 
 
 class Runner(Protocol):
-    """Runs flows somewhere else."""
+    """Runs flows in the background."""
 
     def __call__(self, work: Flow[Result], done: Done[Result]) -> None:
-        """Begin; ``done`` is called with what came of it."""
+        """Start the flow; ``done`` is called with its result or its error."""
 
     def every(self, seconds: float, call: Callable[[], None]) -> Stop:
-        """Call something again and again, until the function that is returned is called."""
+        """Call a function every ``seconds``, until the returned function is called."""
 
 
 class Threads:
-    """Runs work in threads; `close` waits for what is under way, for a while."""
+    """Runs flows in threads; `close` waits a while for those still running."""
 
     def __init__(self, client: Callable[[], Client], hooks: HookRunner | None, guard: Guard) -> None:
         self._client = client
@@ -40,13 +40,13 @@ class Threads:
         self._running: set[threading.Thread] = set()
 
     def __call__(self, work: Flow[Result], done: Done[Result]) -> None:
-        """Begin."""
+        """Start the flow; see `Runner`."""
         thread = threading.Thread(target=self._run, args=(work, done), daemon=True, name="sevenfold")
         self._running = {one for one in self._running if one.is_alive()} | {thread}
         thread.start()
 
     def every(self, seconds: float, call: Callable[[], None]) -> Stop:
-        """Call something every so many seconds, in a thread of its own."""
+        """Call a function every ``seconds`` in a separate thread; see `Runner`."""
         over = threading.Event()
 
         def beat() -> None:
@@ -57,9 +57,9 @@ class Threads:
         return over.set
 
     def close(self, seconds: float = 5.0) -> None:
-        """Wait for what is under way, so long in all; what is not done by then is given up with the process."""
+        """Wait at most ``seconds`` for running flows; those that take longer end with the process."""
         until = monotonic() + seconds
-        # Again and again: what is done may begin the next.
+        # In a loop, because a flow that ends may start another.
         while (left := until - monotonic()) > 0 and (
             running := [one for one in self._running if one.is_alive()]
         ):
@@ -75,7 +75,7 @@ class Threads:
 
 
 class TaskRunner:
-    """The same with tasks of the running event loop."""
+    """Runs flows as tasks of the running event loop."""
 
     def __init__(self, client: Callable[[], AsyncClient], hooks: AsyncHookRunner | None = None) -> None:
         self._client = client
@@ -83,13 +83,13 @@ class TaskRunner:
         self._running: set[asyncio.Task[None]] = set()
 
     def __call__(self, work: Flow[Result], done: Done[Result]) -> None:
-        """Begin."""
+        """Start the flow; see `Runner`."""
         task = asyncio.get_running_loop().create_task(self._run(work, done))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     def every(self, seconds: float, call: Callable[[], None]) -> Stop:
-        """Call something every so many seconds, in the running event loop."""
+        """Call a function every ``seconds`` in the running event loop; see `Runner`."""
 
         async def beat() -> None:
             while True:
@@ -99,13 +99,13 @@ class TaskRunner:
         return asyncio.get_running_loop().create_task(beat()).cancel
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what is under way, at most so long."""
+        """Wait at most ``seconds`` for running flows."""
         until = monotonic() + seconds
         while self._running and (left := until - monotonic()) > 0:
             await asyncio.wait(list(self._running), timeout=left)
 
     async def close(self, seconds: float = 5.0) -> None:
-        """Wait for what is under way, then end it."""
+        """Wait at most ``seconds`` for running flows, then cancel the rest."""
         await self.settle(seconds)
         running = list(self._running)
         for task in running:

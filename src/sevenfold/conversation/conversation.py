@@ -1,6 +1,6 @@
 """The conversation: the one mutable object of the engine.
 
-It takes in messages and results, makes the next request, takes in the answer or the failure, and records decisions.
+It records messages and tool results, prepares requests, handles answers and failures, and records decisions.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ _DECIDED = (
     "frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed",
     "tail", "opened", "new_fork", "vouched",
 )  # fmt: skip
-"""What decisions change besides the transcript; each value is replaced and never changed in place."""
+"""Attributes, besides the transcript, that decisions change; their values are replaced, never modified in place."""
 
 
 class Conversation:
-    """What a user and a model say to each other, kept within the window. Thread-safe, one call at a time."""
+    """A conversation between a user and a model, kept within the window. Thread-safe: calls run one at a time."""
 
     gauge: Gauge
-    """Estimates how large the conversation is, and learns from what answers report."""
+    """Estimates the size of the conversation, and learns from the usage that answers report."""
     keeps_cut_off = False
-    """Whether the beginning of an answer the user interrupts becomes part of the conversation."""
+    """Whether the partial answer is kept in the conversation when the user interrupts the model."""
     cut_off: Answer | None = None
-    """What was kept of the last answer, if it was interrupted."""
+    """The part kept of the last answer, if it was interrupted."""
     read_only: Callable[[Sequence[ToolCall]], Flow[list[Mapping[str, Any]]]] | None = None
-    """Carries out the calls of a fork that only reads, and refuses all others; None: no tool is at hand."""
+    """Runs a fork's read-only tool calls and refuses all others; None if no tools are available."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Conversation:
         ladder: Ladder,
         frame: Frame | None = None,
     ) -> None:
-        """``frame`` replaces what the options would put before the messages."""
+        """``frame`` replaces the frame built from the options."""
         self.lock = RLock()
         self.transcript = transcript
         self.profile = profile
@@ -97,42 +97,42 @@ class Conversation:
         self.settings = in_force(self._current)
         """The settings in force, as of the last `refresh`."""
         self.limits = Limits.of(profile, self.settings)
-        """The most bytes and pictures a request may have."""
+        """The maximum bytes and images of a request."""
         self.window = window_for(profile, self._current, options.betas)
         session = transcript.place.session
         self.cache_key = sha256(session.encode()).hexdigest()[:32]
-        """Names the session to a provider that has many caches, without giving its name away."""
+        """Identifies the session to a provider that routes by cache key; a hash, so the name stays private."""
         self.events = Events(session, self.clock, services.listeners, source=options.source)
         self.gate = transcript.gate = Gate.of(self._current, self.events.tell, services.secrets)
         self.services = self.gate.services(services) if self.gate else services
         self.asked_at: dict[str, float] = {}
-        """When each request that is under way went out."""
+        """When each request in flight was sent, by request id."""
         self.break_watch = True
         self.background: Runner | None = None
-        """Runs background work; None while there is no model to ask."""
+        """Runs background work; None until there is a model to ask."""
         self.tasks = TaskRegistry(self.clock)
         self.finder = Finder(transcript, services.results)
         self.stock = Stock(self.kinds)
         self.reads: dict[str, Read] = {}
-        """The newest full reading of each file, by its path."""
+        """The latest full read of each file, by path."""
         self.considered = Why(0, 0, 0, "everything fits")
         self.tally = Tally()
         self.answers = self.passes = 0
-        """Answers, and passes over the ladder, since it was opened."""
+        """The numbers of answers, and of passes over the ladder, since the conversation was opened."""
         self._states: dict[type[Any], Any] = {}
         self._asking = False
         self._due: Pending | None = None
         self._out: tuple[Pending, Prepared] | None = None
         self.autonomous: Callable[[], bool] = lambda: False
-        """Does the work go on with no user to answer questions?"""
+        """Whether the agent works without a user to answer questions."""
         self.lifetimes, against = lifetimes_for(options, profile, self._current)
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
         self.seen = self.size()
-        """The size when the ladder last looked, or after the newest answer; layers make their offers on it."""
+        """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self.cleanups: list[Callable[[], None]] = []
-        """Called after a compaction, to forget what is no longer in view."""
+        """Called after a compaction, for example to forget content that is no longer in view."""
         self.slots: list[Slot] = [slot for layer in ladder.restores for slot in layer.slots(self)]
-        """What comes back after a compaction, the most important first."""
+        """The slots restored after a compaction, most important first."""
         events.epochs(self)
         if against:
             self.events.aside("cache", f"an hour in the cache: {against}")
@@ -142,32 +142,32 @@ class Conversation:
         self.billed: BilledCall | None = None
         self.watched = Watched()
         self.resumed: LastRequest | None = last_request(log)
-        """The newest request of an earlier run: what the first of this one is compared with. None once it was."""
+        """The last request of an earlier run, which this run's first request is compared with; None afterwards."""
         self.tail: Tail | None = self.resumed.tail if self.resumed else None
-        """Where the last answered request had its last cache marker; None if the messages are others now."""
+        """The last cache marker of the last answered request; None after a compaction, its undo or its redo."""
         self.account = account_of(log)
         self.own_usd = 0.0
-        """What the engine's own calls have cost since it was opened."""
+        """The cost of the engine's own calls since the conversation was opened."""
         self.opened: tuple[Epoch, ...] = ()
         """Epochs not yet reported."""
         self.wanted = frame
-        """What is to precede the messages as soon as it can be changed at no loss."""
+        """The frame to switch to as soon as that loses nothing."""
         self.amended: object = None
         self.measured: tuple[Frame, Sizes] | None = None
-        """What precedes the messages, and how large its parts are."""
+        """The frame that was last measured, with the sizes of its parts."""
         self.vouched = False
-        """Is what changed before reasoning in view what that reasoning was produced after?"""
+        """Whether the thinking in view is known to be valid despite changes to earlier content."""
         self.new_fork = False
-        """Does it begin with another one's messages, and has it no answer of its own yet?"""
+        """Whether this is a fork that has its parent's messages but no answer of its own yet."""
         self.answered_at = answered_at(log)
         self.boundary_then = self.transcript.view.boundary or ""
-        """The compaction the view began with when the newest answer came; another one now was made since."""
+        """The boundary at the time of the newest answer; if the view has another one now, it was compacted since."""
         epoch = self.transcript.view.epoch
         self.frame = asking(self, frame) if epoch is not None and EDITS in epoch.settings else frame
         enter(self, asked=options.lifetimes == self.lifetimes)
 
     def refresh(self) -> None:
-        """Read the settings again: switches take effect from here on, without a restart."""
+        """Reread the settings, so that changed switches take effect without a restart."""
         now = self.services.settings.current()
         if now is not self._current:
             self._current = now
@@ -175,7 +175,7 @@ class Conversation:
             self.limits = Limits.of(self.profile, self.settings)
 
     def state(self, kind: Callable[[Conversation], S]) -> S:
-        """The state a layer keeps in this conversation; made when it is first asked for."""
+        """Return a layer's state in this conversation, creating it on first use."""
         found = self._states.get(kind)  # type: ignore[call-overload]  # any factory can be a key
         if found is None:
             found = self._states[kind] = kind(self)  # type: ignore[index]
@@ -185,11 +185,11 @@ class Conversation:
     # -- taking in -------------------------------------------------------------------------------
 
     def user(self, content: intake.Content, *, key: str = "") -> str:
-        """Take in what the user says; the same key again is not recorded again."""
+        """Record a user message and return its id; a message with a known ``key`` is not recorded again."""
         return self._said(content, self.gate.text(key) if self.gate and key else key)
 
     def note(self, text: str, *, key: str = "") -> str:
-        """Take in a message from the program itself; it never counts as the user's words. See `user` for ``key``."""
+        """Record a message from the program itself, which never counts as the user's words. For ``key`` see `user`."""
         return self._said(text, key, meta=True)
 
     def _said(self, content: intake.Content, key: str, *, meta: bool = False) -> str:
@@ -199,18 +199,18 @@ class Conversation:
             return known or self.transcript.user(intake.message(content), meta=meta, key=key)
 
     def attach(self, given: Attachment) -> str:
-        """Take in an attachment; it never counts as the user's words."""
+        """Record an attachment, which never counts as the user's words; returns its id."""
         with self.lock:
             return self.transcript.attach(given.kind, given.facts, given.blocks, role=given.role)
 
     def interrupted(self, partial: Answer) -> None:
-        """Take in an answer that was cut off."""
+        """Record an answer that was cut off; its request is no longer in flight."""
         with self.lock:
             self.transcript.model(self.transcript.distinct(partial))
             self._due = self._out = None
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> list[str]:
-        """Take in tool results; one that is known is not recorded again. Returns calls still without a result."""
+        """Record tool results, skipping known ones; returns the ids of calls that still have no result."""
         with self.lock:
             self.transcript.must_be_writable()
             self.refresh()
@@ -220,32 +220,32 @@ class Conversation:
                 late = strange[0] in self.transcript.view.pending_calls
                 raise intake.unexpected_result(strange[0], waiting, late=late)
             if fresh:
-                # Before any of it is cut or stored: a part of a secret would not be known for one.
+                # Mask before anything is cut or stored: part of a secret would not be recognised as one.
                 self.ladder.admit(self, self.gated(list(fresh.values())))
             return self.waiting
 
     @property
     def waiting(self) -> list[str]:
-        """Calls without a result; not those that the request under way reports as interrupted."""
+        """Ids of calls without a result, except those that the request in flight reports as interrupted."""
         with self.lock:
             under_way = self._out if self._out and self._due is self._out[0] else None
             sent = under_way[1].messages if under_way else ()
             return intake.still_waiting(self.transcript.view.pending_calls, sent)
 
     def follow(self) -> None:
-        """Let recall index what is new, in the background."""
+        """Let recall index new records in the background."""
         if self.services.recall is not None and self.settings.recall_ahead:
             self.services.recall.follow(self.transcript.written)
 
     def gated(self, given: Sequence[Block]) -> list[Block]:
-        """The blocks as they may be recorded and sent: without secrets, if these are masked."""
+        """The blocks ready to be recorded and sent: with secrets masked if redaction is on."""
         return self.gate.blocks(given) if self.gate else list(given)
 
     # -- asking ----------------------------------------------------------------------------------
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """One request at a time."""
+        """Hold the right to make a request; raises `Refused` if another one is in flight."""
         if self._asking:
             raise Refused(UNDER_WAY)
         self._asking = True
@@ -255,14 +255,14 @@ class Conversation:
             self._asking = False
 
     def begin_pass(self) -> None:
-        """Before the ladder is climbed: raise if there is nothing to send, or nowhere to write."""
+        """Start a pass over the ladder; raises if there is nothing new to send or the log cannot be written."""
         self.transcript.must_be_writable()
         intake.must_have_news(self.transcript.view)
         self.refresh()
         self.passes += 1
 
     def pending(self, check: Check, fields: Mapping[str, bytes] = {}) -> Pending:
-        """The next request, with ``fields`` of its own; it is written when it is sent."""
+        """Return the next request, with ``fields`` for it alone; it is recorded when it is sent."""
         with self.lock:
             boundary = self.transcript.view.boundary or ""
             why = replace(
@@ -277,7 +277,7 @@ class Conversation:
             return self._due
 
     def send(self, pending: Pending) -> Prepared:
-        """Write the request down, ready to go out; a second time, the same one."""
+        """Record the request and return it ready to send; calling this again returns the same one."""
         with self.lock:
             if self._out is not None and self._out[0] is pending:
                 return self._out[1]
@@ -293,19 +293,19 @@ class Conversation:
 
     @property
     def request_out(self) -> bool:
-        """Is a request under way?"""
+        """Whether a request is in flight."""
         return self._out is not None
 
     @property
     def asked(self) -> bytes:
-        """The body of the request under way; empty if there is none."""
+        """The body of the request in flight; empty if there is none."""
         with self.lock:
             return self._out[1].body.raw if self._out else b""
 
     # -- the answer ------------------------------------------------------------------------------
 
     def observe(self, reply: Reply) -> Outcome:
-        """Take in the answer to the request under way."""
+        """Record the answer to the request in flight and return its outcome."""
         with self.lock:
             if self._out is None:
                 raise InputError(
@@ -327,7 +327,7 @@ class Conversation:
             return outcome
 
     def failed(self, error: ModelError, *, again: bool) -> None:
-        """Take in that the request under way failed; ``again``: the next one may succeed."""
+        """Handle the failure of the request in flight; ``again`` means that the next one may succeed."""
         with self.lock:
             request = self._out[1].record.id if self._out else ""
             self._due = None
@@ -343,7 +343,7 @@ class Conversation:
     # -- the epoch -------------------------------------------------------------------------------
 
     def want(self, frame: Frame) -> None:
-        """Let this precede the messages as soon as it can be changed at no loss."""
+        """Switch to this frame as soon as that loses nothing."""
         self.wanted = self._gated(frame)
 
     def _gated(self, frame: Frame) -> Frame:
@@ -351,7 +351,7 @@ class Conversation:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is decided in here counts whole or not at all, in the log and in this object."""
+        """Make all decisions in this block take effect together or not at all, in the log and in this object."""
         with self.lock:
             before = {name: getattr(self, name) for name in _DECIDED}
             try:
@@ -363,21 +363,21 @@ class Conversation:
                 raise
 
     def reframe(self, frame: Frame, reason: str, *, lifetimes: Lifetimes | None = None) -> None:
-        """Open a new epoch with other parts before the messages."""
+        """Open a new epoch with another frame."""
         self.frame, self.lifetimes = frame, lifetimes or self.lifetimes
         self.wanted, self.amended = frame, None
         self.gauge = self.gauge.opened(*frame.tools, *frame.system)
         self.open_epoch(reason, drops_thinking=self.profile.thinking.bound, announced=False)
 
     def return_to(self, epoch: Epoch) -> None:
-        """Send again what preceded the messages in an earlier epoch of the same model."""
+        """Return to the frame of an earlier epoch; does nothing if that epoch had another model."""
         then = frame_of(epoch)
         if then.model == self.frame.model:
             self.frame = replace(then, max_tokens=self.frame.max_tokens)
             self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
 
     def announce(self, reason: str) -> None:
-        """A decision is about to shorten what was sent: the loss of cache that follows is expected."""
+        """Announce a decision that changes content already sent, so that the resulting cache miss is expected."""
         self.watched = self.watched.announce(reason)
         self.billed = None
 
@@ -390,9 +390,9 @@ class Conversation:
         before: str | None = None,
         announced: bool = True,
     ) -> Epoch:
-        """Open an epoch; reasoning is dropped if asked for, except up to ``after`` and from ``before`` on.
+        """Open an epoch; ``drops_thinking`` spares thinking up to ``after`` and from ``before`` on.
 
-        ``announced`` is False for what a caller changed: then the cache watch names the part that differs.
+        Pass ``announced=False`` for a change by the caller: the cache watch then names the part that differs.
         """
         if announced:
             self.announce(reason)
@@ -405,7 +405,7 @@ class Conversation:
         return epoch
 
     def compacted(self) -> None:
-        """A compaction is on record: go on with the epoch it opened."""
+        """Switch to the epoch that a recorded compaction opened."""
         epoch = self.transcript.view.epoch
         if epoch is None:
             return
@@ -419,30 +419,30 @@ class Conversation:
     # -- the bill --------------------------------------------------------------------------------
 
     def charge(self, usd: float | None, *, own: bool = True) -> None:
-        """Put a call on this session's bill; ``own``: one the engine made for itself."""
+        """Add the cost of a call to this session's bill; ``own`` marks a call the engine made for itself."""
         self.account = self.account.billed(usd)
         self.own_usd += (usd or 0.0) if own else 0.0
 
     def may_ask(self, runner: Runner) -> None:
-        """From now on there is a model to ask; ``runner`` does background work."""
+        """Note that there is now a model to ask; ``runner`` runs background work unless there is a runner already."""
         if self.background is None:
             self.background = runner
 
     def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
-        """Run a flow in the background, as a ``task`` of this kind if given; ``done`` gets its result, or its error."""
+        """Run a flow in the background, listed as a ``task`` of that kind if given; ``done`` gets result or error."""
         if self.background is not None:
             self.tasks.run(flow, done, task, self.background)
 
     def may_spend(self) -> bool:
-        """May the engine make calls of its own?"""
+        """Whether the engine may make calls of its own: there is a model, and the spending cap is not reached."""
         cap = self.settings.spending_cap_usd
         return self.background is not None and (cap is None or self.own_usd < cap)
 
     # -- size ------------------------------------------------------------------------------------
 
     def size(self) -> Size:
-        """How large the conversation is now."""
-        # Asked several times between two changes of the view: the layout remembers until it changes.
+        """The current size of the conversation."""
+        # This is called several times between two changes of the view, so the layout caches it until it changes.
         known = self.transcript.view.layout.sized
         same = known is not None and known[0] == (self.gauge, self.edited)
         return known[1] if known and same else self._weigh()
@@ -456,33 +456,33 @@ class Conversation:
 
     @property
     def edits(self) -> Edits:
-        """What the provider's own edits took out of the last request."""
+        """What the provider's own edits removed from the last request."""
         anchor = self.transcript.view.layout.anchor
         return anchor.edits if anchor else UNEDITED
 
     @property
     def edited(self) -> int:
-        """Tokens that they will take out of the next one too; the rest of what they took out is back then."""
+        """Tokens that the provider's edits will remove from the next request too; the rest reappears in it."""
         if (edits := self.edits) is UNEDITED:
             return 0
         deleted = edits.deleted if self.transcript.view.deletes else 0
         return deleted + (edits.cleared if self.frame.edits else 0)
 
     def item_tokens(self, item: Item) -> int:
-        """Tokens of a record."""
+        """The estimated tokens of a record."""
         return self.tokens(item.weight)
 
     def count(self, text: str) -> int:
-        """Tokens of a text."""
+        """The estimated tokens of a text."""
         return self.tokens(measure(block_of(text)))
 
     def load(self, items: Sequence[Item]) -> int:
-        """What records take of the window, in tokens; pictures have few of them, and many bytes."""
+        """How much of the window records take up, in tokens; many bytes or images count as more."""
         weight = sum((item.weight for item in items), NOTHING)
         return self.limits.load(weight, sum(map(self.item_tokens, items)), self.window)
 
     def tokens(self, weight: Weight) -> int:
-        """Tokens of something with this weight."""
+        """The estimated tokens of content with this weight."""
         return max(0, round(self.gauge.estimator.tokens(weight)))
 
     def idle_seconds(self) -> float:
@@ -503,33 +503,33 @@ class Conversation:
             return Reading.of(self.size(), self.window, self.limits, self.account)
 
     def past(self, number: int) -> Past:
-        """A request that was made, by its number from 0, or from the newest with negative numbers."""
+        """A past request by its number, counted from 0; negative numbers count from the newest."""
         with self.lock:
             return past(self.transcript.log, number)
 
     def fetch(self, reference: str) -> bytes:
-        """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
+        """The full content of an offloaded or cleared result, by its call, path or decision."""
         with self.lock:
             return self.finder.fetch(reference)
 
     def remember_read(self, path: str, call: str, version: str) -> None:
-        """A tool has read a file in full in this call; ``version`` tells one state of the file from another."""
+        """Note that this tool call read a file in full; ``version`` identifies the state of the file."""
         with self.lock:
             self.reads[path] = Read(call, version)
 
     def unchanged(self, path: str, version: str) -> str | None:
-        """The call whose result still shows this very file, whole; None: it must be read again."""
+        """The call whose result still shows this version of the file in full; None if it must be read again."""
         with self.lock:
             known = self.reads.get(path)
-            # A provider that has cleared results does not say which.
+            # A provider that cleared results does not say which ones.
             if known is None or known.version != version or self.edited:
                 return None
             return known.call if shown_whole(known.call, self.transcript.view.items) else None
 
     def forget_request(self) -> None:
-        """The request under way no longer belongs to the conversation."""
+        """Forget the request in flight, because it no longer belongs to the conversation."""
         self._due = self._out = None
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the log, so that others can write to it."""
         self.transcript.close()

@@ -1,9 +1,9 @@
-"""What a user decides about a conversation: pin, snip, rewind, undo and redo.
+"""The user's decisions about a conversation: pin, snip, rewind, undo and redo.
 
-An undone decision leaves the conversation as it was before it, reasoning included; what was said since stays.
-Reasoning produced since is dropped where it is bound, because it was produced behind something that is gone. What was
-put back is not taken again by the same layer until that is redone. Undoing a compaction puts what it hid back in
-front of what was said since, and sends again what preceded the messages then.
+Undoing a decision restores the conversation from before it, thinking included; later messages stay. Later thinking is
+dropped if it is bound, because the content it was produced after is gone. The same layer does not remove restored
+content again until the decision is redone. Undoing a compaction puts the messages it hid back in front of the later
+ones, and sends the frame from before it again.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 Undoable = Clearing | Snip | Fold | Epoch
 CLEARED = "clear"
-"""The reason of an epoch that was opened to clear."""
+"""The reason of an epoch that was opened to clear content."""
 IMPORTED = "imported_"
-"""How the ids of answers begin that a model gave elsewhere."""
+"""The prefix of the ids of answers imported from elsewhere."""
 
 
 # -- pins, snips, rewinds -------------------------------------------------------------------------
 
 
 def pin(c: Conversation, record: str) -> None:
-    """Keep a record verbatim, if the budget for pins has room for it."""
+    """Keep a record verbatim; raises `Refused` if it is not in view or exceeds the budget for pins."""
     with c.lock:
         c.refresh()
         budget = c.window.budget(c.settings.pins_tokens)
@@ -70,7 +70,7 @@ def pin(c: Conversation, record: str) -> None:
 
 
 def unpin(c: Conversation, record: str) -> None:
-    """Let a pinned record go again."""
+    """Unpin a record; raises `Refused` if it is not pinned."""
     with c.lock:
         if record not in c.transcript.pinned():
             raise Refused(f"{record} is not pinned")
@@ -78,7 +78,7 @@ def unpin(c: Conversation, record: str) -> None:
 
 
 def snip(c: Conversation, first: str, last: str) -> str:
-    """Remove whole rounds from the context, from one record to another; returns the decision's id."""
+    """Remove whole rounds from the context, from ``first`` to ``last``; returns the decision's id."""
     with c.lock:
         c.refresh()
         if not c.settings.snip:
@@ -107,7 +107,7 @@ def snip(c: Conversation, first: str, last: str) -> str:
 
 
 def rewind(c: Conversation, record: str | None) -> None:
-    """Go on from an earlier record, or from the start; what came after stays in the transcript."""
+    """Continue from an earlier record, or from the start; later records stay in the transcript."""
     with c.lock:
         go_back(c, record)
         c.forget_request()
@@ -115,7 +115,7 @@ def rewind(c: Conversation, record: str | None) -> None:
 
 
 def go_back(c: Conversation, record: str | None) -> None:
-    """The decision alone, which may be part of a larger one."""
+    """Record a rewind and nothing else, so that it can be part of a larger decision."""
     transcript = c.transcript
     if record is not None and not history.holds(transcript.log, record):
         raise Refused(f"there is no record {record} in this session to continue from")
@@ -125,14 +125,14 @@ def go_back(c: Conversation, record: str | None) -> None:
         transcript.decide(Rewound(to=record))
         withdraw_untold(c)
         left = transcript.view.messages()
-        # A call of the provider's own tools that has no result goes as soon as something is said.
+        # A call of the provider's own tools without a result is dropped as soon as a message is added.
         waits = open_server_calls([block for message in left for block in message.parts])
         imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
         if _begins(before, left) and not waits:
             c.vouched = True
         elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
-            # Other decisions hold there, or such a call goes: reasoning would follow other bytes than it was produced
-            # behind. What came from elsewhere never counts.
+            # Other decisions apply there, or such a call is dropped, so thinking would follow other bytes than those
+            # it was produced after. Imported thinking is never valid.
             c.open_epoch("rewound", drops_thinking=True)
 
 
@@ -160,7 +160,7 @@ def _span(c: Conversation, first: str, last: str) -> list[Item]:
 
 
 def _begins(longer: list[Message], shorter: list[Message]) -> bool:
-    """Is the one list the beginning of the other? Only the last message may be cut."""
+    """Whether ``shorter`` is the beginning of ``longer``; only its last message may be cut short."""
     if len(shorter) > len(longer):
         return False
     if not shorter:
@@ -174,7 +174,7 @@ def _begins(longer: list[Message], shorter: list[Message]) -> bool:
 
 
 def undo(c: Conversation, reference: str = "") -> str:
-    """Take back the newest decision, or the one named; returns its id."""
+    """Undo the newest decision that can be undone, or the one named; returns its id."""
     with c.lock:
         boundary = c.transcript.view.boundary
         with c.together():
@@ -188,7 +188,7 @@ def undo(c: Conversation, reference: str = "") -> str:
 
 
 def redo(c: Conversation, reference: str = "") -> str:
-    """Make a decision again that was taken back: the newest, or the one named; returns its id."""
+    """Redo the decision that was undone last, or the one named; returns its id."""
     with c.lock:
         view, compaction = c.transcript.view, undone_compaction(c)
         if compaction and not compaction_undone(c):
@@ -235,7 +235,7 @@ def _redo_decision(c: Conversation, made: Undoable) -> None:
 
 
 def _meanwhile(view: View, redone: str) -> Epoch | None:
-    """The epoch that began when a decision was taken back, if since then nothing was done about the records before."""
+    """The epoch opened when a decision was undone; None if a later decision changed earlier records since."""
     found: Epoch | None = None
     taken_back = changed = False
     for made in view.decisions():
@@ -254,8 +254,8 @@ def _meanwhile(view: View, redone: str) -> Epoch | None:
 def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: str | None) -> None:
     """Open the epoch that follows a redo.
 
-    Reasoning from before the decision was taken back follows again exactly what it was produced behind, so it is sent
-    again; only that up to ``place`` if something else precedes it now. What was produced in the meantime is not.
+    Thinking from before the undo now follows exactly what it was produced after, so it is sent again; if the frame has
+    changed, only the thinking up to ``place``. Thinking produced between undo and redo is not sent.
     """
     before = _before(c, meanwhile)
     if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
@@ -268,10 +268,10 @@ def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: s
 def _go_on_from(
     c: Conversation, why: str, name: str, place: str | None, since: Epoch | None = None
 ) -> None:
-    """Open the epoch that follows an undo or a redo: up to ``place`` reasoning is sent again, if it may be.
+    """Open the epoch that follows an undo or a redo; thinking up to ``place`` is sent again if it is valid.
 
-    It may if the messages, once the epoch ``since`` is undone too, begin again as they did before the decision of that
-    name, with the same reasoning. A result that came late may have changed them, or another epoch may have dropped it.
+    It is valid if model, system, tools and messages, with the epoch ``since`` undone too, begin as they did before the
+    decision ``name``, thinking included. A late result may have changed them, another epoch may have dropped thinking.
     """
     bound, transcript = c.profile.thinking.bound, c.transcript
     then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, name)))) if bound else View()
@@ -288,7 +288,7 @@ def _sent(view: View) -> list[Block]:
 
 
 def _before(c: Conversation, epoch: Epoch | None) -> Epoch | None:
-    """The epoch that was in force before another; by the log, because a rewind leaves them in force."""
+    """The epoch before another one, taken from the log, because a rewind leaves epochs in force."""
     epochs = pairwise(made for _, made in c.transcript.log.decisions(Epoch))
     return next((older for newer, older in epochs if epoch and newer.id == epoch.id), None)
 
@@ -298,7 +298,7 @@ def _precedes(frame: Frame) -> tuple[object, ...]:
 
 
 def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
-    """The decisions that could be taken back, by name and in order, or those that were; epochs go with others."""
+    """Decisions that can be undone, or those already ``undone``, by id and in order; without their own epochs."""
     made = [one for one in view.decisions() if isinstance(one, Undoable) and _is_decision(one)]
     partners = {partner for one in made for partner in _partner(view, one)}
     names = {name_of(one): one for one in made if (name_of(one) in view.undone) is undone}
@@ -306,7 +306,7 @@ def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
 
 
 def _taken_back(view: View) -> Iterator[str]:
-    """The names of decisions that were taken back and still are, the newest first."""
+    """The ids of decisions that are undone at present, newest first."""
     order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
     return (name for name in reversed(order) if name in view.undone)
 
@@ -339,9 +339,9 @@ def _why_not(view: View, reference: str) -> str:
 
 
 def _is_decision(made: Undoable) -> bool:
-    """Epochs are undone with what they were opened for; alone only those that drop reasoning.
+    """Whether this counts as a decision to undo; of epochs, only those opened to clear content that drop thinking.
 
-    A clearing of nothing but attachments is housekeeping: system and tools were sent whole instead.
+    Other epochs are undone with what they were opened for. Clearing only attachments is housekeeping for a new frame.
     """
     match made:
         case Epoch():
@@ -353,7 +353,7 @@ def _is_decision(made: Undoable) -> bool:
 
 
 def _partner(view: View, made: Undoable) -> list[str]:
-    """The epoch that was opened together with a decision."""
+    """The id of the epoch opened together with a decision, in a list; empty if there is none."""
     if isinstance(made, Epoch):
         return []
     before = next((earlier for earlier, one in pairwise(view.decisions()) if one is made), None)
@@ -375,7 +375,7 @@ def _must_fit(c: Conversation, *undone: Undone) -> None:
 
 
 def _undo_compaction(c: Conversation) -> str:
-    """Take back the compaction the view begins with; returns the boundary's id."""
+    """Undo the compaction that the view starts with; returns the boundary's id."""
     entry = c.transcript.view.entry(c.transcript.view.boundary or "")
     if not isinstance(entry, Boundary):
         raise Refused("there is no compaction to undo in this session")
@@ -393,7 +393,7 @@ def _undo_compaction(c: Conversation) -> str:
 
 
 def _redo_compaction(c: Conversation, boundary: str) -> None:
-    """Make a compaction again."""
+    """Redo a compaction."""
     own, meanwhile = _epoch_of(c, boundary), _meanwhile(c.transcript.view, boundary)
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
@@ -405,7 +405,7 @@ def _redo_compaction(c: Conversation, boundary: str) -> None:
 
 
 def _newest_boundary(c: Conversation) -> str:
-    """The compaction the view begins with, if nothing that can be taken back was decided since."""
+    """The boundary that the view starts with; empty if there is none, or a later decision can be undone first."""
     boundary = c.transcript.view.boundary or ""
     decided = [*_decisions(c.transcript.view)]
     if not boundary or not decided:
@@ -415,13 +415,13 @@ def _newest_boundary(c: Conversation) -> str:
 
 
 def compaction_undone(c: Conversation) -> bool:
-    """Was a compaction taken back, and none made since?"""
+    """Whether a compaction was undone and none was made since."""
     name, boundary, log = undone_compaction(c), c.transcript.view.boundary, c.transcript.log
     return bool(name) and (boundary is None or _decided_at(log, name) > _decided_at(log, boundary))
 
 
 def undone_compaction(c: Conversation) -> str:
-    """The newest compaction that was taken back and still is; empty if there is none."""
+    """The boundary of the compaction undone last and not redone; empty if there is none."""
     view = c.transcript.view
     undone = _taken_back(view) if view.undone else ()
     return next((name for name in undone if is_compaction(c, name)), "")
@@ -439,13 +439,13 @@ def _compaction_must_fit(c: Conversation, boundary: Boundary) -> None:
 
 
 def _epoch_of(c: Conversation, boundary: str) -> Epoch | None:
-    """The epoch a compaction opened."""
+    """The epoch that a compaction opened; None if it opened none."""
     opened = (made for _, made in c.transcript.log.decisions(Epoch))
     return next((made for made in opened if made.boundary == boundary), None)
 
 
 def _decided_at(log: Log, decision: str) -> int:
-    """Where a decision was last made, undone or redone; -1 if that is not on record."""
+    """The position where a decision was last made, undone or redone; -1 if it is not on record."""
     position = log.decided_at(decision)
     return -1 if position is None else position
 

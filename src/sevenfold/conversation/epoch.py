@@ -1,8 +1,8 @@
-"""How a session goes on: with what its last epoch sent, with that and an addition, or with a new epoch.
+"""How a session continues: with the frame of its last epoch, with that and an amendment, or with a new epoch.
 
-What precedes the messages is sent as it was first written down for as long as possible, because a change there
-costs the whole cache and, on some models, the reasoning in view. Where the caller's system prompt or tools have
-changed since, the change is appended to the conversation if the model takes such additions.
+The frame is sent exactly as first recorded for as long as possible, because a change to it costs the whole cache and,
+on some models, the thinking in view. If the caller's system prompt or tools have changed, the change is appended to
+the conversation, provided the model accepts such amendments.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 _LIFETIME = re.compile(r"\bttl\b", re.IGNORECASE)
 AMENDED = "amended"
-"""The kind of attachment that tells the model of a change."""
+"""The kind of attachment that tells the model about a change."""
 
 REFUSED_LIFETIME = "the provider refused the long lifetime"
-"""The reason of the epoch in which the cache is kept for the shorter time."""
+"""The reason of the epoch that falls back to the short cache lifetime."""
 ADOPTED = "adopted"
-"""The reason of the epoch that begins when another program's transcript is continued."""
+"""The reason of the epoch that opens when another program's transcript is continued."""
 REPLACED = ("model", "system or tools")
-"""Reasons for which system and tools are sent as they are wanted now, not as they were."""
+"""Reasons of epochs that send the new system prompt and tools whole, instead of the stored ones."""
 
 
 def enter(c: Conversation, *, asked: bool) -> None:
-    """Go on with what the last epoch sent, unless what is wanted now must precede the messages at once.
+    """Continue the last epoch with its frame, unless the frame wanted now must be sent at once.
 
-    Where the last epoch goes on and something else was wanted, that is appended before the next request. The cache
-    lifetimes go on as well, unless the caller ``asked`` for others and the provider has not refused them before.
+    If the last epoch continues with a different frame than wanted, the difference is appended before the next request.
+    The cache lifetimes continue too, unless the caller ``asked`` for others and the provider has not refused them.
     """
     opens, drops_thinking = _settle(c, asked)
     c.gauge = learned(c.profile, c.transcript.size_reports, *c.frame.tools, *c.frame.system)
@@ -65,9 +65,9 @@ def enter(c: Conversation, *, asked: bool) -> None:
 
 
 def _settle(c: Conversation, asked: bool) -> tuple[str, bool]:
-    """Settle what precedes the messages, and for how long it is cached.
+    """Decide which frame is sent, and how long it is cached.
 
-    Returns the reason for a new epoch, empty if the last one goes on, and whether it drops reasoning.
+    Returns the reason for a new epoch (empty if the last one continues) and whether it drops thinking.
     """
     view, epoch, wanted = c.transcript.view, c.transcript.view.epoch, c.frame
     if epoch is None:
@@ -84,11 +84,11 @@ def _settle(c: Conversation, asked: bool) -> tuple[str, bool]:
 
 
 def _with_settings(stored: Frame, wanted: Frame) -> Frame:
-    """The stored parts with the settings wanted now."""
+    """The stored frame with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
     edits = wanted.edits
     if stored.edits and edits and not spared(edits) - spared(stored.edits):
-        # Only if they were switched off or on, or must spare more, are they others than the epoch has.
+        # The epoch's provider edits change only if they were switched on or off, or must spare more tools.
         edits = stored.edits
     return replace(
         stored,
@@ -99,7 +99,7 @@ def _with_settings(stored: Frame, wanted: Frame) -> Frame:
 
 
 def frame_of(epoch: Epoch) -> Frame:
-    """The parts before the messages as an epoch's record holds them."""
+    """The frame stored in an epoch's record."""
     return Frame(
         epoch.model,
         epoch.max_tokens,
@@ -112,7 +112,7 @@ def frame_of(epoch: Epoch) -> Frame:
 
 
 def recorded_frame(log: Log) -> Frame | None:
-    """What precedes the messages at the end of a log, as the model was told last; None before the first epoch."""
+    """The frame at the end of a log, including the last amendment; None before the first epoch."""
     newest = next(log.decisions(Epoch), None)
     if newest is None:
         return None
@@ -130,12 +130,12 @@ def recorded_frame(log: Log) -> Frame | None:
 
 
 def sizes(frame: Frame) -> list[tuple[str, int]]:
-    """The sections of a system prompt, as a record has them."""
+    """The name and length of each section of a system prompt, as recorded."""
     return [(name, len(words)) for name, words in frame.sections]
 
 
 def _sections(made: Epoch | Amended) -> tuple[tuple[str, str], ...]:
-    """The sections of a recorded system prompt; none if they are not known, or its text was changed by a purge."""
+    """The sections of a recorded system prompt; none if they are unknown or a purge changed its text."""
     left, found = deque(made.sections), list[tuple[str, str]]()
     for words in (read_field(bytes(part), "text") for part in made.system):
         place = 0
@@ -149,13 +149,13 @@ def _sections(made: Epoch | Amended) -> tuple[tuple[str, str], ...]:
 
 
 def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: bytes) -> Gauge:
-    """The gauge of a session that goes on, with all it had learnt from the reports on record."""
+    """The gauge of a continued session, with everything learned from the recorded size reports."""
     gauge = Gauge.of(profile, *before_messages)
     for one in told:
         match one:
             case Epoch(system=system, tools=tools, reason=reason):
                 if reason == ADOPTED:
-                    # What was reported before concerns another program's system and tools.
+                    # Earlier reports concern another program's system prompt and tools.
                     gauge = replace(gauge, overhead=None)
                 gauge = gauge.opened(*map(bytes, tools), *map(bytes, system))
             case Measured():
@@ -166,7 +166,7 @@ def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: byte
 
 
 def in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """System and tools as the model knows them: the epoch's, or those of the last amendment it can see."""
+    """The system prompt and tools the model knows: the epoch's, or those of the last amendment in view."""
     known = _last_amendment(view) or stored
     return tuple(map(bytes, known.system)), tuple(map(bytes, known.tools))
 
@@ -179,9 +179,9 @@ def _last_amendment(view: View) -> Amended | None:
 
 
 def amend(c: Conversation) -> None:
-    """Append what system and tools are now, if the model does not know it from what is in view.
+    """Append changes to the system prompt or tools that the model does not know from the view.
 
-    They are sent whole instead if the model takes no such additions, or if that costs nothing.
+    If the model accepts no such amendments, or if a new epoch costs nothing, they are sent whole instead.
     """
     with c.together():
         c.amended = c.transcript.view, c.transcript.view.version, c.wanted
@@ -196,7 +196,7 @@ def amend(c: Conversation) -> None:
 def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
     attached = [item for item in c.transcript.view.items if item.said.attachment == AMENDED]
     if not attached or attached[-1].shown != added:
-        # The same words may be there already: cut off between the two records, the second was not written.
+        # The attachment may exist already, if writing was interrupted before the second record.
         c.transcript.attach(AMENDED, {}, added, role="system" if c.profile.system_messages else "user")
     c.transcript.decide(
         Amended(
@@ -210,7 +210,7 @@ def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
 def _changes(
     c: Conversation, stored: Frame, wanted: Frame, lifetimes: Lifetimes
 ) -> tuple[Block, ...] | None:
-    """What the model must be told of other system or tools; None where they must, or may, be sent whole."""
+    """The blocks that announce a changed system prompt or tools; None if these must, or may, be sent whole."""
     view, profile = c.transcript.view, c.profile
     system, tools = in_force(view, stored)
     if (system, tools) == (wanted.system, wanted.tools):
@@ -223,7 +223,7 @@ def _changes(
             return None
         added.append(blocks.text(told))
     if tools != wanted.tools:
-        # The headers such changes need were sent from the start: adding them now would change the prefix.
+        # Such changes need headers that were sent from the start: adding them now would change the prefix.
         announced = {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
         if not (profile.system_messages and profile.tool_changes and announced):
             return None
@@ -234,10 +234,10 @@ def _changes(
 
 
 def _told(sections: Sequence[tuple[str, str]], wanted: Frame, profile: Profile) -> str:
-    """The words that announce another system prompt; empty where it must be sent whole.
+    """The text that announces a changed system prompt; empty if the prompt must be sent whole.
 
-    Of a prompt in sections those that changed, which any model takes. Any other prompt takes the place of the one
-    before; only a model with system messages takes that.
+    For a prompt in sections it contains the changed sections, which any model accepts. Any other prompt replaces the
+    previous one entirely, which only a model with system messages accepts.
     """
     if sections and wanted.sections:
         return announcement(dict(sections), dict(wanted.sections))
@@ -261,7 +261,7 @@ def _tool_changes(before: Sequence[bytes], now: Sequence[bytes]) -> list[Block]:
 
 
 def epoch_record(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking: bool) -> Epoch:
-    """The record of an epoch in which this precedes the messages."""
+    """The record of an epoch with this frame."""
     return Epoch(
         reason=reason,
         model=frame.model,
@@ -277,7 +277,7 @@ def epoch_record(frame: Frame, lifetimes: Lifetimes, reason: str, drops_thinking
 
 
 def withdraw_changes(transcript: Transcript) -> None:
-    """System and tools are sent whole now, so what was said about changes to the old ones is void."""
+    """Clear all amendments in view: system prompt and tools are now sent whole, so they no longer apply."""
     items = transcript.view.items
     void = [item.said.uuid for item in items if item.said.attachment == AMENDED and item.shown]
     if void:
@@ -285,18 +285,18 @@ def withdraw_changes(transcript: Transcript) -> None:
 
 
 def withdraw_untold(c: Conversation) -> None:
-    """A rewind or an undo may bring back what another model was told, in a way that this one does not take."""
+    """Clear amendments that an undo or rewind restored, if the view has system messages and the model accepts none."""
     if not c.profile.system_messages and any(item.role == "system" for item in c.transcript.view.items):
         withdraw_changes(c.transcript)
 
 
-# -- going on without what a provider refused -------------------------------------------------------
-# A summary that only the provider could read, and no longer can (another account, a changed key), goes first: ours is
-# sent with it and stays. Then reasoning. A cache lifetime of an hour becomes five minutes for the rest of the session.
+# -- continuing without what a provider refused -----------------------------------------------------
+# First we drop a summary that only the provider could read and no longer can (another account, a changed key); our own
+# summary, sent with it, stays. Then thinking. A cache lifetime of an hour becomes five minutes for the whole session.
 
 
 def recover(c: Conversation, error: ModelError) -> bool:
-    """Leave out of the next request what was refused in this one; False if that is not possible."""
+    """Leave what was refused out of the next request; False if that is not possible."""
     match error:
         case BoundThinking():
             return _without_opaque_summary(c) or _without_reasoning(c)
@@ -332,7 +332,7 @@ def _without_long_lifetime(c: Conversation) -> bool:
         return False
     c.lifetimes = Lifetimes()
     c.open_epoch(REFUSED_LIFETIME)
-    # Markers are no part of what reasoning is bound to.
+    # Thinking is not bound to cache markers.
     c.vouched = True
     reason = "the provider does not keep the cache for an hour: five minutes for the rest of the session"
     c.events.aside("cache", reason)

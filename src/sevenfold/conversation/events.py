@@ -1,4 +1,4 @@
-"""Events of a conversation: listeners hear what happens, and are asked first where they may refuse."""
+"""Events of a conversation: listeners are notified of what happens, and asked first where they may veto."""
 
 from __future__ import annotations
 
@@ -52,32 +52,32 @@ class Events:
         self._listeners = list(listeners)
         self._resting: dict[str, str] = {}
         self.problems: list[Exception] = []
-        """Errors of listeners: they never reach the conversation, but can be looked up."""
+        """The last errors raised by listeners; they never reach the conversation."""
 
     def listen(self, listener: Listener) -> None:
         """Add a listener."""
         self._listeners.append(listener)
 
     def tell(self, event: Event) -> None:
-        """Report an event."""
+        """Send an event to all listeners."""
         if self._listeners:
             self._ask(event)
 
     def aside(
         self, layer: str, reason: str, *, source: str = MAIN, error: BaseException | None = None
     ) -> None:
-        """Report that a part of the engine could not help, and why; the conversation goes on without it."""
+        """Report that a part of the engine could not do its work, and why; the conversation continues without it."""
         kind = "" if error is None else type(error).__name__
         self.tell(SteppedAside(source=source, layer=layer, reason=reason, error=kind))
 
     def rests(self, layer: str, reason: str) -> None:
-        """A layer rests, or with no reason no longer does; reported once per reason."""
+        """Note why a layer pauses, or with an empty reason that it no longer does; reports each new reason once."""
         if reason and reason != self._resting.get(layer):
             self.aside(layer, reason)
         self._resting[layer] = reason
 
     def may(self, proposed: Proposed) -> bool:
-        """Ask every listener; the first refusal counts, and all hear of it."""
+        """Ask every listener for consent; False if one vetoed, and the first veto is reported to all."""
         reason = self._ask(proposed)
         if reason is None:
             return True
@@ -87,12 +87,12 @@ class Events:
     def acted(
         self, done: Proposed, before: int, after: int, reference: str = "", *, undoable: bool = False
     ) -> None:
-        """Report that what was proposed is done, with the tokens before and after it."""
+        """Report that a proposal was carried out, with the tokens before and after."""
         sizes: dict[str, Any] = {"tokens_before": before, "tokens_after": after}
         self.tell(Acted(**_alike(done, Acted), **sizes, reference=reference, undoable=undoable))
 
     def stamped(self, event: E) -> E:
-        """With session and time, and with the query source of a conversation that is not the main thread."""
+        """The event with session, time and, if the conversation is not the main thread, its query source."""
         source = self._source if event.source == MAIN else event.source
         return replace(event, session=self._session, at=self._clock.now(), source=source)
 
@@ -112,7 +112,7 @@ class Events:
 
 
 def _alike(proposed: Proposed, told: type[Event]) -> dict[str, Any]:
-    """What a proposal and the report of what became of it have in common."""
+    """The fields that a proposal shares with the event that reports its outcome."""
     return {name: getattr(proposed, name) for name in told.__struct_fields__ if hasattr(proposed, name)}
 
 
@@ -131,10 +131,10 @@ def epochs(c: Conversation) -> None:
 
 
 def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
-    """Report a request that is complete and on record."""
+    """Report a recorded request that is about to be sent."""
     c.asked_at[prepared.record.id] = c.clock.now()
     told = set[Repair]()
-    # Older messages were reported when they were new.
+    # Repairs in older messages were reported when those were new.
     for message in prepared.messages[-2:]:
         for one in message.repairs:
             if one not in told:
@@ -162,7 +162,7 @@ def sending(c: Conversation, prepared: Prepared, source: str = MAIN) -> None:
 
 
 def answered(c: Conversation, outcome: Outcome, source: str = MAIN) -> None:
-    """Report an answer, and a break of the cache that it shows."""
+    """Report an answer, and the cache break it reveals, if any."""
     usage, answer, request = outcome.usage, outcome.reply.answer, outcome.prepared.record.id
     now = c.clock.now()
     c.events.tell(
@@ -197,9 +197,9 @@ def failed(
     source: str = MAIN,
     model: Profile | None = None,
 ) -> None:
-    """Report a request that got no answer, and bill what the provider had reported of one.
+    """Report a request that got no complete answer, and bill the usage the provider had reported.
 
-    ``kept``: the beginning of the answer is recorded with its usage, so the bill needs no record of its own.
+    ``kept``: the partial answer is recorded with its usage, so no separate billing record is needed.
     """
     c.asked_at.pop(request, None)
     profile, partial = model or c.profile, error.partial

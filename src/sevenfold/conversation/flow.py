@@ -1,8 +1,8 @@
-"""Flows: generators that yield what they need and are sent what they get, and the two drivers that run them.
+"""Flows: generators that yield effects and are sent their results, and the two drivers that run them.
 
-A flow holds all the decisions and none of the waiting, so it is written once for programs that block and programs
-that await, and a test can drive it with `next` and `send`. Effects are a closed union; each one is iterable, so
-``reply = yield from Ask(call)`` is typed. However a flow ends (its own end, an error, an interrupt, a
+A flow contains all the decisions and none of the waiting, so it is written once for blocking and for async programs,
+and a test can drive it with `next` and `send`. Effects are a closed union; each one is iterable, so
+``reply = yield from Ask(call)`` is typed. However a flow ends (normally, by an error, an interrupt or a
 cancellation), it is closed before the driver returns.
 """
 
@@ -28,21 +28,21 @@ R = TypeVar("R")
 
 
 class HookRunner(Protocol):
-    """Runs the hooks of an event for a driver that blocks."""
+    """Runs the hooks of an event for the blocking driver."""
 
     def fire(self, event: HookInput, stopped: Callable[[], bool] = ...) -> HookOutcome:
-        """Run them; raises `Aborted` once ``stopped()``."""
+        """Run the event's hooks; raises `Aborted` once ``stopped()`` is true."""
 
 
 class AsyncHookRunner(Protocol):
-    """Runs the hooks of an event for a driver that awaits."""
+    """Runs the hooks of an event for the async driver."""
 
     async def fire(self, event: HookInput) -> HookOutcome:
-        """Run them; cancelling it ends them."""
+        """Run the event's hooks; cancelling this call ends them."""
 
 
 class Signal:
-    """Something that happens once; threads and tasks can wait for it."""
+    """A one-time event that both threads and async tasks can wait for."""
 
     def __init__(self) -> None:
         self._happened = threading.Event()
@@ -50,7 +50,7 @@ class Signal:
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def happen(self) -> None:
-        """It has happened."""
+        """Mark it as happened and wake everything that waits."""
         with self._lock:
             self._happened.set()
             for loop, event in self._waiting:
@@ -58,11 +58,11 @@ class Signal:
                     loop.call_soon_threadsafe(event.set)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for so long; True if it has happened."""
+        """Wait at most ``seconds``; True if it has happened."""
         return self._happened.wait(seconds)
 
     async def wait_async(self, seconds: float) -> bool:
-        """The same without blocking."""
+        """Like `wait`, without blocking the event loop."""
         event = asyncio.Event()
         waiting = asyncio.get_running_loop(), event
         with self._lock:
@@ -79,7 +79,7 @@ class Signal:
 
 
 class _Effect(Struct, Generic[R], frozen=True):
-    """What a flow yields; ``yield from`` gives it the result, with its type."""
+    """An effect that a flow yields; ``yield from`` evaluates to its typed result."""
 
     def __iter__(self) -> Generator[Any, Any, R]:
         result: R = yield self
@@ -110,19 +110,19 @@ class Wait(_Effect[bool], frozen=True):
 
 @final
 class Run(_Effect[R], frozen=True):
-    """Do something slow: use a tool, wait for the user; the flow gets its result, or its error thrown in."""
+    """Do something slow, such as running a tool or waiting for the user; the flow gets the result or the error."""
 
     now: Callable[[], R]
-    """For the driver that blocks."""
+    """For the blocking driver."""
     later: Callable[[], Awaitable[R]]
-    """For the driver that awaits."""
+    """For the async driver."""
 
 
 @final
 class Gather(_Effect[list[R]], frozen=True):
     """Run flows concurrently, at most ``limit`` at a time; the flow gets their results in order.
 
-    Their steps are taken without the driver's guard: they may wait for the user, or for a reader of events.
+    Their steps run without the driver's guard, because they may wait for the user or for a reader of events.
     """
 
     flows: Sequence[Flow[R]]
@@ -134,7 +134,7 @@ Flow: TypeAlias = Generator[Effect, Any, R]
 
 
 def in_thread(work: Callable[[], R]) -> Run[R]:
-    """Something that only computes; the driver that awaits has it done in a thread.
+    """An effect for pure computation; the async driver runs it in a thread.
 
     No lock is held meanwhile, so a flow that yields this must check afterwards that the conversation is unchanged.
     """
@@ -142,7 +142,7 @@ def in_thread(work: Callable[[], R]) -> Run[R]:
 
 
 def unguarded(flow: Flow[R]) -> Flow[R]:
-    """The flow with its steps taken without the driver's guard; see `Gather`."""
+    """Wrap a flow so that its steps run without the driver's guard; see `Gather`."""
     (got,) = yield from Gather([flow], 1)
     return got
 
@@ -151,13 +151,13 @@ Guard = AbstractContextManager[object]
 _UNGUARDED: Guard = nullcontext()
 
 TICK = 0.05
-"""Seconds within which a blocked wait notices that it was stopped."""
+"""The longest a blocked wait takes to notice that it was stopped, in seconds."""
 FOREVER = 10.0**7
 STOPPED = "stopped before it was done"
 
 
 def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]], guard: Guard = _UNGUARDED) -> Flow[R]:
-    """The flow with each of its effects taken by ``step``, a flow whose result, or error, the first one gets."""
+    """Wrap a flow so that ``step`` handles each effect; the result or error of that flow goes back into the first."""
     go_on: Callable[[], Effect] = partial(next, flow)
     try:
         while True:
@@ -175,7 +175,7 @@ def translated(flow: Flow[R], step: Callable[[Effect], Flow[Any]], guard: Guard 
 
 
 def locked(flow: Flow[R], lock: Guard) -> Flow[R]:
-    """A flow whose steps hold a lock, and whose waiting does not."""
+    """Wrap a flow so that it holds a lock during its steps, but not while it waits."""
     return translated(flow, _Effect.__iter__, lock)
 
 
@@ -187,9 +187,9 @@ def drive(
     guard: Guard = _UNGUARDED,
     stopped: Signal | None = None,
 ) -> R:
-    """Run a flow to its end; its own steps, but not its waits, are taken under the ``guard``.
+    """Run a flow to its end and return its result; its own steps run under the ``guard``, its waits do not.
 
-    Once ``stopped`` has happened, a hook or a wait raises `Aborted` in the flow. Models and tools are stopped by
+    Once ``stopped`` has happened, a hook or a wait raises `Aborted` in the flow. Model calls and tools are stopped by
     their clients and executors.
     """
 
@@ -209,7 +209,7 @@ def drive(
             case _:
                 assert_never(effect)
 
-    # Nothing in there awaits anything, so it runs through at the first step.
+    # Nothing in `perform` awaits, so the coroutine finishes at the first step.
     try:
         _run(flow, perform, guard).send(None)
     except StopIteration as end:
@@ -225,7 +225,7 @@ async def drive_async(
     hooks: AsyncHookRunner | None = None,
     stopped: Signal | None = None,
 ) -> R:
-    """Run a flow to its end without blocking; see `drive` for ``stopped``."""
+    """Run a flow to its end without blocking the event loop; see `drive` for ``stopped``."""
 
     async def perform(effect: Effect) -> Any:
         match effect:
@@ -247,7 +247,7 @@ async def drive_async(
 
 
 async def _run(flow: Flow[R], perform: Callable[[Effect], Awaitable[Any]], guard: Guard) -> R:
-    """The loop of both drivers: each effect is performed, and the flow gets its result, or its error thrown in."""
+    """The loop of both drivers: perform each effect and pass its result, or its error, back into the flow."""
     go_on: Callable[[], Effect] = partial(next, flow)
     try:
         while True:
@@ -269,7 +269,7 @@ async def _run(flow: Flow[R], perform: Callable[[Effect], Awaitable[Any]], guard
 
 
 def _cut_off(flow: Flow[R], stop: BaseException) -> None:
-    """Tell a flow that a model's answer was cut off by an interrupt or a cancellation: it bills what was reported."""
+    """Tell a flow that an interrupt or a cancellation cut off a model's answer, so that it bills the reported usage."""
     if isinstance(stop.__cause__, Aborted):
         with suppress(Exception):
             flow.throw(stop.__cause__)
@@ -295,7 +295,7 @@ def _waited(signal: Signal, seconds: float, stopped: Signal | None) -> bool:
 
 
 async def _unless(stopped: Signal | None, work: Coroutine[Any, Any, R]) -> R:
-    """What comes of the work, unless it is stopped before."""
+    """Return the result of the work; raises `Aborted` if ``stopped`` happens first."""
     if stopped is None:
         return await work
     doing, over = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait_async(FOREVER))

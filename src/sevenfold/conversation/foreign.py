@@ -1,8 +1,8 @@
-"""What callers used to OpenAI's APIs hand in, in the shape of the Messages API.
+"""Converts input in the shapes of OpenAI's APIs to the shape of the Messages API.
 
 Chat Completions has messages of the roles system, developer, user, assistant and tool; the Responses API has items.
-Both are known by their shape, so a caller need not say which of them a list comes from, and what has the shape of the
-Messages API already stays as it is.
+Both are recognised by their shape, so a caller need not say which API a list comes from. Input in the shape of the
+Messages API stays unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DATA = re.compile(r"data:(?P<media_type>[^;,]+);base64,(?P<data>.*)", re.S)
 
 
 def part(given: Json) -> Json:
-    """A part of a message as a content block; what is one already, or is none of theirs, as it is."""
+    """Convert a part of an OpenAI message to a content block; anything else is returned unchanged."""
     match given:
         case {"type": "input_text" | "output_text", "text": text} | {"type": "refusal", "refusal": text}:
             return {"type": "text", "text": text}
@@ -44,7 +44,7 @@ def part(given: Json) -> Json:
 
 
 def result(given: object) -> tuple[str, Any] | None:
-    """The call and the content of a tool's message, or of a function's output; None if it is neither."""
+    """The call id and content of a tool message or function output; None if it is neither."""
     match given:
         case {"role": "tool", "tool_call_id": str() as call, **rest}:
             return call, rest.get("content")
@@ -55,7 +55,7 @@ def result(given: object) -> tuple[str, Any] | None:
 
 
 def messages(given: Iterable[Any]) -> Iterator[Any]:
-    """A list of any of the APIs, each entry as a message of the Messages API; what is none of theirs as it is."""
+    """Convert each entry of a list to a message of the Messages API; unknown entries stay unchanged."""
     for one in given:
         match one:
             case {"role": "developer"}:
@@ -82,7 +82,7 @@ def _said(block: Json | None) -> Json:
 
 
 def _answer(message: Json) -> Iterator[Any]:
-    """The blocks of an answer: reasoning, words, calls."""
+    """The blocks of an answer: thinking, text, tool calls."""
     thought = message.get("reasoning_content") or message.get("reasoning")
     if isinstance(thought, str):
         yield {"type": "thinking", "thinking": thought, "signature": ""}

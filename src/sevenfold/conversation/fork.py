@@ -1,8 +1,8 @@
-"""A fork: a conversation that begins with another one's bytes and goes its own way.
+"""A fork: a conversation that starts with its parent's exact bytes and continues separately.
 
-It sends what its parent sends (system, tools, settings and messages), so it reads the parent's cache; its own
-messages follow, and a fork of one turn does not write them to the cache. Nothing of it enters its parent's view; its
-requests are on record there with what they added.
+It sends what its parent sends (system, tools, settings and messages), so it reads the parent's cache. Its own messages
+follow, and a fork of one turn does not write them to the cache. None of it enters the parent's view, but the parent's
+log records the fork's requests with the messages they added.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ UNDER_WAY = "[The result of this call is not known here: it is still under way i
 def fork(
     c: Conversation, source: str, shared: Sequence[Message] | None = None, upto: str | None = None
 ) -> Fork:
-    """A fork for a question or two, which is not kept.
+    """Fork a conversation for a question or two; the fork is not saved.
 
-    ``shared`` are the messages it begins with, if those are not all in view; ``upto`` is the record they end with, if
-    they are the beginning of what is in view.
+    ``shared`` are the messages it starts with, by default all those in view; ``upto`` is the record they end with, if
+    they are the beginning of the view.
     """
     with c.lock:
         c.ladder.freeze(c)
@@ -49,9 +49,9 @@ def fork(
 
 
 def begin_branch(c: Conversation, name: str) -> None:
-    """Let a conversation that has its parent's log begin to go its own way; a branch that is continued is left alone.
+    """Start a kept branch, in a conversation that has its parent's log; does nothing if the branch already exists.
 
-    Calls that were under way get a placeholder for a result, the same for each.
+    All tool calls without a result get the same placeholder result.
     """
     with c.lock:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
@@ -64,12 +64,12 @@ def begin_branch(c: Conversation, name: str) -> None:
 
 
 def in_agents_fork(log: Log) -> bool:
-    """Whether a log is that of an agent that began with another conversation: such a one is not forked again."""
+    """Whether a log belongs to an agent that started as a fork; such an agent is not forked again."""
     return any(made.source.startswith("agent:") for _, made in log.decisions(Forked))
 
 
 class Fork:
-    """What a conversation was when it was forked, and what was said since on this side."""
+    """A fork: its parent's state at the time of the fork, and the messages added here since."""
 
     def __init__(
         self, parent: Conversation, source: str, shared: Sequence[Message] | None, upto: str | None
@@ -85,24 +85,24 @@ class Fork:
         self._shared = _valid_reasoning(parent, given)
         begins_in_view = self._shared == now or (upto is not None and self._shared == given)
         self._tip = view.tip if begins_in_view else None
-        """Where it was taken; None if it begins with other messages than those in view."""
+        """The parent's tip at the time of the fork; None if the fork starts with other messages than those in view."""
         self._upto = upto if self._shared != now else None
         self._size = parent.size() if self._upto is None else _size_up_to(parent, self._upto)
         self._own: list[Message] = []
         self._watched = parent.watched.up_to(len(self._shared)) if begins_in_view else parent.watched
-        """The cache of what it sends: the parent's prefix at first, and its own tail if it writes one."""
+        """Tracks what is cached of its requests: at first the parent's prefix, then its own tail if it writes one."""
         self._prepared: Prepared | None = None
 
     def user(self, content: intake.Content) -> None:
-        """Say something on this side only."""
+        """Add a user message to the fork only."""
         self._add("user", self._parent.gated(intake.message(content)))
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> None:
-        """Answer the fork's own calls."""
+        """Add results for the fork's own tool calls."""
         self._add("user", self._parent.gated(intake.results(given)))
 
     def prepare(self) -> Prepared:
-        """The fork's next request, on record."""
+        """Record the fork's next request in the parent's log and return it."""
         if not self._own:
             raise InputError("a fork has nothing to ask before something was said in it")
         parent, messages = self._parent, (*self._shared, *self._own)
@@ -127,7 +127,7 @@ class Fork:
         return self._prepared
 
     def observe(self, reply: Reply) -> Outcome:
-        """Take in the fork's answer."""
+        """Take in the answer to the fork's request, bill it to the parent, and return the outcome."""
         if self._prepared is None:
             raise InputError("no request of this fork is under way")
         parent = self._parent
@@ -138,7 +138,7 @@ class Fork:
         self._watched, broken = before.judge(usage, parent.profile, keeps=self._source.writes_tail)
         sent, read = parent.watched.sent, before.pending
         if broken is None and sent is not None and sent is before.sent and read is not None:
-            # It has read what its parent keeps in the cache, so that lives longer.
+            # The fork has read the parent's cached prefix, which extends its lifetime.
             parent.watched = replace(parent.watched, sent=replace(sent, at=read.at))
         cost = usage.cost(parent.profile)
         parent.charge(cost)
@@ -151,7 +151,7 @@ class Fork:
         return outcome
 
     def turn(self) -> Flow[Outcome]:
-        """One request of the fork and its answer."""
+        """Send one request of the fork and return the outcome."""
         prepared = self.prepare()
         try:
             reply = yield from Ask(prepared.call)
@@ -167,7 +167,7 @@ class Fork:
             shared, moved = _followable(self._shared)
             said = (*self._unanswered(said), *moved, *said)
             if shared != self._shared:
-                # Not what is in view any more, so all of it goes on record.
+                # These are no longer the messages in view, so all of them must be recorded.
                 self._shared, self._tip, self._upto = shared, None, None
         before = self._own[-1] if self._own else None
         if before is not None and before.role == role:
@@ -176,7 +176,7 @@ class Fork:
         self._own.append(Message.of(role, said))
 
     def _unanswered(self, said: Sequence[Block]) -> list[Block]:
-        """The same line as a result for every call that was under way when the fork was taken."""
+        """A placeholder result for every call that had no result when the fork was taken."""
         given = {block.id for block in said if block.kind == "tool_result"}
         for message in reversed(self._shared):
             if message.role == "assistant":
@@ -198,7 +198,7 @@ class Fork:
 
 
 def _size_up_to(parent: Conversation, record: str) -> Size:
-    """How large the parent would be if it ended with a record."""
+    """The size the parent would have if it ended with a record."""
     size, left_out = parent.size(), 0
     for item in reversed(parent.transcript.view.items):
         if item.said.uuid == record:
@@ -213,9 +213,9 @@ def _moved(size: Size, by: int) -> Size:
 
 
 def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages without reasoning behind a message that changed since the parent last sent it.
+    """The messages, without any thinking from the first message on that changed since the parent last sent them.
 
-    The parent notices such a change with its next request, and opens an epoch then.
+    The parent itself notices such a change at its next request, and then opens an epoch.
     """
     sent = parent.watched.sent
     if sent is None or parent.vouched or not parent.profile.thinking.bound:
@@ -233,10 +233,10 @@ def _without_reasoning(message: Message) -> Message:
 
 
 def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[Block]]:
-    """The messages so that words of the user can follow them, and words of theirs that must come after.
+    """The messages changed so that a user message can follow, and texts to move into that message.
 
-    System messages may not come before a user's message, and calls of the provider's own tools that have no result
-    may be followed by nothing but results.
+    A system message may not precede a user message, and calls of the provider's own tools without a result may only be
+    followed by results.
     """
     kept = list(shared)
     moved: list[Block] = []
@@ -251,7 +251,7 @@ def _followable(shared: tuple[Message, ...]) -> tuple[tuple[Message, ...], list[
         for part in kept[place].parts:
             if part.id in unfinished:
                 cut = True
-            elif not (cut and part.kind in blocks.THINKING):  # it is bound to the call that is gone
+            elif not (cut and part.kind in blocks.THINKING):  # thinking is bound to the removed call
                 parts.append(part)
         kept[place] = Message.of("assistant", parts or [blocks.text(NO_RESULT)])
     return tuple(kept), moved

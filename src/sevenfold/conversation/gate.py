@@ -1,9 +1,9 @@
-"""The gate: where secrets are masked before anything is written or sent, if the setting ``redaction`` says so.
+"""The gate: masks secrets before anything is written or sent, if the setting ``redaction`` asks for it.
 
-Requests are folded from the log, so a secret that is not in a record is in no request either. Every record passes the
-gate when it is appended, whatever its kind; so do the parts of a request that precede the messages, what a fork adds,
-and what is kept in files: stored results, notes, the state of an agent, output of commands. What the model said stays
-as it is in records and requests, since providers check it, and is masked where it is copied to.
+Requests are folded from the log, so a secret that is in no record is in no request either. Every record of any kind
+passes the gate when it is appended. So do frames, the messages a fork adds, and content kept in files: stored
+results, notes, agent state and the output of commands. The model's own content stays unchanged in records and
+requests, since providers check it; it is masked wherever it is copied to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Found = TypeVar("Found", Redacted, MaskedJson, MaskedBlocks)
 
 
 class Gate:
-    """Masks secrets; ``tell`` is called with what was found. Masking what is masked changes nothing."""
+    """Masks secrets and calls ``tell`` with its findings. Masking masked content again changes nothing."""
 
     def __init__(self, tell: Callable[[Masked], None] | None = None, known: Iterable[str] = ()) -> None:
         self.known = KnownSecrets.of(known)
@@ -40,39 +40,39 @@ class Gate:
     def of(
         cls, settings: Settings, tell: Callable[[Masked], None] | None = None, known: Iterable[str] = ()
     ) -> Gate | None:
-        """The gate these settings ask for; None: nothing is masked.
+        """The gate these settings ask for; None if nothing is masked.
 
-        ``known`` are values that are secret; they are masked in any encoding.
+        ``known`` are secret values; they are masked in any encoding.
         """
         return cls(tell, known) if settings.redaction == "gate" else None
 
     def text(self, words: str) -> str:
-        """A text without its secrets."""
+        """The text with its secrets masked."""
         return self._reported(redact.mask(words, self.known)).text
 
     def content(self, raw: bytes) -> bytes:
-        """The content of a file without its secrets."""
+        """The content of a file with its secrets masked."""
         return redact.mask_bytes(raw, self.known)
 
     def stream(self) -> MaskedStream:
-        """Masks output as it comes."""
+        """A stream that masks output as it arrives."""
         return MaskedStream(self.known)
 
     def json(self, raw: bytes) -> bytes:
-        """JSON without the secrets in its texts."""
+        """The JSON with the secrets in its strings masked."""
         return self._reported(redact.mask_json(raw, self.known)).raw
 
     def blocks(self, given: Sequence[Block]) -> list[Block]:
-        """Content blocks without their secrets."""
+        """The content blocks with their secrets masked."""
         return self._reported(redact.mask_blocks(given, self.known)).blocks
 
     def record(self, written: Written) -> Written:
-        """A record without its secrets, as it is read back."""
+        """The record with its secrets masked, parsed again from its masked line."""
         line = self.json(written.line)
         return written if line is written.line else Written(line.rstrip() + b"\n", entries.read(line))
 
     def frame(self, frame: Frame) -> Frame:
-        """What precedes the messages, without its secrets."""
+        """The frame with its secrets masked."""
         return replace(
             frame,
             system=tuple(map(self.json, frame.system)),
@@ -82,7 +82,7 @@ class Gate:
         )
 
     def services(self, services: Services) -> Services:
-        """What a conversation needs of the world, with this gate before the files it reads and writes."""
+        """The services with this gate in front of the files they read and the notes they write."""
         read, notes = services.read_file, services.notes
         return replace(
             services,
@@ -98,7 +98,7 @@ class Gate:
 
 
 class GatedText:
-    """A text that is masked when it is written; see `sevenfold.ports.StoredText`."""
+    """A stored text that is masked when it is written; see `sevenfold.ports.StoredText`."""
 
     def __init__(self, kept: StoredText, gate: Gate) -> None:
         self._kept, self._gate, self.path = kept, gate, kept.path
@@ -108,5 +108,5 @@ class GatedText:
         return self._kept.read()
 
     def write(self, text: str) -> None:
-        """Replace the text."""
+        """Mask the text, then replace the stored one with it."""
         self._kept.write(self._gate.text(text))

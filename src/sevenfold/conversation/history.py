@@ -1,4 +1,4 @@
-"""The requests of a session, looked back at: what they cost together, and the bytes of any one of them."""
+"""The past requests of a session: their total cost, and the exact bytes of any of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sevenfold.request.watch import Sent
 
 
 def account_of(log: Log) -> Account:
-    """What a session has cost: the last request on record says what came before it, and answers follow it."""
+    """The cost of a session: the total stored with the last request, plus the answers recorded after it."""
     newest = next(log.decisions(Request), None)
     if newest is None:
         return Account()
@@ -43,7 +43,7 @@ def account_of(log: Log) -> Account:
 
 
 def saved_by_cache(log: Log, start: int) -> float:
-    """How much more what was answered from a position on would have cost without the cache, where prices are known."""
+    """How much the cache saved on answers from a position on; answers without a known price do not count."""
     saved = 0.0
     for _, entry in read(log, start):
         if isinstance(entry, Said) and entry.role == "assistant" and isinstance(entry.usage, Usage):
@@ -54,16 +54,16 @@ def saved_by_cache(log: Log, start: int) -> float:
 
 
 class Past(Struct, frozen=True):
-    """A request that was made."""
+    """A past request, rebuilt."""
 
     record: Request
     body: bytes
-    """What was sent, byte for byte."""
+    """The exact bytes that were sent."""
     usage: Usage | None
-    """What its answer reported; None if there was none."""
+    """The usage its answer reported; None if there was none."""
     usd: float | None
     prompt_usd: float | None
-    """The part of it that the prompt cost."""
+    """The part of ``usd`` that the prompt cost."""
     model: str
 
 
@@ -82,27 +82,27 @@ def past(log: Log, number: int) -> Past:
 
 
 def answered_at(log: Log) -> str:
-    """When the newest answer came, on whatever branch; empty before the first."""
+    """When the newest answer on any branch was recorded; empty before the first."""
     answers = (said for said in log.answers() if not said.sidechain and not said.synthetic)
     return next((said.timestamp for said in answers), "")
 
 
 class LastRequest(Struct, frozen=True):
-    """The newest request of the conversation itself that was answered, forks aside."""
+    """The newest answered request of the conversation itself, forks excluded."""
 
     record: Request
     usage: Usage | None
-    """What its answer reported; None if it reported nothing."""
+    """The usage its answer reported; None if it reported none."""
     changed: bool = False
-    """A decision has changed since what it sent."""
+    """Whether a later decision changed the content that was sent."""
 
     @property
     def tail(self) -> Tail | None:
-        """Where its last cache marker was."""
+        """The position of its last cache marker."""
         return tail_of([Marker(*mark) for mark in self.record.markers])
 
     def sent(self, log: Log, view: View) -> Sent | None:
-        """The request as the cache knows it; None where it cannot be told from what is in view."""
+        """The request as the cache knows it; None if it cannot be reconstructed from the view."""
         epoch = next((made for _, made in log.decisions(Epoch) if made.id == self.record.epoch), None)
         upto = view.said_at(self.record.tip)
         if self.changed or epoch is None or upto is None or view.item(upto) is None:
@@ -117,7 +117,7 @@ class LastRequest(Struct, frozen=True):
 
 
 def last_request(log: Log) -> LastRequest | None:
-    """The newest request that was answered; None before the first, and after a compaction."""
+    """The newest answered request; None before the first, and after a compaction was made or undone."""
     for position, made in own_requests(log):
         found: LastRequest | None = None
         for _, entry in read(log, position):
@@ -140,7 +140,7 @@ def _is_boundary(log: Log, name: str) -> bool:
 
 
 def whole(log: Log) -> View:
-    """The conversation as if it had never been compacted: every record that led to the present."""
+    """The view as if the conversation had never been compacted: every record of the live branch."""
     view = View()
     for position, entry in read(log):
         match entry:
@@ -154,28 +154,28 @@ def whole(log: Log) -> View:
 
 
 def holds(log: Log, uuid: str) -> bool:
-    """Is there a message with this id, in the conversation itself?"""
+    """Whether the conversation itself, sidechains excluded, has a message with this id."""
     _, entry = log.record(uuid) or (0, None)
     return isinstance(entry, Said) and not entry.sidechain
 
 
 def requests(log: Log) -> Iterator[Request]:
-    """All requests on record, the newest first."""
+    """All recorded requests, newest first."""
     return (made for _, made in log.decisions(Request))
 
 
 def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body:
-    """A request as it was sent, from its records and the messages of the view at its tip."""
+    """Rebuild a request as it was sent, from its records and the messages in view at its tip."""
     markers = [Marker(*mark) for mark in request.markers]
     if request.appended and request.tip is None:
-        # A fork that did not begin with the whole of what was in view has all its messages with it.
+        # A fork that did not start with all messages in view recorded all of its own messages.
         messages = ()
     own = [_message(bytes(raw)) for raw in request.appended]
     return assemble(frame_of(epoch).varied(request.parameters), [*messages, *own], markers)
 
 
 def _messages(view: View, upto: str | None) -> list[Message]:
-    """The messages of the view, all of them or those up to a record."""
+    """The messages of the view, up to a record if one is given."""
     if upto is None:
         return view.messages()
     wire = Wire()
@@ -195,7 +195,7 @@ def _message(raw: bytes) -> Message:
 
 
 def own_requests(log: Log) -> Iterator[tuple[int, Request]]:
-    """Those of the conversation itself, forks aside."""
+    """The requests of the conversation itself, forks excluded, newest first, with their positions."""
     return ((position, made) for position, made in log.decisions(Request) if not made.appended)
 
 
@@ -223,7 +223,7 @@ def _rebuilt(log: Log, position: int, made: Request) -> Past:
 
 
 def _fork_body(log: Log, position: int, made: Request) -> tuple[Epoch, Body] | None:
-    """The request of a fork that was taken when the conversation was shorter than when it was sent."""
+    """Rebuild the request of a fork that was taken from an earlier state of the conversation; None if none matches."""
     view = View()
     for place, entry in read(log):
         if place >= position:
@@ -237,7 +237,7 @@ def _fork_body(log: Log, position: int, made: Request) -> tuple[Epoch, Body] | N
 
 
 def _answer(log: Log, position: int, made: Request) -> tuple[Usage | None, str]:
-    """What the answer to the request at this place reported."""
+    """The usage and model that the answer to the request at this position reported."""
     for place, entry in read(log, position):
         match entry:
             case Decision(made=Request(appended=[])) if place > position and not made.appended:

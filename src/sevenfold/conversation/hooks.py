@@ -1,7 +1,7 @@
-"""The events at which hooks run: what a hook receives at each, and what all hooks of one event answered.
+"""The events at which hooks run: the input a hook receives at each, and the combined answer of an event's hooks.
 
-One frozen class per event. Its fields are the JSON a command reads from standard input and the argument a Python
-function is called with; its `rule` says which answers have an effect there.
+One frozen class per event. Its fields are the JSON that a command reads from standard input, and its instance is the
+argument of a Python hook; its `rule` says which answers have an effect there.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 Blocking = Literal["none", "stop", "deny", "feedback"]
-"""The effect of exit code 2 or of a decision to block. ``none``: it is only reported. ``stop``: what was about to
-happen does not. ``deny``: the tool call is denied. ``feedback``: the model reads the reason, as the tool has run."""
+"""The effect of exit code 2 or of a decision to block. ``none``: it is only reported. ``stop``: the pending action does
+not happen. ``deny``: the tool call is denied. ``feedback``: the tool has already run, so the model reads the reason."""
 
 
 class HookRule(Struct, frozen=True):
-    """What answers of the hooks of one event can do."""
+    """The effects that answers of an event's hooks can have."""
 
     matches: str = ""
-    """The field matchers are compared with; empty: every hook runs, whatever its matcher."""
+    """The field that matchers are compared with; if empty, every hook runs, whatever its matcher."""
     blocking: Blocking = "none"
     context: bool = False
     """Whether `additionalContext` reaches the model."""
@@ -32,11 +32,11 @@ class HookRule(Struct, frozen=True):
     instructions: bool = False
     """Whether `additionalInstructions` steer the summary."""
     seconds: float = 600.0
-    """Time limit of a hook that sets none."""
+    """The time limit of a hook that sets none."""
 
 
 class HookInput(Struct, frozen=True, kw_only=True, tag_field="hook_event_name", tag=True):
-    """What every hook receives."""
+    """The input that every hook receives."""
 
     rule: ClassVar[HookRule] = HookRule()
 
@@ -56,7 +56,7 @@ class HookInput(Struct, frozen=True, kw_only=True, tag_field="hook_event_name", 
 
 
 class SessionStart(HookInput, frozen=True, kw_only=True):
-    """A session begins or goes on."""
+    """A session starts or resumes, or continues after a clear, a compaction or a fork."""
 
     rule = HookRule(matches="source", context=True, plain=True)
 
@@ -114,13 +114,13 @@ class PermissionRequest(HookInput, frozen=True, kw_only=True):
 
 
 class PreCompact(HookInput, frozen=True, kw_only=True):
-    """A compaction is about to begin."""
+    """A compaction is about to start."""
 
     rule = HookRule(matches="trigger", blocking="stop", plain=True, instructions=True)
 
     trigger: Literal["manual", "auto"]
     custom_instructions: str = ""
-    """What the user asked of the summary; empty for an automatic compaction."""
+    """The user's instructions for the summary; empty for an automatic compaction."""
 
 
 class PostCompact(HookInput, frozen=True, kw_only=True):
@@ -138,14 +138,14 @@ class Stop(HookInput, frozen=True, kw_only=True):
     rule = HookRule(blocking="stop", context=True)
 
     stop_hook_active: bool
-    """Whether the agent is only still running because such a hook blocked before."""
+    """Whether the agent is still running only because such a hook blocked before."""
     last_assistant_message: str
     background_tasks: Sequence[Any] = ()
     session_crons: Sequence[Any] = ()
 
 
 class SubagentStart(HookInput, frozen=True, kw_only=True):
-    """A sub-agent begins."""
+    """A sub-agent starts."""
 
     rule = HookRule(matches="agent_type", context=True)
 
@@ -183,7 +183,7 @@ class InstructionsLoaded(HookInput, frozen=True, kw_only=True):
 EVENTS: Mapping[str, type[HookInput]] = MappingProxyType(
     {event.__name__: event for event in HookInput.__subclasses__()}
 )
-"""Every event by its name."""
+"""All events by name."""
 
 
 def encoded(event: HookInput) -> bytes:
@@ -211,14 +211,14 @@ class HookFailure(Struct, frozen=True):
 
 
 class HookPermission(Struct, frozen=True):
-    """What hooks decided about a tool call."""
+    """The hooks' decision about a tool call."""
 
     verdict: HookVerdict
     reason: str = ""
 
 
 class HookOutcome(Struct, frozen=True, kw_only=True):
-    """What all hooks of an event answered, combined."""
+    """The combined answer of all hooks of an event."""
 
     event: str
     ran: tuple[str, ...] = ()
@@ -231,11 +231,11 @@ class HookOutcome(Struct, frozen=True, kw_only=True):
     """Texts for the model."""
     permission: HookPermission | None = None
     updated_input: Mapping[str, Any] | None = None
-    """The input the tool should get instead."""
+    """The input that replaces the tool's input."""
     updated_output: Any | UnsetType = UNSET
-    """What the model should see as the tool's result instead."""
+    """The output that the model should see instead of the tool's."""
     messages: tuple[str, ...] = ()
     """Texts to show the user."""
     stop: str | None = None
-    """Why the agent should stop altogether, possibly empty; None if it should not."""
+    """Why the agent should stop altogether (may be empty); None if it should not."""
     failures: tuple[HookFailure, ...] = ()

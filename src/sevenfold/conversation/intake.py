@@ -1,8 +1,8 @@
-"""What callers hand in, as content blocks that can be sent: a text, a list of blocks, results of tools.
+"""Converts the caller's input (a text, a list of blocks, tool results) into content blocks that can be sent.
 
-Everything is checked before it is recorded, because what is on record is sent again with every request. What a user
-says must have the shape of content blocks. What a tool returned may be any Python value: what is not made of blocks
-becomes text.
+Everything is checked before it is recorded, because a recorded block is sent again with every request. A user message
+must consist of valid content blocks. A tool result may be any Python value; one that is not made of blocks becomes
+text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOTHING = "there is nothing in this message: a text needs at least one visible c
 
 
 def message(content: Content) -> list[Block]:
-    """The blocks of a message the user says; an `InputError` names what is none."""
+    """The blocks of a user message; raises an `InputError` that names an invalid part."""
     if isinstance(content, str) and content.strip():
         return [_block(content, "content[0]", shapes.USER)]
     if not (said := list(user_blocks(content))):
@@ -43,14 +43,14 @@ def message(content: Content) -> list[Block]:
 
 
 def user_blocks(content: Content) -> Iterator[Block]:
-    """The blocks of a message from the user's side, results of tools among them; blank texts are left out."""
+    """The blocks of a message with the user role, which may include tool results; blank texts are left out."""
     for where, part in _parts(content):
         result = isinstance(part, Mapping) and part.get("type") == "tool_result"
         yield from _said(_given_result(part, where) if result else _block(part, where, shapes.USER))
 
 
 def answer_blocks(content: Content) -> Iterator[Block]:
-    """The blocks of an answer that a model gave elsewhere; blank texts are left out."""
+    """The blocks of an imported model answer; blank texts are left out."""
     for where, part in _parts(content):
         yield from _said(_block(part, where, shapes.ANSWER))
 
@@ -69,7 +69,7 @@ def _parts(content: Content) -> Iterator[tuple[str, Any]]:
 
 
 def _block(part: Any, where: str, allowed: Shapes) -> Block:
-    """A text or a mapping as a block; raises if it has none of the shapes that are ``allowed``."""
+    """Convert a text or a mapping to a block; raises `InputError` if it has none of the ``allowed`` shapes."""
     if isinstance(part, Block):
         return part
     if isinstance(part, str):
@@ -110,7 +110,7 @@ def _encoded(value: Any, where: str) -> bytes:
 
 
 def _dumped(part: Any) -> Any:
-    """Objects of the providers' SDKs say themselves what they hold; anything else is returned as it is."""
+    """Convert an SDK object to plain data with its own method; anything else is returned unchanged."""
     dump = getattr(part, "to_dict", None) or getattr(part, "model_dump", None)
     if not callable(dump) or isinstance(part, type):
         return part
@@ -120,11 +120,11 @@ def _dumped(part: Any) -> Any:
         return part
 
 
-# Results of tools
+# Tool results
 
 
 def results(given: Mapping[str, Any] | Iterable[Any]) -> list[Block]:
-    """Results of tools: a mapping from call to value, ``tool_result`` blocks, or what OpenAI's APIs have for them."""
+    """Convert tool results: a mapping from call id to value, ``tool_result`` blocks, or results of OpenAI's APIs."""
     if isinstance(given, Mapping):
         if given.get("type") != "tool_result" and foreign.result(given) is None:
             return [result(call, value) for call, value in given.items()]
@@ -148,7 +148,7 @@ def _one_result(given: Any, where: str) -> Block:
 
 
 def _given_result(given: Mapping[str, Any], where: str) -> Block:
-    """A ``tool_result`` block as it was given, its content made sendable."""
+    """A ``tool_result`` block given by the caller, with its content made sendable."""
     call = given.get("tool_use_id")
     if not isinstance(call, str) or not call:
         raise InputError(f"{where} is not a tool result: its tool_use_id is {call!r}")
@@ -163,7 +163,7 @@ def _given_result(given: Mapping[str, Any], where: str) -> Block:
 
 
 def result(call: str, value: Any, *, is_error: bool = False) -> Block:
-    """The result of one call: whatever its tool returned."""
+    """The result block for a call, from whatever value its tool returned."""
     if not isinstance(call, str) or not call:
         raise InputError(f"a result belongs to a call: {call!r} is not the id of one")
     fields: dict[str, Any] = {"type": "tool_result", "tool_use_id": call, "content": sendable(value)}
@@ -173,7 +173,7 @@ def result(call: str, value: Any, *, is_error: bool = False) -> Block:
 
 
 def sendable(value: Any) -> str | list[Any]:
-    """The content of a tool result that holds this value: a text, or the blocks if it is made of them."""
+    """Convert a value to the content of a tool result: its blocks if it is made of blocks, else text."""
     if isinstance(value, str):
         return _whole_characters(value)
     if isinstance(value, Iterator):
@@ -186,7 +186,7 @@ def sendable(value: Any) -> str | list[Any]:
 
 
 def _result_part(value: Any) -> Mapping[str, Any] | None:
-    """A part of a result as the API takes it; None if it is no block."""
+    """A part of a result in the API's form; None if it is not a valid block."""
     if isinstance(value, str):
         return {"type": "text", "text": _whole_characters(value)}
     value = _dumped(value)
@@ -200,7 +200,7 @@ def _result_part(value: Any) -> Mapping[str, Any] | None:
 
 
 def _text_of(value: Any) -> str:
-    """Any value as text: JSON where JSON has a form for it, and what Python prints where it has none."""
+    """Convert any value to text: JSON where it can be expressed in JSON, otherwise Python's `str`."""
     if isinstance(value, _BYTES):
         return bytes(value).decode(errors="replace")
     try:
@@ -226,7 +226,7 @@ def _described(value: Any) -> Any:
 
 
 def _whole_characters(text: str) -> str:
-    """The text with every half of a surrogate pair joined or replaced: JSON has no form for one."""
+    """The text with lone surrogates joined into pairs or replaced, because JSON cannot express them."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -234,18 +234,18 @@ def _whole_characters(text: str) -> str:
     return text
 
 
-# What may be said next
+# What may be sent next
 
 
 def must_have_news(view: View) -> None:
-    """Raise if the next request would hold nothing that the model has not heard or said."""
+    """Raise `InputError` if the next request would contain nothing new, or only some of the pending tool results."""
     waiting, newest = view.pending_calls, view.newest
     if newest is None:
         raise InputError("there is nothing to send yet: say something with user() first")
     if newest.said.role == "assistant" and not _goes_on(view.messages()[-1]):
         need = f"tool_results() for {', '.join(waiting)}" if waiting else "user()"
         raise InputError(f"the model spoke last, so there is nothing new to send: call {need} first")
-    # A system message behind results in part does not complete them.
+    # A system message after an incomplete set of results does not complete it.
     heard = next((item for item in reversed(view.items) if item.shown and item.role != "system"), newest)
     if waiting and heard.said.answers:
         raise InputError(
@@ -254,7 +254,7 @@ def must_have_news(view: View) -> None:
 
 
 def still_waiting(pending: Sequence[str], sent: Sequence[Message]) -> list[str]:
-    """The calls that are open; no longer those that what is being sent says were interrupted."""
+    """The pending calls, except those that the messages being sent report as interrupted."""
     answered = {repair.where for message in sent[-2:] for repair in message.repairs}
     return [call for call in pending if call not in answered] if answered else list(pending)
 
@@ -270,9 +270,9 @@ def unexpected_result(call: str, waiting: Sequence[str], *, late: bool) -> Input
 
 
 def _goes_on(message: Message) -> bool:
-    """Did the provider leave this answer open, to be sent back as it is?
+    """Whether the provider left this answer unfinished, so that it is sent back unchanged to be continued.
 
-    The message as it is sent decides: of a record whose call is no longer in view nothing may be left to go on with.
+    Only the message as it is sent can tell: if the call has left the view, there may be nothing left to continue.
     """
     ending = message.parts[-1].kind
     return ending == "server_tool_use" or (ending.endswith("_tool_result") and ending != "tool_result")

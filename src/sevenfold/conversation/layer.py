@@ -1,4 +1,4 @@
-"""What a layer can do. Each ability is a protocol of its own; a layer has any of them, and holds no state.
+"""What a layer can do. Each ability is a separate protocol; a layer implements any number of them and has no state.
 
 The state a layer needs lives in the conversation (`Conversation.state`), so conversations and forks that share a
 ladder share nothing else.
@@ -27,11 +27,11 @@ class Offer(Struct, frozen=True):
     """What a layer could do to make room now."""
 
     enough: bool
-    """Would the conversation be below the threshold afterwards?"""
+    """Whether the conversation would be below the threshold afterwards."""
     plan: Any = None
-    """The layer's own, handed back to `relieve`."""
+    """Private data of the layer, passed back to `relieve`."""
     urgent: bool = False
-    """It must act now, even where a cheaper layer would be enough."""
+    """Whether the layer must act now, even if a cheaper one would be enough."""
 
 
 class TooFull(Struct, frozen=True):
@@ -46,15 +46,15 @@ class Layer(Protocol):
     name: str
 
     def on(self, settings: Settings) -> bool:
-        """Is it switched on?"""
+        """Whether the layer is switched on."""
 
 
 @runtime_checkable
 class Settles(Layer, Protocol):
-    """Does something about what is new before each request."""
+    """Handles new content before each request."""
 
     def settle(self, c: Conversation) -> Flow[None]:
-        """Decide about what goes out for the first time."""
+        """Decide about content that is about to be sent for the first time."""
 
 
 @runtime_checkable
@@ -62,40 +62,40 @@ class Relieves(Layer, Protocol):
     """Makes room. The ladder compares offers before any layer acts."""
 
     def offer(self, c: Conversation) -> Offer | None:
-        """What it could do now; writes nothing."""
+        """What the layer could do now, or None; writes nothing."""
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
-        """Do it; False if it cannot, and the next layer should."""
+        """Carry out the offer; False if that is not possible and another layer should act."""
 
     def may_follow(self, c: Conversation) -> bool:
-        """Could it act in this pass, if cheaper layers are not enough?"""
+        """Whether the layer could act in this pass if cheaper layers are not enough."""
 
 
 @runtime_checkable
 class Proposes(Layer, Protocol):
-    """Can say what it would do before the next request."""
+    """Can predict what it would do before the next request."""
 
     def propose(self, c: Conversation) -> Sequence[Proposed]:
-        """What it would do now, without doing it."""
+        """What the layer would do now, without doing it."""
 
 
 @runtime_checkable
 class TakesResults(Layer, Protocol):
-    """Sees tool results before they are recorded."""
+    """Can change tool results before they are recorded."""
 
     def on_tool_results(self, c: Conversation, results: Sequence[Block]) -> Sequence[Block]:
-        """The results as they are to be recorded."""
+        """Return the results as they should be recorded."""
 
 
 @runtime_checkable
 class Admits(Layer, Protocol):
-    """Records tool results, and decides for good how they are sent."""
+    """Records tool results, and makes the final decision how they are sent."""
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
         """Record results as they will be sent."""
 
     def freeze(self, c: Conversation) -> None:
-        """Decide about all results that no request has held yet."""
+        """Make the final decision about all results that have not been sent yet."""
 
 
 @runtime_checkable
@@ -108,23 +108,23 @@ class Follows(Layer, Protocol):
 
 @runtime_checkable
 class AnswersRefusal(Layer, Protocol):
-    """Can do something about a request that was refused."""
+    """Can remedy the refusal of a request."""
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
-        """True if the next request may succeed."""
+        """Try to remedy the refusal; True if the next request may succeed."""
 
 
 @runtime_checkable
 class Spares(Layer, Protocol):
-    """May have a summary at hand when one is needed."""
+    """May have a summary ready when one is needed."""
 
     def would_spare(self, c: Conversation, most: int) -> bool:
-        """Could it compact the conversation to fewer tokens than ``most``, at no cost and with no wait?"""
+        """Whether it could compact the conversation to fewer than ``most`` tokens at no cost and without waiting."""
 
 
 @runtime_checkable
 class Restores(Layer, Protocol):
-    """Brings things back after a compaction."""
+    """Restores content after a compaction."""
 
     def slots(self, c: Conversation) -> Sequence[Slot]:
-        """What it restores, the most important first."""
+        """The slots that the layer restores, most important first."""

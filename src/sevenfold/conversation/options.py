@@ -1,6 +1,6 @@
-"""What a conversation is made with: what it needs of the world, and what a caller wants to precede the messages.
+"""The inputs of a conversation: the services it uses, and the caller's options for its requests.
 
-Window, frame and lifetimes of a session follow from the second.
+The options determine the session's window, frame and cache lifetimes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ OWN_FIELDS = {
     "betas": "give them as the option betas",
     "stream": "give it to the method that sends the request",
 }
-"""Fields of a request that are no matter of `fields`, and why."""
+"""Request fields that may not be set through `fields`, and why."""
 EPOCH_FIELDS = ("context_management", "compaction", "cache_control")
 LONG = 3_600
-"""Seconds of the longer lifetime."""
+"""The longer cache lifetime, in seconds."""
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """What a conversation needs of the world."""
+    """The outside services that a conversation uses."""
 
     clock: Clock
     settings: Source
@@ -47,45 +47,45 @@ class Services(Struct, frozen=True, kw_only=True):
     listeners: Iterable[Listener] = ()
     recall: Recall | None = None
     meaning: ByMeaning | None = None
-    """Vectors that say how alike texts are in meaning, once they are loaded; None: there are none."""
+    """Search by meaning, with vectors that are loaded on first use; None if it is not available."""
     notes: StoredText | None = None
-    """The file of the session notes; None: there are none."""
+    """The file of the session notes; None if there are none."""
     read_file: Callable[[str], str] | None = None
-    """Reads a file that is to be restored after a compaction; None: files are not restored."""
+    """Reads a file to be restored after a compaction; None if files are not restored."""
     memory: Memory | None = None
-    """What outlives the session in its project; None: nothing does."""
+    """The project's memory, which outlives the session; None if there is none."""
     user_memory: Memory | None = None
-    """What the user wants known in every project."""
+    """The user's memory, which applies to every project."""
     store: Store | None = None
-    """Where the sessions of the project are; None: this one is kept nowhere."""
+    """The store with the project's sessions; None if there is none."""
     there: Callable[[str], bool] | None = None
-    """Says whether a path or a command that memory names is still there; None: that is not checked."""
+    """Whether a path or command named in memory still exists; None if that is not checked."""
     secrets: Iterable[str] = ()
-    """Values that the gate masks wherever they come up, in any encoding."""
+    """Values that the gate masks wherever they occur, in any encoding."""
     path: str = ""
-    """Where the transcript can be read; empty for one that is not kept."""
+    """The path of the transcript; empty if it is not stored in a file."""
 
 
 class RequestOptions(Struct, frozen=True):
-    """What a caller wants to precede the messages."""
+    """The caller's options for every request of a conversation."""
 
     model: str
     max_tokens: int
     system: SystemPrompt | tuple[bytes, ...] = ()
     tools: tuple[Mapping[str, Any], ...] = ()
     kinds: Mapping[str, str] = {}
-    """What kind of tool each is: read, shell, search, web, edit or write; any other is never cleared."""
+    """Each tool's kind: read, shell, search, web, edit or write; results of any other kind are never cleared."""
     fields: Mapping[str, Any] = {}
     """Other fields of the request, such as ``thinking``."""
     betas: tuple[str, ...] = ()
     lifetimes: Lifetimes | None = None
-    """How long the provider is to keep what it caches; None: as the settings have it."""
+    """How long the provider should cache each part; None to use the settings."""
     source: str = "main"
-    """On whose behalf its requests are made."""
+    """The query source of its requests."""
 
 
 def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> dict[str, bytes]:
-    """What one request is to have of its own, encoded; raises `InputError` for what the model does not take."""
+    """Check and encode the fields of a single request; raises `InputError` for values the model does not accept."""
     fields = dict(given)
     check_names(others := fields.pop("fields", {}), *EPOCH_FIELDS)
     fields |= others
@@ -106,7 +106,7 @@ def request_fields(given: Mapping[str, Any], frame: Frame, profile: Profile) -> 
 
 
 def check_names(fields: Mapping[str, Any], *others: str) -> None:
-    """Raise for fields that have another way into a request."""
+    """Raise `InputError` for a field that must be set in another way, or whose name is not a string."""
     for name in fields:
         if not isinstance(name, str):
             raise InputError(f"the fields have the key {name!r}; the name of a field is a text")
@@ -117,7 +117,7 @@ def check_names(fields: Mapping[str, Any], *others: str) -> None:
 
 
 def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()) -> Window:
-    """The window as settings, profile and the headers of the caller's requests have it."""
+    """The window that results from the profile, the settings and the caller's beta headers."""
     return Window.of(
         profile,
         override=settings.context_window,
@@ -130,7 +130,7 @@ def window_for(profile: Profile, settings: Settings, betas: Collection[str] = ()
 
 
 def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> Frame:
-    """What precedes the messages, with the headers all of it needs."""
+    """The frame for these options, with all beta headers it needs; raises `InputError` for invalid options."""
     most = profile.max_output
     if not 0 < options.max_tokens <= most:
         raise InputError(f"max_tokens is {options.max_tokens:,}; {profile.model} takes 1 to {most:,}")
@@ -141,7 +141,7 @@ def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> 
     if profile.tool_changes and options.tools:
         needed += [profile.betas.tool_changes, profile.betas.inline_tools]
     if profile.on_demand_compaction and settings.compaction:
-        # Needed once a summary of the provider's is sent; added then, it would change the prefix.
+        # Needed once a provider's summary is sent; adding it only then would change the prefix.
         needed.append(profile.betas.on_demand_compaction)
     return Frame.of(
         options.model,
@@ -154,14 +154,14 @@ def frame_for(options: RequestOptions, profile: Profile, settings: Settings) -> 
 
 
 def lifetimes_for(options: RequestOptions, profile: Profile, settings: Settings) -> tuple[Lifetimes, str]:
-    """How long the cache is to keep things; and why not for an hour, if the caller or the settings ask for that."""
+    """The cache lifetimes to request, and why an hour was denied if the caller or the settings ask for it."""
     asked = options.lifetimes or Lifetimes(settings.cache_lifetime, settings.cache_lifetime)
     against = against_long_lifetime(options.source, profile, settings) if asked != Lifetimes() else ""
     return Lifetimes() if against else asked, against
 
 
 def against_long_lifetime(source: str, profile: Profile, settings: Settings) -> str:
-    """Why nothing is kept in the cache for an hour on behalf of this query source; empty if it may be."""
+    """Why this query source may not cache for an hour; empty if it may."""
     if not any(seconds >= LONG for seconds in profile.cache.lifetimes):
         return f"{profile.model} has no such lifetime"
     if not settings.long_lifetime:

@@ -1,8 +1,8 @@
-"""The provider's own clearing, and how it is asked for.
+"""The provider's own clearing, and how to request it.
 
-It is for models with which clearing on our side would give up their reasoning. The provider sees the whole
-conversation and shortens what reaches the model; nothing that was sent changes. Asking for it opens an epoch, because
-it breaks the cache, and it stays the same until the next one. Whether it pays is for `sevenfold.layers.clear`.
+It is for models that would lose their thinking if we cleared results ourselves. The provider receives the whole
+conversation and shortens what reaches the model; nothing that was sent changes. Requesting it breaks the cache, so it
+opens an epoch and stays the same until the next one. `sevenfold.layers.clear` decides whether it pays.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 BULKY_INPUTS = frozenset({"edit", "write"})
-"""Kinds of tools whose calls hold as much as their results."""
+"""Kinds of tools whose calls are as large as their results."""
 
 
 def requested_edits(
     profile: Profile, window: Window, settings: Settings, kinds: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """The field ``context_management`` of an epoch in which the provider clears; None where it cannot, or may not."""
+    """The ``context_management`` field with which the provider clears; None if it cannot or may not."""
     may_go = [name for name, kind in kinds.items() if kind in REPRODUCIBLE]
     offered = settings.provider_edits and profile.thinking.bound and CLEAR_TOOL_USES in profile.edits
     if not (offered and may_go):
@@ -50,15 +50,15 @@ def requested_edits(
         clearing["exclude_tools"] = others
     if bulky := sorted(name for name in may_go if kinds[name] in BULKY_INPUTS):
         clearing["clear_tool_inputs"] = bulky
-    # A window of the newest turn only would move on with every turn, and each time the cache would break there. After
-    # an hour the reasoning of earlier turns is left out on our side instead, once: see `sevenfold.layers.clear.policy`.
+    # Keeping only the newest turn's thinking would break the cache at every turn. Instead, after an hour, we leave out
+    # the thinking of earlier turns ourselves, once: see `sevenfold.layers.clear.policy`.
     thinking = {"type": CLEAR_THINKING, "keep": "all"}
     edits = [thinking, clearing] if CLEAR_THINKING in profile.edits else [clearing]
     return {"edits": edits}
 
 
 def asking(c: Conversation, frame: Frame) -> Frame:
-    """The frame with the provider asked to clear; unchanged where it cannot, or where the caller asks for edits."""
+    """The frame with provider clearing requested; unchanged if that is impossible or the caller sets its own edits."""
     managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
     if managed is None or frame.edits is not None:
         return frame
@@ -68,17 +68,17 @@ def asking(c: Conversation, frame: Frame) -> Frame:
 
 
 def ask(c: Conversation, reason: str = "provider edits") -> Epoch:
-    """Open an epoch in which the provider clears, by the kinds of tools there are now."""
+    """Open an epoch in which the provider clears results, based on the current kinds of tools."""
     others = tuple(setting for setting in c.frame.settings if setting[0] != EDITS)
     c.frame = asking(c, replace(c.frame, settings=others))
     epoch = c.open_epoch(reason)
-    # Reasoning is not bound to how a provider shortens what reaches the model.
+    # Thinking is not bound to how a provider shortens what reaches the model.
     c.vouched = True
     return epoch
 
 
 def protect_results(c: Conversation) -> None:
-    """If the provider clears, tell it to leave alone the results of tools that came since and cannot be had again."""
+    """If the provider clears, make it spare the results of newly added tools that cannot be obtained again."""
     managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
     held = c.frame.edits
     if managed is not None and held is not None and spared(encode_json(managed)) - spared(held):

@@ -1,4 +1,4 @@
-"""Finding things that were said: by key, by call, by reference; in view first, and in the whole log if need be."""
+"""Finding messages and results by key, call or reference: first in view, then in the whole log if necessary."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sevenfold.record.entries import Clearing, Stored
 
 
 class Finder:
-    """Looks things up in a session."""
+    """Looks up messages and results of a session."""
 
     def __init__(self, transcript: Transcript, results: Results) -> None:
         self._transcript = transcript
         self._results = results
 
     def keyed(self, key: str) -> str:
-        """The record that was said under this key and led to the present; empty if there is none."""
+        """The id of the live branch's message with this key; empty if there is none."""
         for item in reversed(self._transcript.view.items):
             if item.said.key == key:
                 return item.said.uuid
@@ -36,27 +36,27 @@ class Finder:
         return next((one.uuid for one in said if one.key == key), "")
 
     def answered(self, call: str) -> bool:
-        """Has this call a result, be it before a compaction?"""
+        """Whether this call has a result, in view or before a compaction."""
         if any(call in item.said.answers for item in self._transcript.view.items):
             return True
         compacted = self._transcript.view.boundary is not None
         return compacted and self._transcript.log.result(call) is not None
 
     def result(self, call: str) -> Block | None:
-        """The result of a call as it was recorded."""
+        """The result of a call as recorded; None if there is none."""
         for item in self._transcript.view.items:
             if call in item.said.answers:
                 return next(block for block in item.said.blocks if block.id == call)
         return self._transcript.log.result(call)
 
     def same_result(self, given: Block) -> bool:
-        """Is this what the session has as the result of that call, if it has one?"""
+        """Whether this equals the session's result for the same call; also True if the session has none."""
         known = self.result(given.id)
         place = self._transcript.log.stored(given.id) if known is not None else None
         return known is None or same(known, given, place)
 
     def fetch(self, reference: str) -> bytes:
-        """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
+        """The full content of an offloaded or cleared result, by call, path or decision; raises `ResultMissing`."""
         stored = self._stored(reference)
         if isinstance(stored, Stored) and stored.path:
             return self.whole(stored)
@@ -71,7 +71,7 @@ class Finder:
         return (content or "").encode()
 
     def whole(self, stored: Stored) -> bytes:
-        """A stored result; raises `sevenfold.errors.ResultMissing` if it is not what was stored."""
+        """The content of a stored result; raises `sevenfold.errors.ResultMissing` if it was changed since."""
         content = self._results.fetch(stored.path)
         found = hashlib.sha256(content).hexdigest()
         purged = (found in made.results.values() for _, made in self._transcript.log.decisions(Purged))
@@ -83,7 +83,7 @@ class Finder:
         return content
 
     def _stored(self, reference: str) -> Stored | str | None:
-        """Where the whole of a result is: on disk, or under the call it answers."""
+        """Where the full content of a result is: its place on disk, or the call it answers; None if unknown."""
         for made in self._transcript.view.decisions():
             match made:
                 case Offloaded() if reference in (made.id, made.path, made.tool_use_id):

@@ -1,4 +1,4 @@
-"""A request of a conversation: what was weighed before it, how it is built and written, and its outcome."""
+"""A request of a conversation: why it was made as it is, how it is built and recorded, and its outcome."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 
 BINDING = frozenset({"model", "tool", "tool_order", "system", "message"})
-"""Causes of a change that make reasoning behind it invalid; it is not bound to settings or lifetimes."""
+"""Causes of a change that invalidate later thinking, which is not bound to settings or lifetimes."""
 
 
 class Pending(Struct, frozen=True):
-    """The next request, not yet written."""
+    """The next request, not yet recorded."""
 
     why: Why
     tip: str | None
     fields: Mapping[str, bytes] = {}
-    """What this request alone has, over what every request has; encoded."""
+    """Encoded fields of this request alone; they override those of every request."""
 
 
 class Prepared(Struct, frozen=True):
-    """A request on record, and what is expected of it."""
+    """A recorded request, and what is expected of it."""
 
     body: Body
     call: Call
@@ -61,52 +61,52 @@ class Prepared(Struct, frozen=True):
     forecast: Forecast
     record: Request
     last: str | None = None
-    """The newest record in view when it was made."""
+    """The newest record in view when the request was built."""
     version: tuple[int, int] = (0, 0)
-    """The version of the view it was made from."""
+    """The version of the view the request was built from."""
 
     @property
     def after_compaction(self) -> str:
-        """The compaction this request is the first after; empty if it is not."""
+        """The compaction that this is the first request after; empty if there is none."""
         return self.record.why.after_compaction if self.record.why else ""
 
 
 class Outcome(Struct, frozen=True):
-    """A request that was answered, and what it cost."""
+    """An answered request, and its cost."""
 
     reply: Reply
     prepared: Prepared
     broken: CacheBroke | None
     cost: float | None
     uncached_cost: float | None
-    """The cost with nothing cached."""
+    """The cost if nothing had been cached."""
     ideal_cost: float | None
-    """The cost with every token of the previous request read from the cache."""
+    """The cost if every token of the previous request had been read from the cache."""
     usage: Usage
 
 
 class ToolCall(Struct, frozen=True):
-    """A call the model makes."""
+    """A tool call of the model."""
 
     id: str
     name: str
     input: Any
-    """A mapping; text if the answer was cut off in the middle of it."""
+    """A mapping, or text if the answer was cut off inside it."""
 
 
 class Completion(Struct, frozen=True):
-    """An answer, and what it cost."""
+    """An answer, and its cost."""
 
     text: str
     calls: tuple[ToolCall, ...]
     stop_reason: str
     usd: float | None
     outcome: Outcome
-    """Everything else that is known about it."""
+    """Everything else known about the answer and its request."""
 
 
 def completed(outcome: Outcome) -> Completion:
-    """An answer as a program wants it."""
+    """Extract the text, tool calls, stop reason and cost from an outcome."""
     answer = outcome.reply.answer
     calls = tuple(
         ToolCall(body.id, body.name, read_fields(body.input))
@@ -117,7 +117,7 @@ def completed(outcome: Outcome) -> Completion:
 
 
 def write_request(c: Conversation, pending: Pending) -> Prepared:
-    """The next request, written down and ready to go out."""
+    """Build and record the next request, and return it ready to send."""
     view = c.transcript.view
     changed = c.amended != (view, view.version, c.wanted)
     if changed:
@@ -129,7 +129,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     size = c.seen = c.size() if changed else c.seen
     edge = shared_edge(messages) if c.new_fork else None
     if c.edits.uses and frame.edits and not c.new_fork:
-        # The last result the provider cleared in the last request.
+        # The last result that the provider cleared from the last request.
         edge = edge_of(messages, c.edits.uses, spared(frame.edits))
     markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
     body = assemble(frame, messages, markers, said=view.pieces())
@@ -157,7 +157,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
 
 
 def part_sizes(c: Conversation) -> Sizes:
-    """Tokens up to the end of each part, by a rule that is the same before and after a resume."""
+    """Estimated tokens up to the end of each part, by a rule that gives the same values after a resume."""
     count = Estimator.of(c.profile.tokenizer).tokens
     if c.measured is None or c.measured[0] is not c.frame:
         tools = round(count(opening(*c.frame.tools)))
@@ -168,16 +168,16 @@ def part_sizes(c: Conversation) -> Sizes:
 
 
 def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
-    """Reasoning behind a changed part would be refused, so go on without it; True if that changed the messages.
+    """Drop thinking that follows a changed part, because it would be refused; True if that changed the messages.
 
-    Unless the caller that made the change vouched that what is left is valid.
+    Does nothing if the code that made the change vouched that the remaining thinking is valid.
     """
     if c.vouched or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
         return False
     change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
     unlooked = change is None and not c.watched.cached
     if sent is not None and sending is not None and (unlooked or (change and change.cause not in BINDING)):
-        # Where nothing is cached the forecast has not looked; and a setting may hide a change behind it.
+        # If nothing is cached, the forecast did not compare; and a changed setting may hide a later change.
         settled = replace(sent.frame, settings=sending.frame.settings, betas=sending.frame.betas)
         change = first_change(replace(sent, frame=settled, lifetimes=sending.lifetimes), sending)
     if change is None:
@@ -187,7 +187,7 @@ def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
 
 
 def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | None:
-    """What the prompt should cost: cached tokens are read, the rest is written."""
+    """The expected cost of the prompt: cached tokens are read, the rest is written."""
     rate = c.profile.price(size.tokens)
     if rate is None:
         return None
@@ -208,7 +208,7 @@ def _look(
 
 
 def record_request(c: Conversation, request: Request, body: Body) -> Request:
-    """Write a request down, with what is known of its body, its number, and what was spent before it."""
+    """Record a request with the markers and hash of its body, its number and the cost so far; returns the record."""
     made = replace(
         request,
         markers=[(mark.level, mark.index, mark.block, mark.ttl) for mark in body.markers],
@@ -221,7 +221,7 @@ def record_request(c: Conversation, request: Request, body: Body) -> Request:
 
 
 def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
-    """Record the answer to a request, and learn from what it reports."""
+    """Record the answer to a request, learn from the usage it reports, and return the outcome."""
     reply = replace(reply, answer=c.transcript.distinct(reply.answer))
     c.tail = tail_of(prepared.body.markers) or c.tail
     before, measured = c.edits, _answer(c, prepared, reply)
@@ -231,7 +231,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     if c.edits != before and not c.watched.announced:
         c.watched = c.watched.announce("provider edits")
     if (deleted := c.edits.deleted - before.deleted) > 0:
-        # What was deleted from the cached prefix is no longer read from it, and none of the rest is written again.
+        # Deleted tokens are no longer read from the cached prefix, and the rest of it need not be written again.
         c.watched = replace(c.watched, cached=max(0, c.watched.cached - deleted))
     c.watched, broken = c.watched.judge(usage, c.profile)
     cost, uncached = usage.cost(c.profile), usage.uncached_cost(c.profile)
@@ -241,18 +241,18 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
 
 
 def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | None:
-    """Record the answer behind what it answers: what was said in the meantime comes after it."""
+    """Record the answer directly after what it answers; messages added in the meantime are moved after it."""
     transcript, view = c.transcript, c.transcript.view
     behind = view.items_from(view.layout.index.get(prepared.last or "", len(view)) + 1)
     if not behind and view.version == prepared.version:
         return transcript.model(reply.answer)
     log, sent = transcript.log, transcript.log.decided_at(prepared.record.id)
-    # What an undo brought back was there before the request.
+    # Records that an undo brought back are older than the request.
     late = [item for item in behind if log.record(item.said.uuid, sent) is None]
     with c.together():
         if late:
             c.announce("said meanwhile")
-            # To a clearing, if there is one behind the last words: what was sent is what follows it.
+            # The request's tip may be a clearing after the last message: the request was built after it.
             restored = behind[: len(behind) - len(late)]
             transcript.decide(Rewound(to=restored[-1].said.uuid if restored else prepared.record.tip))
         changed = tuple(transcript.view.messages()) != prepared.messages

@@ -1,8 +1,8 @@
-"""What comes back behind a summary, by slots: each knows what it restores, and how much of it at most.
+"""Restores content after a summary, slot by slot: each slot knows what it restores, and how much at most.
 
-A slot is asked at every compaction, and works from its own source rather than from the conversation, so what it
-holds is as good after the tenth compaction as after the first. When all slots together are too much, the cheapest
-loss goes first: slots are listed in the order in which they are given up last.
+A slot is asked at every compaction. It works from its own source rather than from the conversation, so its content is
+as good after the tenth compaction as after the first. If the slots do not all fit, the least important are left out:
+slots are listed from the most important to the least.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from sevenfold.record import blocks
 from sevenfold.record.layout import Item
 
 BYTES_PER_TOKEN = 3
-"""For cutting a text to a budget before it is weighed."""
+"""For cutting a text to a budget before its tokens are estimated."""
 MOST_FILES = 5
-"""Files that come back at most."""
+"""The maximum number of files restored."""
 MARGIN = 50
-"""Tokens of the room that stay free: what slots weigh is an estimate, and ids around their texts differ."""
+"""Tokens kept free, because slot sizes are estimates and the ids around their texts differ."""
 
 Count = Callable[[str], int]
 Scaled = Callable[[int], int]
-"""A budget made for a full-size window, as it applies in this one."""
+"""Scales a budget meant for a full-size window to this one."""
 
 
 class Moment(Struct, frozen=True):
-    """What a slot may look at."""
+    """The state of a compaction that a slot may use."""
 
     kept: Sequence[Item]
-    """Messages that stay word for word."""
+    """Messages that stay verbatim."""
     count: Count
-    """Tokens of a text."""
+    """Estimates the tokens of a text."""
     room: int = 1_000_000
-    """Tokens that are left for it and all after it."""
+    """Tokens left for this slot and all later ones."""
     budget: Scaled = int
     front: Callable[[], str] = str
-    """The words that will precede the messages: the system prompt."""
+    """Returns the text of the system prompt."""
     keeps_front: bool = False
-    """The system prompt stays as it was sent, with the messages behind it."""
+    """Whether the system prompt stays as it was sent, together with the messages after it."""
 
     def says(self, words: str) -> bool:
-        """Will these words be in view anyway?"""
+        """Whether this text will be in view anyway."""
         if words in self.front():
             return True
         return any(words in blocks.words_of(block) for item in self.kept for block in item.shown)
 
     def shows(self, call: str) -> bool:
-        """Is the result of this call among the messages that stay, as the tool gave it?"""
+        """Whether the kept messages show the result of this call in full, exactly as the tool returned it."""
         return shown_whole(call, self.kept)
 
 
 class Restored(Struct, frozen=True):
-    """What a slot gives back, and what it had to leave."""
+    """What a slot restores, and what it had to leave out."""
 
     attachments: tuple[Attachment, ...] = ()
     tokens: int = 0
@@ -69,20 +69,20 @@ class Restored(Struct, frozen=True):
 
 
 class Slot(Protocol):
-    """One kind of thing that survives compactions."""
+    """One kind of content that is restored after every compaction."""
 
     name: str
     needed: bool
-    """Never given up for want of room."""
+    """Whether it is restored even if there is no room."""
     kinds: frozenset[str]
-    """The kinds of attachments it writes; as they come back anyway, they need not be summarised."""
+    """The kinds of attachments it writes; since they are restored anyway, they need not be summarised."""
 
     def restore(self, moment: Moment) -> Restored:
-        """What belongs behind the summary now."""
+        """Return what belongs after the summary now."""
 
 
 class PinsSlot:
-    """Records the user pinned, word for word."""
+    """Records the user pinned, verbatim."""
 
     name = "pins"
     needed = True
@@ -106,7 +106,7 @@ class PinsSlot:
 
 
 def pinned_text(item: Item) -> str:
-    """A pinned record word for word, with whose words they are; empty if it has none."""
+    """The text of a pinned record, verbatim and labelled with its speaker; empty if it has no text."""
     words = "\n".join(filter(None, (blocks.words_of(block) for block in item.said.blocks)))
     speaker = "model" if item.said.role == "assistant" else "tool" if item.said.answers else "user"
     return PinnedRecord(item.said.uuid, speaker, words).render() if words else ""
@@ -118,14 +118,14 @@ class Seen(Struct, frozen=True):
     path: str
     call: str = ""
     assumed: bool = False
-    """Whether a caller's tool is only assumed to have read it from here; it may be no file of this machine."""
+    """Whether a caller's tool is only assumed to have read it here; it may not be a file on this machine."""
 
 
 class FilesSlot:
-    """The files read most recently, as they are on disk now.
+    """The most recently read files, with their current content on disk.
 
-    Not those whose reading is among the messages that stay, not those ``own`` says are the session's own (its
-    transcript, its notes…), and not those that may no longer be read.
+    Skips files that the kept messages still show, the session's own files (its transcript, its notes…) according to
+    ``own``, and files that may no longer be read.
     """
 
     name = "files"
@@ -147,10 +147,10 @@ class FilesSlot:
         self._own = own
         self._each, self._together = each, together
         self.may_read = may_read
-        """Replaced by a stricter rule where permissions are granted."""
+        """Whether a path may be read; replaced by a stricter rule where there are permissions."""
 
     def restore(self, moment: Moment) -> Restored:
-        """The newest first; one that cannot be read, or finds no room, is named."""
+        """Restore files, newest first; those that cannot be read or do not fit are listed with the reason."""
         attachments: list[Attachment] = []
         left: list[str] = []
         used, most = 0, min(moment.room, moment.budget(self._together))
@@ -174,7 +174,7 @@ class FilesSlot:
         return Restored(tuple(attachments), used, tuple(left))
 
     def _text(self, path: str, moment: Moment) -> tuple[str, str]:
-        """The file as it is put back, or why it is not."""
+        """The text to restore for a file, or the reason why it cannot be restored."""
         if not self.may_read(path):
             return "", "it may no longer be read"
         try:
@@ -185,12 +185,12 @@ class FilesSlot:
 
 
 def kinds(slots: Iterable[Slot]) -> frozenset[str]:
-    """The kinds of attachments that slots bring back."""
+    """The kinds of attachments that slots restore."""
     return frozenset[str]().union(*(slot.kinds for slot in slots))
 
 
 def from_hooks(context: Sequence[str]) -> Attachment:
-    """What SessionStart hooks want the model to know after a compaction."""
+    """An attachment with the context that SessionStart hooks provide after a compaction."""
     text = HookContext("\n\n".join(context)).render()
     event = {"hookEvent": "SessionStart", "hookName": "SessionStart:compact", "toolUseID": ""}
     return Attachment("hook_additional_context", (blocks.text(text),), {"content": list(context), **event})
@@ -199,7 +199,7 @@ def from_hooks(context: Sequence[str]) -> Attachment:
 def restore(
     slots: Sequence[Slot], moment: Moment, room: int
 ) -> tuple[list[tuple[str, Restored]], list[str]]:
-    """What all slots give back within the room, and what was left out; a slot that fails is left out too."""
+    """Restore all slots that fit; returns them, and a list of what was left out, failed slots included."""
     given: list[tuple[str, Restored]] = []
     left: list[str] = []
     room -= MARGIN

@@ -1,7 +1,7 @@
-"""Tool results: the content of one, and which files the model still sees in them.
+"""Tool results: their content, and which files the model still sees in them.
 
-A file that is unchanged need not be shown twice: a second reading may be a short note that names the first, but only
-while that one is in view, whole. Cleared, offloaded or compacted away, the next reading is a full one again.
+An unchanged file need not be shown twice: a second read may return a short note that refers to the first, but only
+while the first result is in view in full. Once that is cleared, offloaded or compacted, the next read is full again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from sevenfold.record.view import View
 
 
 class Whole(Struct, frozen=True):
-    """What goes to disk of a result."""
+    """The part of a result that is stored on disk."""
 
     text: str
     structured: bool
-    """Whether it is JSON rather than what the tool printed."""
+    """Whether the text is JSON rather than the tool's plain output."""
 
     @property
     def name_ending(self) -> str:
-        """How its file is called at the end."""
+        """The extension of its file."""
         return ".json" if self.structured else ".txt"
 
     @property
@@ -41,7 +41,7 @@ class Whole(Struct, frozen=True):
 
 
 def whole(block: Block) -> Whole:
-    """The text of a result, pictures and the like aside."""
+    """The full text of a result, without images and other content that is not text."""
     body = block.body()
     content = body.content if isinstance(body, ToolResult) else None
     if content is None or isinstance(content, str):
@@ -53,7 +53,7 @@ def whole(block: Block) -> Whole:
 
 
 def nothing(block: Block) -> bool:
-    """Does the result hold neither words nor anything else?"""
+    """Whether the block is a tool result with no content."""
     body = block.body()
     if not isinstance(body, ToolResult):
         return False
@@ -67,7 +67,7 @@ def nothing(block: Block) -> bool:
 
 
 def filled(block: Block) -> Block:
-    """An empty result with a word in it."""
+    """The empty result with a placeholder text as its content."""
     return blocks.with_content(block, EmptyResult().render())
 
 
@@ -75,7 +75,7 @@ _IGNORED = frozenset({"cache_control", "citations", "caller"})
 
 
 def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:
-    """Do two blocks say the same? Of a result that was ``stored`` the whole is known by its hash."""
+    """Whether two blocks have the same content; a ``stored`` result is compared by the hash of its full text."""
     if ours.kind != theirs.kind or ours.id != theirs.id:
         return False
     if stored is not None:
@@ -86,7 +86,7 @@ def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:
 
 
 def _plain(block: Block) -> Any:
-    """What a block says, without what SDKs add to it or leave out; a text is the same as a list with one."""
+    """A block normalised for comparison: without fields that SDKs add or omit, and with a single text as a string."""
     value = {
         name: inner
         for name, inner in msgspec.json.decode(block.raw, type=dict[str, Any]).items()
@@ -104,20 +104,20 @@ def _plain(block: Block) -> Any:
 # -- files that were read ---------------------------------------------------------------------------
 
 PATHS = ("path", "file_path", "filePath", "filename", "file")
-"""What tools call the path of a file in their input."""
+"""Names that tools use for the path of a file in their input."""
 
 
 class Read(Struct, frozen=True):
-    """A full reading of a file."""
+    """A full read of a file."""
 
     call: str
     """The tool call whose result shows it."""
     version: str
-    """What the file was then, in whatever way the reader tells versions apart."""
+    """The version of the file that was read, in whatever form the tool distinguishes versions."""
 
 
 def paths_read(view: View, kinds: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Files in ``folder`` that the caller's own tools have read, by path: the call of each, the newest first.
+    """Files in ``folder`` that the caller's own tools have read: a mapping from path to call id, newest first.
 
     A tool of the kind ``read`` whose input names a path has read that file, unless its result is an error.
     """
@@ -138,14 +138,14 @@ def paths_read(view: View, kinds: Mapping[str, str], folder: str) -> dict[str, s
 
 
 def _inside(folder: str, path: str) -> str:
-    """The whole path of a file in a folder; empty for one that is outside."""
+    """The full path of a file in a folder; empty if it is outside."""
     whole = PurePath(folder, path)
     inside = path and whole.is_relative_to(folder) and ".." not in whole.parts
     return str(whole) if inside else ""
 
 
 def shown_whole(call: str, items: Sequence[Item]) -> bool:
-    """Is the result of this call among these records, shown as the tool gave it?"""
+    """Whether these records show the result of this call in full, exactly as the tool returned it."""
     for item in reversed(items):
         if call in item.said.answers:
             whole = {

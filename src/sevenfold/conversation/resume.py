@@ -1,9 +1,9 @@
 """Opening a transcript from its end.
 
-What the model sees now begins at the last compaction of the live branch, so that is how far back reading
-goes: from the end of the file to that boundary, and to the messages it kept. A boundary on a branch that
-was given up is recognised because the way from the newest record does not lead to it; then the one before
-is tried. Time and memory depend on what is in view, not on how long the session has been running.
+The view starts at the last compaction of the live branch, so reading goes back only to that boundary and
+to the messages it kept. A boundary on an abandoned branch is recognised because the newest record does
+not descend from it; then the boundary before is tried. Time and memory depend on what is in view, not on
+the length of the session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sevenfold.record.weight import Weight
 
 
 class Foreseen(Struct, frozen=True):
-    """What a compaction of ours was expected to leave, by all that was known of sizes then."""
+    """The size that one of our compactions was expected to leave, as estimated at the time."""
 
     tokens: int
     weight: Weight
@@ -31,13 +31,13 @@ class Foreseen(Struct, frozen=True):
 
 
 SizeReport = Measured | Epoch | Foreseen
-"""What a reader learns about sizes: reports, what preceded the messages when they were made, and expectations."""
+"""What reading a log reveals about sizes: reported sizes, the frames they were reported for, and expected sizes."""
 
 
 def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequence[Entry] = ()) -> View:
-    """The view at the end of the log, and of what is about to be written to it.
+    """The view at the end of the log, including ``unwritten`` entries that are yet to be appended.
 
-    ``reports`` is filled with what was learnt about sizes on the way.
+    Size reports found on the way are added to ``reports``.
     """
     for start in _starting_points(log):
         found: list[SizeReport] = []
@@ -48,7 +48,7 @@ def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequenc
             break
     view.keeps_history = False
     if view.epoch is None and view.carry is not None and view.carry.epoch_offset is not None:
-        # The epoch's record may come before the boundary: the carry says where.
+        # The epoch's record may precede the boundary; the carry says where it is.
         match next(read(log, view.carry.epoch_offset), None):
             case (_, Decision(made=Epoch() as epoch)):
                 view.epoch = epoch
@@ -58,11 +58,11 @@ def resume(log: Log, reports: list[SizeReport] | None = None, unwritten: Sequenc
 
 
 def fold(log: Log, start: int = 0, reports: list[SizeReport] | None = None) -> View:
-    """The view that results from reading the log from ``start`` on."""
+    """The view that results from folding the log from ``start`` on."""
     view = View(complete=start == 0)
     for position, entry in read(log, start):
         measured = view.add(entry, position)
-        # While a compaction was undone, prompts held more than what is read here: only their growth tells something.
+        # While a compaction was undone, prompts contained more than is read here, so only their growth is meaningful.
         whole = view.missing is None or not view.undone
         if reports is not None and measured is not None and (whole or measured.before is not None):
             reports.append(measured)
@@ -82,7 +82,7 @@ def _expected(view: View, made: OwnDecision) -> Iterator[SizeReport]:
 
 
 def read(log: Log, start: int = 0) -> Iterator[tuple[int, Entry]]:
-    """The entries of the log from ``start`` on, each with its position, and what users said in a queue alone."""
+    """The log's entries from ``start`` on with their positions, plus user messages that only the queue recorded."""
     queue = Queue()
     for position, line in log.read(start):
         entry = entries.read(line) if line else Damaged("the line is too long to be read")
@@ -91,7 +91,7 @@ def read(log: Log, start: int = 0) -> Iterator[tuple[int, Entry]]:
 
 
 def _starting_points(log: Log) -> Iterator[int]:
-    """Positions from which reading may suffice, the last first; in the end the beginning."""
+    """Positions from which reading may suffice, last first; finally the start of the log."""
     for position, boundary in log.boundaries():
         start = _start_of_view(log, boundary, position)
         if start == 0:
@@ -102,7 +102,7 @@ def _starting_points(log: Log) -> Iterator[int]:
 
 
 def _start_of_view(log: Log, boundary: Boundary, position: int) -> int | None:
-    """Where the view begins that a boundary opens: there, or at the first of the messages it keeps."""
+    """Where the view of a boundary starts: there, or at the first message it kept; None if that is not found."""
     segment = boundary.about.preserved_segment
     if segment is None:
         return position

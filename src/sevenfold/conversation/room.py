@@ -1,6 +1,6 @@
-"""Is there room for the next request? Its size held against the limits, and what to do if it does not fit.
+"""Whether there is room for the next request: its size compared with the limits, and what to do if it does not fit.
 
-Here too is the list of results that could be cleared to make room.
+This module also keeps the list of results that could be cleared to make room.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 REPRODUCIBLE = frozenset({"read", "shell", "search", "web", "edit", "write"})
-"""Kinds of tools whose results can be had again; what any other tool said stays."""
+"""Kinds of tools whose results can be obtained again; results of other tools are never cleared."""
 _CLEARED = PLACEHOLDER_CLEARED.encode()
 ASSUMED = ("family", "default")
-"""Sources of a window's size that are no more than a guess."""
+"""Sources of a window's size that are only guesses."""
 
 
 HEAVY = 0.8
-"""The share of the bytes or pictures a request may have, above which a warning is given."""
+"""The share of the byte or image limit above which a warning is given."""
 
 Verdict = Literal["fits", "warning", "compact", "blocked"]
 Budget = Literal["tokens", "bytes", "images"]
 
 
 class Check(Struct, frozen=True):
-    """One look at the size, and the budget that led to the verdict."""
+    """The result of comparing a size with the limits: a verdict, and the budget that led to it."""
 
     size: Size
     verdict: Verdict
@@ -48,21 +48,21 @@ class Check(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """The most bytes and pictures a request may have; None: no limit is known."""
+    """The maximum bytes and images of a request; None where no limit is known."""
 
     wire: int | None
     images: int | None
 
     @classmethod
     def of(cls, profile: Profile, settings: Settings) -> Limits:
-        """What the settings say, or else the model's profile."""
+        """The limits from the settings, or else from the model's profile."""
         wire, images = settings.wire_bytes_limit, settings.images_limit
         return cls(
             profile.body_bytes if wire is None else wire, profile.images if images is None else images
         )
 
     def passed(self, wire: int, images: int, share: float = 1.0) -> tuple[Budget, ...]:
-        """Of what there is more than a request may have, or than this share of it: pictures, bytes."""
+        """Which of the limits ``images`` and ``bytes``, multiplied by ``share``, are exceeded."""
         found: tuple[Budget, ...] = ()
         if self.images is not None and images > share * self.images:
             found = ("images",)
@@ -71,9 +71,9 @@ class Limits(Struct, frozen=True):
         return found
 
     def check(self, size: Size, window: Window) -> Check:
-        """What a size means in a window with these limits."""
+        """The verdict on a size, given a window and these limits."""
         status = window.status(size.tokens, band=size.band)
-        # Before any report so little may be known of a model's tokens that only its server can say whether they fit.
+        # Before the first usage report, an estimate may be so rough that only the server can tell whether it fits.
         guess = not size.anchored and size.band > size.tokens and size.tokens < window.blocking
         if over := self.passed(size.wire, size.images):
             return Check(size, "blocked", over[0])
@@ -86,7 +86,7 @@ class Limits(Struct, frozen=True):
         return Check(size, "warning" if status.above_warning else "fits", "tokens")
 
     def load(self, weight: Weight, tokens: float, window: Window) -> int:
-        """What content takes of a window, in tokens: as much as of the budget it takes most of."""
+        """How much of a window content takes up, in tokens, judged by the budget it uses the largest share of."""
         pictures = weight.images + weight.documents
         share = max(_share(weight.wire, self.wire), _share(pictures, self.images))
         return round(max(tokens, min(share, 1.0) * window.threshold, 0))
@@ -97,23 +97,23 @@ def _share(used: int, limit: int | None) -> float:
 
 
 class Parts(Struct, frozen=True, kw_only=True):
-    """What a request is filled with, in what its budget is counted in."""
+    """The composition of a request, in the unit of a budget."""
 
     system: int
     tools: int
     pinned: int
     newest: int
-    """What was said since the last answer."""
+    """Content that has not been sent yet."""
     rest: int
 
     @property
     def fixed(self) -> int:
-        """What cannot be let go."""
+        """The total that cannot be removed."""
         return self.system + self.tools + self.pinned + self.newest
 
 
 def too_full(check: Check, window: Window, parts: Parts, *, limit: int, steps: Sequence[str]) -> str:
-    """What to tell a user whose next request cannot be sent; ``steps`` are what is allowed now."""
+    """The message for a user whose next request cannot be sent; ``steps`` are the remedies available now."""
     shares = (
         f"system {parts.system:,}, tools {parts.tools:,}, pinned {parts.pinned:,}, "
         f"newest messages {parts.newest:,}, everything before {parts.rest:,} {_UNITS[check.budget]}"
@@ -135,7 +135,7 @@ def too_full(check: Check, window: Window, parts: Parts, *, limit: int, steps: S
 
 
 def steps(parts: Parts, budget: Budget, *, clears: bool, compacts: bool, snips: bool) -> tuple[str, ...]:
-    """What a user can do when nothing the engine may do is enough."""
+    """The remedies left to the user when the engine cannot make enough room."""
     found = []
     if parts.rest and compacts:
         found.append("compact the conversation (compact(), /compact, or the switch auto_compact)")
@@ -162,7 +162,7 @@ def _used(check: Check) -> str:
 
 
 def overloaded(c: Conversation, size: Size) -> bool:
-    """Are there too many bytes or pictures, and not only in what no request has held yet?"""
+    """Whether there are too many bytes or images, and not only because of content that is still unsent."""
     limits = c.limits
     if not limits.passed(size.wire, size.images):
         return False
@@ -171,12 +171,12 @@ def overloaded(c: Conversation, size: Size) -> bool:
 
 
 def check(c: Conversation, size: Size) -> Check:
-    """Hold a size against the limits, and report it."""
+    """Compare a size with the limits, and report the verdict as an event."""
     found, window, settings = c.limits.check(size, c.window), c.window, c.settings
     reacts = settings.reactive_only and settings.reactive and c.source.compacts
     blocked = found.verdict == "blocked" and found.budget == "tokens"
     if reacts and blocked and size.tokens < window.context:
-        # The provider decides what is too long, but not about more than its window holds.
+        # The provider decides what is too long, except for requests larger than its window.
         found = replace(found, verdict="warning")
     c.events.tell(
         Checked(
@@ -205,13 +205,13 @@ def explain(c: Conversation, check: Check) -> str:
 
 
 def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[str, ...]:
-    """What a user can do now about a conversation filled like this."""
+    """The remedies a user has now for a conversation of this composition."""
     view, settings = c.transcript.view, c.settings
     shown = (item for item in view.items if item.shown and not item.hidden_by)
     answers = [item for item in shown if item.said.role == "assistant"]
     rounds = sum(view.begins_round(item.said.uuid) for item in answers)
-    # An answer is kept with the results of its calls, and the newest round cannot be removed. A compaction that was
-    # made just now, and was not enough, need not be made again.
+    # An answer stays with the results of its calls, and the newest round cannot be removed. If a compaction was made
+    # just now and was not enough, another one would not help.
     older = rounds - (1 if answers and answers[-1].said.calls else 0)
     made = (view.boundary or "") != c.boundary_then
     return steps(
@@ -224,7 +224,7 @@ def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[
 
 
 def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
-    """What a request is filled with, in the unit of a budget."""
+    """The composition of the next request, in the unit of a budget."""
     frame, size = c.frame, c.size()
     whole: Mapping[Budget, int] = {"tokens": size.tokens, "bytes": size.wire, "images": size.images}
     kept = c.transcript.pinned()
@@ -234,7 +234,7 @@ def parts(c: Conversation, budget: Budget = "tokens") -> Parts:
     pins = sum((item.weight for item in items if item.said.uuid in kept - fresh), NOTHING)
     weights = (opening(*frame.system), opening(*frame.tools), pins, news)
     system, tools, pinned, newest = (_amount(c, weight, budget) for weight in weights)
-    # Bytes and pictures are counted in messages alone.
+    # Bytes and images are counted in messages only.
     known = pinned + newest + (system + tools if budget == "tokens" else 0)
     rest = max(0, whole[budget] - known)
     return Parts(system=system, tools=tools, pinned=pinned, newest=newest, rest=rest)
@@ -246,8 +246,8 @@ def _amount(c: Conversation, weight: Weight, budget: Budget) -> int:
 
 
 # -- results that can be cleared --------------------------------------------------------------------
-# Looking at every result before every request would cost more the longer a session gets. This list is only ever
-# extended by what is new, and made again when the view itself is laid out again.
+# Checking every result before every request would cost more the longer a session gets. This list is only extended
+# with new records, and rebuilt when the view itself is laid out again.
 
 
 class Held(Struct, frozen=True):
@@ -257,13 +257,13 @@ class Held(Struct, frozen=True):
     tool: str
     record: str
     place: int
-    """Which record of the view holds it."""
+    """The index in the view of the record that contains it."""
     weight: Weight
     error: bool
 
 
 class Stock:
-    """Results of reproducible tools in view, in order; ``kinds`` says of what kind each tool is."""
+    """The results of reproducible tools in view, in order; ``kinds`` maps tool names to kinds."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
@@ -272,7 +272,7 @@ class Stock:
         self._forget()
 
     def follow(self, view: View) -> None:
-        """Take in what is new in the view."""
+        """Add the new records of the view."""
         if view is not self._view or view.version != self._version:
             self._view, self._version = view, view.version
             self._forget()
@@ -281,7 +281,7 @@ class Stock:
             self._seen += 1
 
     def tool_of(self, call: str) -> str:
-        """The tool a call in view was made to; empty for a call that is not."""
+        """The tool that a call in view uses; empty if the call is not in view."""
         return self._tools.get(call, "")
 
     def _forget(self) -> None:
@@ -289,9 +289,9 @@ class Stock:
         self._tools: dict[str, str] = {}
         self.results: list[Held] = []
         self.weight = NOTHING
-        """Of all of them together."""
+        """The total weight of the results."""
         self.answered = -1
-        """The place of the model's newest answer: it has not seen results behind it."""
+        """The index of the model's newest answer; the model has not seen any results after it."""
 
     def _take(self, item: Item, place: int) -> None:
         if item.said.role == "assistant":
@@ -311,7 +311,7 @@ class Stock:
     def _hold(self, block: Block, said: Block | None, item: Item, place: int) -> None:
         cleared = len(block.raw) < 300 and _CLEARED in block.raw
         if cleared or said is None or not blocks.same(block, said):
-            # A preview that a decision put in the place of a result stays for good.
+            # A preview that replaced a result is final.
             return
         body = block.body()
         error = isinstance(body, ToolResult) and bool(body.is_error)
@@ -321,7 +321,7 @@ class Stock:
 
 
 def unsent(c: Conversation) -> list[Item]:
-    """What no request has held yet."""
+    """Records in view that have not been sent yet."""
     view = c.transcript.view
     c.stock.follow(view)
     newest = view.items_from(c.stock.answered + 1)
@@ -331,6 +331,6 @@ def unsent(c: Conversation) -> list[Item]:
 
 
 def unsent_results(c: Conversation) -> list[Block]:
-    """Tool results that no request has held yet."""
+    """Tool results that have not been sent yet."""
     answers = [item for item in unsent(c) if item.said.answers]
     return [block for item in answers for block in item.shown if block.kind == "tool_result"]

@@ -1,7 +1,7 @@
-"""The content blocks a caller may send, as the Messages API takes them.
+"""The content blocks a caller may send, in the shapes the Messages API accepts.
 
-A block of another shape would be recorded, sent with every request from then on, and refused each time. So shapes are
-checked before anything is recorded. Cache markers are taken off: where they go is the engine's business.
+A block of another shape would be recorded, sent with every later request, and refused each time. So shapes are checked
+before anything is recorded. Cache markers are removed, because the engine decides where they go.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 
 class _Shape(Struct, tag_field="type", forbid_unknown_fields=True):
-    """A block; its class name is of no meaning, its tag is the block's type."""
+    """A block; its tag is the block's type, and its class name means nothing."""
 
 
 class _Base64(_Shape, tag="base64"):
@@ -71,7 +71,7 @@ class _ToolReference(_Shape, tag="tool_reference"):
 
 
 class _BrowserState(Struct, tag_field="type", tag="browser_state"):
-    """Passed on as it is."""
+    """Passed on unchecked."""
 
 
 class _Answered(_Shape, tag="text"):
@@ -89,17 +89,17 @@ class _ToolUse(_Shape, tag="tool_use"):
 
 Shapes = msgspec.json.Decoder[Any]
 USER: Shapes = msgspec.json.Decoder(_Text | _Image | _Document | _SearchResult | _Upload)
-"""What a user's message may hold."""
+"""The blocks that a user message may contain."""
 RESULT: Shapes = msgspec.json.Decoder(
     _Text | _Image | _Document | _SearchResult | _ToolReference | _BrowserState
 )
-"""What a tool result may hold."""
+"""The blocks that a tool result may contain."""
 ANSWER: Shapes = msgspec.json.Decoder(_Answered | _ToolUse)
-"""What is checked of a model's answer; other blocks in it are the provider's own."""
+"""The blocks of a model's answer that are checked; all others are the provider's own."""
 
 
 def problem(raw: bytes, shapes: Shapes) -> str:
-    """Why an encoded block has none of these shapes; empty if it has one."""
+    """Why an encoded block matches none of these shapes; empty if it matches one."""
     try:
         shapes.decode(raw)
     except msgspec.ValidationError as error:
@@ -108,10 +108,10 @@ def problem(raw: bytes, shapes: Shapes) -> str:
 
 
 def bare(block: Mapping[str, Any], *, said_by_model: bool = False) -> dict[str, Any]:
-    """The block without cache markers, also inside it, and without fields that say nothing."""
+    """The block without cache markers, nested ones included, and without null fields."""
     fields = {name: value for name, value in block.items() if value is not None and name != "cache_control"}
     if not said_by_model and isinstance(fields.get("citations"), list):
-        # Words of a model that name their sources: from the user's side the sources are refused.
+        # A model's text may cite its sources; in a user message the provider refuses such citations.
         del fields["citations"]
     for name in ("content", "source"):
         if name in fields:

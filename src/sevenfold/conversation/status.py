@@ -1,4 +1,4 @@
-"""The gauge as everyone reads it: how full the window is, and what the session has cost."""
+"""The gauge's reading for users: how full the window is, and what the session has cost."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Reading(Struct, frozen=True, kw_only=True):
     """Tokens sent, before the provider's own edits."""
     low: int
     high: int
-    """The truth is expected between these, 19 times out of 20."""
+    """The true size lies between ``low`` and ``high`` in 19 of 20 cases."""
     context: int
     effective: int
     threshold: int
     warning: int
     blocking: int
     limit: int
-    """What percentages are of: the threshold while auto-compaction is on, else the effective window."""
+    """The base of percentages: the threshold while auto-compaction is on, else the effective window."""
     percent_left: int
     above_warning: bool
     above_error: bool
@@ -39,11 +39,11 @@ class Reading(Struct, frozen=True, kw_only=True):
     images_limit: int | None
     requests: int
     usd: float | None
-    """What the session has cost so far; None where a price is unknown."""
+    """What the session has cost so far; None if a price is unknown."""
 
     @classmethod
     def of(cls, size: Size, window: Window, limits: Limits, account: Account) -> Reading:
-        """``limits`` are the most bytes and pictures a request may have."""
+        """The reading for a size, a window, the byte and image limits, and the account."""
         status = window.status(size.tokens, band=size.band)
         known = asdict(size) | asdict(window) | asdict(status) | asdict(account)
         return cls(
@@ -55,31 +55,31 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     @property
     def band(self) -> int:
-        """How many tokens more it may really be."""
+        """How many more tokens there may really be than estimated."""
         return self.high - self.seen
 
     @property
     def heavy(self) -> tuple[Budget, ...]:
-        """What else a request has nearly too much of, or too much: ``bytes``, ``images``."""
+        """The other limits that a request is close to or over: ``bytes``, ``images``."""
         limits = Limits(self.wire_limit, self.images_limit)
         return limits.passed(self.wire, self.images, HEAVY)[::-1]
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """How a session is doing with its window; all but the number of compactions since it was opened."""
+    """How a session is doing with its window; refill and cached share cover only the time since it was opened."""
 
     status: str
-    """``compacting`` while a compaction is under way, else empty."""
+    """``compacting`` while a compaction is running, else empty."""
     compactions: int
     turns_since: int
     """Answers since the last compaction; -1 before the first."""
     refill: float | None
-    """Tokens an answer adds to the conversation, on average since the last compaction."""
+    """Average tokens that each answer has added since the last compaction; None before the first one."""
     failures: int
-    """Compactions in a row for which no model had a summary."""
+    """Consecutive compactions for which no model produced a summary."""
     breaker_open: bool
-    """Whether models are no longer asked unless the user wants it, because of these failures."""
+    """Whether these failures keep models from being asked for a summary unless the user wants it."""
     cached_share: float | None
-    """Of all prompts; None before the first answer."""
+    """The share of all prompt tokens read from the cache; None before the first answer."""
     corrected_share: float | None = None
-    """Of the entries that were remembered in the project, those that were wrong later; None without any."""
+    """The share of the project's remembered entries that proved wrong later; None if there are none."""

@@ -1,9 +1,9 @@
-"""Conversations kept elsewhere: brought in once, or followed as they grow.
+"""Conversations kept elsewhere: imported once, or followed as they grow.
 
-A caller that keeps its own list of messages hands it over before each request, in the shape of any of the APIs. What
-the session already has is recognised turn by turn, by what it says rather than by its bytes: clients write a block as
-a string, put parallel results in another order, leave reasoning out, and move system messages to another place. Where
-the list really differs a branch begins: what was said before on the other one stays in the transcript.
+A caller that keeps its own list of messages passes it in before each request, in the shape of any of the APIs. Messages
+the session already has are recognised turn by turn, by content rather than by bytes: clients write a block as a
+string, reorder parallel results, leave out thinking, and move system messages elsewhere. Where the list really differs,
+a new branch starts; the messages of the old branch stay in the transcript.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 ROLES = ("user", "assistant", "system")
 SYSTEM = "system_message"
-"""The kind of attachment that a system message in the middle of a list becomes."""
+"""The kind of attachment that a system message in a list becomes."""
 
 
 class Given(Struct, frozen=True):
-    """A message from elsewhere."""
+    """A message of the caller's list."""
 
     role: str
     blocks: tuple[Block, ...]
 
 
 class Said(Struct, frozen=True):
-    """A block of the session, with the record it is in."""
+    """A block of the session, with its record and that record's index."""
 
     record: int
     item: Item
@@ -49,7 +49,7 @@ class Said(Struct, frozen=True):
 
 
 class Heard(Struct, frozen=True):
-    """A block of the list, with its message and its place there."""
+    """A block of the caller's list, with the index of its message and its index there."""
 
     message: int
     part: int
@@ -57,11 +57,11 @@ class Heard(Struct, frozen=True):
 
 
 Matches = dict[tuple[int, int], int]
-"""Blocks of the list that the session has, by message and place: the record each is in; -1 if it is in none."""
+"""Maps list blocks that the session has, by message and part index, to a record's index, or to -1 if there is none."""
 
 
 def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
-    """Take in a conversation from elsewhere, once, before anything was said here."""
+    """Import a conversation from elsewhere; raises `Refused` unless the session is empty."""
     with c.lock:
         view = c.transcript.view
         if len(view) or view.boundary:
@@ -70,13 +70,13 @@ def adopt(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> None:
 
 
 def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
-    """Follow a list kept elsewhere; returns how many of its messages are new."""
+    """Update the session to match a list of messages kept elsewhere; returns how many of them are new."""
     with c.lock:
         given, view = read(messages), c.transcript.view
-        # Everything that led to the present counts, also what was compacted since.
+        # Compare with the whole live branch, including what a compaction has hidden.
         items = (view if view.boundary is None else whole(c.transcript.log)).items
         if items and c.gate is not None:
-            # As it would be recorded: what is not the model's, without secrets.
+            # Compare with what would be recorded: everything but the model's messages has its secrets masked.
             given = [_masked(one, c.gate.known) if one.role != "assistant" else one for one in given]
         records, fresh = compare(items, given, _system_texts(c, items))
         branches = records < len(items)
@@ -93,7 +93,7 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
 
 
 def read(messages: Iterable[Any]) -> list[Given]:
-    """The messages of a list with their blocks; an `InputError` names the one that cannot be taken in."""
+    """Convert the messages of a list to blocks; raises an `InputError` that names an invalid one."""
     found = []
     for place, message in enumerate(foreign.messages(messages)):
         role = message.get("role") if isinstance(message, Mapping) else None
@@ -120,7 +120,7 @@ def _masked(given: Given, known: KnownSecrets) -> Given:
 
 
 def _system_texts(c: Conversation, items: Sequence[Item]) -> frozenset[str]:
-    """What the model has from the system: its prompt, and system messages that were taken in."""
+    """The texts of the system prompt and of all imported system messages."""
     said = (block for item in items if item.said.attachment == SYSTEM for block in item.said.blocks)
     prompt = map(blocks.read, c.wanted.system)
     return frozenset(blocks.words_of(block).strip() for block in (*said, *prompt))
@@ -131,7 +131,7 @@ def _is_known_system(given: Given, known: frozenset[str]) -> bool:
 
 
 def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
-    """A call has one result for good, also on another branch; a counted name may mean another call there."""
+    """Refuse a changed result for an answered call, even on another branch, where only random ids identify a call."""
     results = (block for message in fresh for block in message.blocks if block.kind == "tool_result")
     for block in filter(lambda block: calls.drawn(block.id), results):
         if not c.finder.same_result(block):
@@ -141,7 +141,7 @@ def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
             )
 
 
-# Taking in
+# Importing
 
 
 def _take_in(c: Conversation, given: Sequence[Given]) -> None:
@@ -150,11 +150,11 @@ def _take_in(c: Conversation, given: Sequence[Given]) -> None:
             for message in run:
                 _take_message(c, message)
         elif said := tuple(block for message in run for block in message.blocks):
-            # Neighbouring messages, and items, of the model are one answer.
+            # Consecutive messages, or items, of the model form one answer.
             answer = Answer(f"{edits.IMPORTED}{c.transcript.new_id()}", c.frame.model, said)
             c.transcript.model(c.transcript.distinct(answer))
     if any(block.kind in THINKING for message in given for block in message.blocks):
-        # Reasoning from elsewhere is bound to what preceded it there.
+        # Imported thinking is bound to what preceded it where it was produced.
         c.open_epoch("imported", drops_thinking=True)
 
 
@@ -168,7 +168,7 @@ def _take_message(c: Conversation, message: Given) -> None:
     fitting, others = calls.matched(results, c.transcript.view.pending_calls)
     if fitting:
         c.tool_results(list(fitting.values()))
-    # A result whose call is not there is recorded as it came; the model reads it as text.
+    # A result without its call is recorded unchanged; the model gets it as text.
     words = [block for block in message.blocks if block.kind != "tool_result"]
     if said := [*others, *words]:
         c.transcript.user(said)
@@ -180,9 +180,9 @@ def _take_message(c: Conversation, message: Given) -> None:
 def compare(
     items: Sequence[Item], given: Sequence[Given], system: frozenset[str] = frozenset()
 ) -> tuple[int, list[Given]]:
-    """How many of the session's records the list has too, from the start on, and the messages it has beyond them.
+    """How many of the session's first records the list contains too, and which of its messages are new.
 
-    ``system`` are texts the model has from the system, wherever they are in the list.
+    ``system`` are known system texts, which match anywhere in the list.
     """
     theirs_system = {_words(block) for one in given if one.role == "system" for block in one.blocks}
     aside = frozenset({*system, *theirs_system, CUT_START})
@@ -206,7 +206,7 @@ def compare(
 
 
 def _said(items: Sequence[Item]) -> Iterable[Said]:
-    """What a list kept elsewhere would have of these records: neither notes of the program nor reasoning."""
+    """The blocks that a list kept elsewhere would contain too: no attachments or program messages, no thinking."""
     for number, item in enumerate(items):
         said = item.said
         if not (said.meta or said.synthetic or said.attachment or said.role == "system"):
@@ -230,9 +230,9 @@ def _turns(spoken: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
 def _match(
     ours: Sequence[Said], theirs: Sequence[Heard], aside: frozenset[str]
 ) -> tuple[list[int], Matches]:
-    """One turn on both sides: records with a block that the list lacks, and what of the list the session has.
+    """Compare one turn: returns records with a block that the list lacks, and the list's blocks that the session has.
 
-    Calls and results are known by their ids, in whatever order; words and pictures by their order.
+    Calls, results and images match in any order, by id and content; texts must be in the same order.
     """
     texts = [one for one in ours if one.block.kind == "text"]
     left, matches = _match_texts(texts, [one for one in theirs if one.block.kind == "text"], aside)
@@ -253,12 +253,12 @@ def _match(
 
 
 def _match_texts(ours: list[Said], theirs: list[Heard], aside: frozenset[str]) -> tuple[list[int], Matches]:
-    """The same for texts: one block on one side may be several on the other, blanks between them aside."""
+    """Like `_match`, for texts: one block on one side may be several on the other, ignoring whitespace between them."""
     ours = [one for one in ours if _words(one.block) not in aside]
     found = {(one.message, one.part): -1 for one in theirs if _words(one.block) in aside}
     theirs = [one for one in theirs if (one.message, one.part) not in found]
     mine = yours = ""
-    first = ahead = 0  # texts of ours that have a counterpart, and those that begin to have one
+    first = ahead = 0  # how many of our texts are matched, and how many after them are matched in part
     pending: list[Heard] = []
     waiting = iter(theirs)
     while True:
@@ -283,11 +283,11 @@ def _match_texts(ours: list[Said], theirs: list[Heard], aside: frozenset[str]) -
 
 
 def _fresh(given: Sequence[Given], found: set[tuple[int, int]], system: frozenset[str]) -> list[Given]:
-    """The messages, and parts of messages, that the session does not have yet."""
+    """The messages, or parts of messages, that the session does not have yet."""
     new = [one.message for one in _heard(given) if (one.message, one.part) not in found]
     begin = min(new, default=len(given))
     while begin and given[begin - 1].role == "assistant" and (begin - 1, 0) not in found:
-        begin -= 1  # reasoning that comes as an item of its own belongs to the answer after it
+        begin -= 1  # thinking in a separate item belongs to the answer after it
     fresh = []
     for place, message in enumerate(given):
         if message.role == "system":
@@ -315,7 +315,7 @@ def _changed_result(ours: Block, theirs: Block) -> bool:
 
 
 def equal(ours: Block, theirs: Block, item: Item) -> bool:
-    """Does a block of a list say what the session has on record, or what it shows in its place?"""
+    """Whether a list's block has the same content as the recorded one, or as what the session shows instead."""
     if ours.kind == theirs.kind and theirs.id == calls.given(ours.id):
         theirs = calls.renamed(theirs, ours.id)
     if ours.kind != theirs.kind or ours.id != theirs.id:
@@ -326,5 +326,5 @@ def equal(ours: Block, theirs: Block, item: Item) -> bool:
 
 
 def cleared(block: Block) -> bool:
-    """Is it the placeholder of a cleared result?"""
+    """Whether the block is the placeholder of a cleared result."""
     return blocks.words_of(block) == PLACEHOLDER_CLEARED

@@ -1,6 +1,6 @@
-"""What runs in the background of a conversation, in one list: the engine's own work, and what others add.
+"""The background tasks of a conversation, in one list: the engine's own work, and tasks that others add.
 
-Whatever becomes of a task, it never raises into the conversation: how it ended is in the list, and in an event.
+A task that fails never raises into the conversation: its outcome is in the list, and in an event.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 TaskState = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""As MCP has them."""
+"""The task states of MCP."""
 STATES: Mapping[str, TaskState] = MappingProxyType(
     {
         "running": "working",
@@ -35,36 +35,36 @@ STATES: Mapping[str, TaskState] = MappingProxyType(
         "gone": "failed",
     }
 )
-"""The states of commands and dreams in these words."""
+"""Maps the states of commands and dreams to task states."""
 LONGEST = 900.0
-"""Seconds after which the engine's own work is given up."""
+"""Seconds after which the engine's own tasks are stopped."""
 KEPT = 20
-"""Tasks of the engine that have ended and are still listed."""
+"""How many ended tasks of the engine stay listed."""
 KILLED = "it was stopped"
 TOOK_TOO_LONG = "it took too long"
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
-    """Something that runs, or ran, in the background."""
+    """A running or ended background task."""
 
     id: str
     kind: str
     """``notes``, ``summary``, ``memory``, ``dream``, ``command`` or ``agent``."""
     name: str
-    """What to show: what it does, or the command."""
+    """The display name: what it does, or the command."""
     state: TaskState
     started: float | None = None
-    """Seconds since 1970; None if that is not known."""
+    """Seconds since 1970; None if unknown."""
     progress: str = ""
     """What it does now, or how it ended, in a few words."""
     usd: float | None = None
-    """What it has cost; None if that is not known, or it costs nothing."""
+    """What it has cost; None if that is unknown, or if it costs nothing."""
     output: str = ""
-    """The file with the output of a command, or with what an agent said and did."""
+    """The file with a command's output or an agent's transcript."""
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the task has ended."""
         return self.state not in ("working", "input_required")
 
 
@@ -72,10 +72,10 @@ class TaskSource(Protocol):
     """Adds tasks to the list."""
 
     def tasks(self) -> Iterable[Task]:
-        """Those there are, in the order in which they were started."""
+        """The tasks of this source, in the order in which they were started."""
 
     def kill(self, task: str) -> object:
-        """Stop one of them; what it returns is of no account."""
+        """Stop one of the tasks; the return value is ignored."""
 
 
 class TaskRegistry:
@@ -83,7 +83,7 @@ class TaskRegistry:
 
     def __init__(self, clock: Clock) -> None:
         self.sources: list[TaskSource] = []
-        """What others add."""
+        """Sources of tasks other than the engine's own."""
         self._clock = clock
         self._numbers = count(1)
         self._own: dict[str, _Work] = {}
@@ -96,11 +96,11 @@ class TaskRegistry:
 
     @property
     def running(self) -> list[Task]:
-        """Those that have not ended."""
+        """The tasks that have not ended."""
         return [one for one in self if not one.over]
 
     def get(self, task: str) -> Task:
-        """A task by its id; raises `InputError` if there is none."""
+        """A task by its id; raises `InputError` if there is no such task."""
         for one in self:
             if one.id == task:
                 return one
@@ -110,7 +110,7 @@ class TaskRegistry:
         )
 
     def kill(self, task: str) -> Task:
-        """Stop a task; one that has ended stays as it is. An answer of a model that is under way is still paid for."""
+        """Stop a task and return it; an ended one stays unchanged. A model call in flight is still paid for."""
         if self.get(task).over:
             return self.get(task)
         if task in self._own:
@@ -120,7 +120,7 @@ class TaskRegistry:
         return self.get(task)
 
     def wait(self, task: str, seconds: float) -> Task:
-        """A task when it has ended, or after this time."""
+        """Wait until a task has ended, at most this long, and return it."""
         for _ in range(ceil(seconds / TICK)):
             if self.get(task).over:
                 break
@@ -128,7 +128,7 @@ class TaskRegistry:
         return self.get(task)
 
     def run(self, flow: Flow[R], done: Callable[[R | Exception], None], kind: str, runner: Runner) -> None:
-        """Run work of the engine in the background, as a task of this kind; without a kind it is not listed."""
+        """Run a flow of the engine in the background as a task of this kind; without a kind it is not listed."""
         if not kind:
             runner(flow, done)
             return
@@ -147,7 +147,7 @@ class TaskRegistry:
 
 
 class _Work:
-    """A task of the engine, and what was spent on it."""
+    """A task of the engine, with its time limit."""
 
     def __init__(self, task: Task, clock: Clock) -> None:
         self.task = task
@@ -168,7 +168,7 @@ class _Work:
             self.task = replace(self.task, state="completed")
 
     def watched(self, flow: Flow[R]) -> Flow[R]:
-        """The flow, ended at its next step once the task was stopped; what was answered by then is paid for."""
+        """Wrap a flow so that it adds up its cost, and ends at its next step once the task was stopped or timed out."""
 
         def step(effect: Effect) -> Flow[Any]:
             got = yield effect

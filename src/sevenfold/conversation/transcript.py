@@ -1,7 +1,7 @@
-"""A session's transcript: the log on one side, the view folded from it on the other, always in step.
+"""A session's transcript: the log and the view folded from it, always in step.
 
-Everything that happens is written first and folded second, so a record that could not be stored is not
-seen either. Nothing else writes to a log.
+Every record is written first and folded second, so a record that could not be stored is not in view
+either. Nothing else writes to a log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Made = TypeVar("Made", bound=OwnDecision)
 
 
 class Attachment(Struct, frozen=True):
-    """Something the model is given besides messages: a file, instructions, what a hook adds."""
+    """Context given to the model in addition to messages: a file, instructions, the output of a hook."""
 
     kind: str
     blocks: tuple[Block, ...]
@@ -50,7 +50,7 @@ class Attachment(Struct, frozen=True):
 
 
 class Transcript:
-    """What was said and decided, and what the model sees of it."""
+    """The messages and decisions of a session, and the view that results from them."""
 
     def __init__(self, log: Log, place: Place, *, clock: Clock, ids: Ids) -> None:
         self.log = log
@@ -58,21 +58,21 @@ class Transcript:
         self._clock = clock
         self._ids = ids
         self.size_reports: list[SizeReport] = []
-        """What reading the log taught about sizes."""
+        """The size reports found while reading the log."""
         self.written = 0
-        """Bytes written since it was opened."""
+        """Bytes written since the transcript was opened."""
         self.view = resume(log, self.size_reports)
         self.gate: Gate | None = None
-        """Masks secrets in everything that is written; None: nothing is masked."""
+        """Masks secrets in everything that is written; None if nothing is masked."""
         self._closed = False
         self._unwritten: list[Written] | None = None
-        """What `together` holds back until all of it is there."""
+        """Records that `together` holds back until its block ends; None outside such a block."""
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is recorded in here is one decision: it is written in one go, and counts whole or not at all.
+        """Treat all records of this block as one decision, in a single write that counts completely or not at all.
 
-        It is in view at once. If it cannot be written, or an error ends the block, it is out of view again.
+        Records enter the view at once. If the write fails, or an error ends the block, they are removed from it.
         """
         if self._unwritten is not None:
             yield
@@ -95,7 +95,7 @@ class Transcript:
 
     @property
     def read_only(self) -> bool:
-        """True when a newer version wrote records here that this one does not understand."""
+        """True if a newer version wrote records here that this one does not understand."""
         return bool(self.view.unknown_kinds)
 
     def user(
@@ -106,26 +106,26 @@ class Transcript:
         key: str = "",
         stored: dict[str, Stored] | None = None,
     ) -> str:
-        """Record what was said on the user's side; returns the record's id.
+        """Record a message with the user role; returns the record's id.
 
-        ``stored`` says where the whole of those results is of which ``blocks`` hold only a preview.
+        ``stored`` says where the full content is of results that are only previews in ``blocks``.
         """
         at = self._stamp()
         self._write(lines.said_by_user(at, blocks or _nothing(), meta=meta, key=key, stored=stored))
         return at.uuid
 
     def model(self, answer: Answer) -> Measured | None:
-        """Record the model's answer; says what its reported size can be compared with."""
+        """Record the model's answer; returns its reported size with what to compare it with, if there is one."""
         return self._write(lines.said_by_model(self._stamp(), answer))
 
     def distinct(self, answer: Answer) -> Answer:
-        """The answer with names of their own for those of its calls whose names are taken."""
+        """The answer with new ids for calls whose ids are already taken."""
         if not any(block.kind == "tool_use" for block in answer.blocks):
             return answer
         return calls.distinct(answer, self._taken, self._ids.new)
 
     def _taken(self, call: str) -> bool:
-        """Is there another call with this id? One with a random id on an abandoned branch is the same call."""
+        """Whether another call has this id; a call with the same random id on an abandoned branch is the same call."""
         known = self.view.asked(call)
         if known is not None and self.view.item(known) is not None:
             return True
@@ -136,32 +136,32 @@ class Transcript:
     def attach(
         self, kind: str, facts: dict[str, object], blocks: Sequence[Block], *, role: str = "user"
     ) -> str:
-        """Record an attachment, as it will be sent."""
+        """Record an attachment exactly as it will be sent; returns the record's id."""
         at = self._stamp()
         self._write(lines.said_by_user(at, blocks or _nothing(), role=role, attachment=kind, facts=facts))
         return at.uuid
 
     def again(self, said: Said) -> str:
-        """Record a message of the user's side once more, as the newest."""
+        """Record a message or attachment once more, as the newest; returns the new record's id."""
         if said.attachment:
             return self.attach(said.attachment, {}, said.blocks, role=said.role)
         return self.user(said.blocks, meta=said.meta, key=said.key, stored=dict(said.stored))
 
     def clear(self, about: MicrocompactMetadata) -> str:
-        """Record that old results are cleared."""
+        """Record that old results or attachments are cleared; returns the record's id."""
         at = self._stamp()
         self._write(lines.cleared(at, about))
         return at.uuid
 
     def decide(self, decision: Made) -> Made:
-        """Record a decision of our own, made at the newest record; returns it with its id."""
+        """Record one of our own decisions at the current tip; returns it with its id."""
         made = replace(decision, id=self._ids.new(), at=self.view.tip, timestamp=self._now())
         self._write(lines.decided(made))
         return made
 
     def label(self, kind: str, text: str) -> None:
-        """Record what the session is known by, unless it is known by that already."""
-        # Before it is cut: a part of a secret would not be known for one.
+        """Record a label of the session, such as its title, unless it is unchanged."""
+        # Mask before cutting: part of a secret would not be recognised as one.
         text = shorten_label(self.gate.text(text) if self.gate else text)
         if text and text != self.view.labels.get(kind):
             self._write(lines.labelled(self.place, kind, text, self.view.tip))
@@ -181,10 +181,10 @@ class Transcript:
     ) -> str:
         """Record a compaction in one write that counts only as a whole; returns the boundary's id.
 
-        ``boundary`` and ``anchor`` are ids given out beforehand, when ``about`` keeps messages and must name what
-        they follow: the summary (``anchor``) or the boundary. ``attachments`` come after everything else; ``epoch``
-        opens with it; ``signed`` is the provider's own summary, for its model; ``carry`` holds what must be known
-        on this side of the boundary too, ``known_by`` the session's labels.
+        ``boundary`` and ``anchor`` are ids created beforehand, for when ``about`` keeps messages and must name what
+        they follow: the summary (``anchor``) or the boundary. ``attachments`` come after the summary and the kept
+        messages; ``epoch`` opens with the compaction; ``signed`` is the provider's own summary, for its model;
+        ``carry`` has what must stay known after the boundary, ``known_by`` the session's labels.
         """
         segment = about.preserved_segment
         if segment and not self.view.begins_round(segment.head_uuid):
@@ -224,7 +224,7 @@ class Transcript:
         return boundary
 
     def pinned(self) -> set[str]:
-        """The records that are pinned now: they survive every layer, word for word."""
+        """The ids of the pinned records, which every layer keeps verbatim."""
         records = set(self.view.carry.pins) if self.view.carry else set()
         for made in self.view.decisions():
             if isinstance(made, Pin) and made.id not in self.view.undone:
@@ -232,7 +232,7 @@ class Transcript:
         return records
 
     def pinned_items(self) -> list[Item]:
-        """The same as they were said, from the log where they are no longer in view."""
+        """The pinned records with their original content, from the log if they are no longer in view."""
         return [
             one for name in sorted(self.pinned()) if (one := self.view.item(name) or self._in_log(name))
         ]
@@ -242,16 +242,16 @@ class Transcript:
         return Item.of(entry, 0) if isinstance(entry, Said) else None
 
     def new_id(self) -> str:
-        """A name for a record that is about to be written."""
+        """An id for a record that is about to be written."""
         return self._ids.new()
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the log, so that others can write to it."""
         self._closed = True
         self.log.close()
 
     def must_be_writable(self) -> None:
-        """Raise if nothing can be recorded here."""
+        """Raise if nothing can be recorded: `Refused` if closed, `TranscriptTooNew` if a newer version wrote here."""
         if self._closed:
             raise Refused("this session is closed, so nothing can be added to it; open it again")
         if self.view.unknown_kinds:
@@ -262,7 +262,7 @@ class Transcript:
             )
 
     def _write(self, one: Written) -> Measured | None:
-        """Write a record and fold it."""
+        """Write a record, or hold it back inside `together`, and fold it."""
         view = self.view
         if self._closed or view.unknown_kinds:
             self.must_be_writable()
@@ -281,7 +281,7 @@ class Transcript:
         return measured
 
     def _write_all(self, written: Sequence[Written]) -> None:
-        """Write records that count together, forced to the disk, and fold them."""
+        """Write records that count together, force them to disk, and fold them."""
         self.must_be_writable()
         if self.gate is not None:
             written = [self.gate.record(one) for one in written]
@@ -296,19 +296,19 @@ class Transcript:
             self.view = self.view_after()
 
     def _append(self, written: Sequence[Written], *, durable: bool = False) -> Sequence[int]:
-        """Write to the log in one go; where each record is now."""
+        """Append records to the log in one write; returns their positions."""
         made = [one.line for one in written]
         positions = self.log.append(made, durable=durable)
         self.written += sum(map(len, made))
         return positions
 
     def view_after(self, *decisions: OwnDecision) -> View:
-        """What the model would see if these were decided, folded from as far back as the live branch needs."""
+        """The view as it would be after these decisions, folded from as far back as the live branch needs."""
         made = [Decision(replace(one, at=self.view.tip)) for one in decisions]
         return resume(self.log, unwritten=[*(one.entry for one in self._unwritten or ()), *made])
 
     def _find_epoch(self) -> int | None:
-        """Where the record of the epoch in force is."""
+        """The position of the current epoch's record; None if there is none."""
         epoch = self.view.epoch
         made = self.log.decisions(Epoch) if epoch else ()
         return next((position for position, one in made if epoch and one.id == epoch.id), None)
@@ -323,13 +323,13 @@ class Transcript:
 
 @lru_cache(maxsize=1)
 def _moment(milliseconds: int) -> str:
-    """A moment in ISO form; the records of one write have it in common."""
+    """A time in ISO format; cached because the records of one write share it."""
     return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
 @lru_cache(maxsize=1)
 def _second(seconds: int) -> str:
-    """The same to the second: the records of a turn are often written within one."""
+    """The same to the second; cached because the records of a turn are often written within one."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 

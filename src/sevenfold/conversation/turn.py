@@ -1,4 +1,4 @@
-"""One turn: settle what is new, make the conversation fit, ask, take the answer in. The file to read first."""
+"""One turn: settle new content, make the conversation fit, ask the model, record the answer. Read this file first."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sevenfold.errors import ContextFull, ModelError
 from sevenfold.ports import Reply
 
 REPEATS = 2
-"""How often one request is made again, changed, before its error is raised."""
+"""How many times a refused request is retried, with changes, before its error is raised."""
 
 
 def turn(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Outcome]:
-    """Ask once; if a layer can do something about a refusal, the request is made again instead of raising it.
+    """Ask the model and return its answer; if a refusal can be remedied, retry instead of raising the error.
 
-    ``fields`` are what this request alone has.
+    ``fields`` apply to this request only.
     """
     with c.asking():
         for attempt in range(REPEATS + 1):
@@ -37,7 +37,7 @@ def turn(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Outcome]:
 
 
 def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
-    """The next request, not yet written: settle what is new, then make the conversation fit."""
+    """Settle new content, make it all fit, and return the next request, unrecorded; may raise `ContextFull`."""
     c.begin_pass()
     for layer in c.ladder.settles:
         if layer.on(c.settings):
@@ -54,9 +54,9 @@ def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
 
 
 def make_room(c: Conversation) -> Flow[None]:
-    """Let layers act until none has anything to offer.
+    """Let layers act until none has an offer.
 
-    After a layer has acted, only cheaper ones are looked at again; one that declines is not asked twice. So this ends.
+    This terminates: after a layer has acted, only cheaper ones are asked, and one that declined is not asked again.
     """
     below, declined = c.ladder.top, frozenset[int]()
     while True:
@@ -71,7 +71,7 @@ def make_room(c: Conversation) -> Flow[None]:
 
 
 def answered(c: Conversation, reply: Reply) -> Outcome:
-    """Take the answer in, then let layers start background work."""
+    """Record the answer, then let layers start background work."""
     with c.lock:
         outcome = c.observe(reply)
         if c.may_spend():
@@ -82,7 +82,7 @@ def answered(c: Conversation, reply: Reply) -> Outcome:
 
 
 def refused(c: Conversation, error: ModelError) -> Flow[bool]:
-    """True if the next request may succeed: a quirk of the provider first, then the ladder."""
+    """Remedy a refusal: leave out what the provider refused, else ask the ladder. True if a retry may succeed."""
     with c.lock:
         again = c.request_out and recover(c, error)
     if not again:

@@ -1,1 +1,1 @@
-"""Session and AsyncSession: the engine as a program uses it."""
+"""Session and AsyncSession: the engine's public API."""

@@ -1,4 +1,4 @@
-"""`sevenfold.AsyncSession`: the same session for those who await."""
+"""`sevenfold.AsyncSession`: the async version of `sevenfold.Session`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ S = TypeVar("S", bound="AsyncSession")
 def _awaited(
     method: Callable[Concatenate[Session, P], R], *, in_thread: bool = False
 ) -> Callable[Concatenate[AsyncSession, P], Coroutine[Any, Any, R]]:
-    """A method of `Session`, to be awaited; one that may take a while runs ``in_thread``."""
+    """Make a method of `Session` awaitable; use ``in_thread`` for one that may take a while."""
 
     @wraps(method)
     async def awaited(self: AsyncSession, /, *args: P.args, **options: P.kwargs) -> R:
@@ -44,7 +44,7 @@ def _awaited(
 
 
 class Opening(Generic[S]):
-    """A session on its way: ``await`` gives it, ``async with`` gives it and closes it at the end."""
+    """A session being opened: ``await`` returns it, ``async with`` also closes it at the end."""
 
     def __init__(self, opened: Callable[[], Awaitable[S]]) -> None:
         self._opened = opened
@@ -63,7 +63,7 @@ class Opening(Generic[S]):
 
 
 class AsyncSession(SessionBase):
-    """The same session with the same names, awaited."""
+    """The async version of `Session`, with the same methods."""
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class AsyncSession(SessionBase):
 
     @classmethod
     def open(cls, name: str, *, model: str, **options: Unpack[OpenOptions]) -> Opening[Self]:
-        """See `Session.open`; to be awaited, or entered with ``async with``."""
+        """See `Session.open`; await the result, or enter it with ``async with``."""
         return Opening(partial(cls._opened, partial(Session.open, name), model, options))
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Opening[Self]:
-        """See `Session.in_memory`; to be awaited, or entered with ``async with``."""
+        """See `Session.in_memory`; await the result, or enter it with ``async with``."""
         return Opening(partial(cls._opened, partial(Session.in_memory, name), model, options))
 
     @classmethod

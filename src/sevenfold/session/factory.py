@@ -1,4 +1,4 @@
-"""Opening a session: from names, folders and settings to the core with all its parts in place."""
+"""Opening a session: builds a conversation with all its parts from names, folders and settings."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ Lifetime = Literal["5m", "1h"]
 _LADDER, _REMEMBERING = Ladder(STANDARD), Ladder(REMEMBERING)
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _LOOKED_THROUGH = 1_000_000
-"""Bytes at the start of a file among which there must be a record, if it is a transcript."""
+"""How many bytes at the start of a file are searched for a record, to tell whether it is a transcript."""
 ENV_FILES = (".env", ".env.local", ".envrc")
-"""Files of a project that set variables, secrets among them."""
+"""Project files that set environment variables, which may be secrets."""
 USUAL_ANSWER = 8_000
-"""Tokens an answer may have unless the caller says otherwise, if the model can give so many."""
+"""The default maximum tokens of an answer, or the model's own maximum if that is lower."""
 
 
 OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
@@ -78,7 +78,7 @@ OFFLINE_JOBS: Mapping[str, Job] = MappingProxyType(
         "prompt_suggestion": lambda request: "<nothing/>",
     }
 )
-"""What the offline model does by fixed rules, so that every layer works without a key."""
+"""Tasks that the offline model does by fixed rules, so that every layer works without a key."""
 
 
 class Tool(Struct, frozen=True):
@@ -89,10 +89,10 @@ class Tool(Struct, frozen=True):
 
 
 def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
-    """A tool with a kind: read, shell, search, web, edit or write. The schema may be of any of the APIs.
+    """A tool with a kind: read, shell, search, web, edit or write. The schema may be in the format of any API.
 
-    Results of these kinds can be had again, so they may be cleared when they are old. Those of a tool without a
-    kind never are.
+    Results of these kinds can be obtained again, so they may be cleared when they are old. Results of a tool without
+    a kind never are.
     """
     if kind and kind not in REPRODUCIBLE:
         raise InputError(
@@ -115,55 +115,55 @@ def tool(schema: Mapping[str, Any], *, kind: str = "") -> Tool:
 
 
 class Options(TypedDict, total=False):
-    """What a session can be opened with besides its name and its model."""
+    """The options of a session besides its name and model."""
 
     system: str | Sequence[str] | SystemPrompt
-    """The system prompt: a text, or several of which the first changes least often."""
+    """The system prompt: a text, or several, starting with the one that changes least often."""
     tools: Iterable[Tool | Mapping[str, Any]]
     max_tokens: int
     client: Any
-    """A client of an official SDK, or one of ours; without one the environment decides who answers `complete`, and
-    an own loop has summaries made by code and no notes."""
+    """A client of an official SDK, or one of ours. Without one, the environment determines the client of `complete`,
+    and a caller's own loop gets summaries by extraction and no notes."""
     wire: str | None
-    """The API requests are put for: ``messages``, ``chat`` or ``responses``; left out, the client and the model's
-    profile decide."""
+    """The API that requests are built for: ``messages``, ``chat`` or ``responses``; by default, the client and the
+    model's profile decide."""
     settings: Mapping[str, object] | Source
-    """What overrides the settings in files and environment, or where all of them come from."""
+    """Settings that override those in files and environment, or a source of all settings."""
     listen: Iterable[Listener]
     lifetime: Lifetime
-    """How long the provider is to keep the conversation in its cache; left out, the settings say."""
+    """How long the provider should cache the conversation; by default, the settings decide."""
     thinking: Mapping[str, Any]
     fields: Mapping[str, Any]
     """Other fields of every request."""
     betas: Iterable[str]
     clock: ports.Clock
     ids: ports.Ids
-    """Names records; random ones unless a run is to be repeatable to the byte."""
+    """Generates record ids; random by default, pass your own to make a run repeatable to the byte."""
     source: str
-    """On whose behalf requests are made: ``main`` unless it is said otherwise, ``sdk`` for a program's own."""
+    """The query source of requests: ``main`` by default, ``sdk`` for a program's own requests."""
     hooks: Any
-    """`Hooks`, or `AsyncHooks` for a session that is awaited."""
+    """`Hooks`, or `AsyncHooks` for an `AsyncSession`."""
     memory: bool
-    """Remember lasting facts across sessions, and recall them; off unless given."""
+    """Whether to remember lasting facts across sessions and recall them; off by default."""
     layers: Sequence[Layer]
-    """The layers that keep it within the window, cheapest first; `sevenfold.layers.ladder.STANDARD` unless given."""
+    """The layers that keep it within the window, cheapest first; by default `sevenfold.layers.ladder.STANDARD`."""
 
 
 class OpenOptions(Options, total=False):
-    """The same, and where the session is kept."""
+    """The options of a session, and where it is stored."""
 
     folder: Path | str | None
-    """Of the project it belongs to; left out, where the program runs."""
+    """The folder of its project; by default the working directory."""
     file: Path | str | None
     store: ports.Store | Path | str | None
     lock_wait: float
     """Seconds to wait for another writer."""
     branch: str | None
-    """A fork of the session under this name, new or continued."""
+    """The name of a fork of the session to open, new or continued."""
 
 
 class RequestFields(TypedDict, total=False):
-    """What may be different in one request."""
+    """Fields that can be set for a single request."""
 
     max_tokens: int
     thinking: Mapping[str, Any]
@@ -173,13 +173,13 @@ class RequestFields(TypedDict, total=False):
     """Effort, and the format of the answer."""
     metadata: Mapping[str, Any]
     betas: Iterable[str]
-    """Beta features besides those of every request."""
+    """Beta features in addition to those of every request."""
     fields: Mapping[str, Any]
-    """Any other field; None leaves one out that every request has."""
+    """Any other fields; None leaves out a field that every request has."""
 
 
 class SessionParts(Struct, frozen=True):
-    """What a session reads and writes: its log and what belongs to it, opened."""
+    """The opened parts of a session: its log, and everything stored with it."""
 
     name: str
     log: ports.Log
@@ -190,29 +190,29 @@ class SessionParts(Struct, frozen=True):
     cwd: str = ""
     path: str = ""
     branch: str = ""
-    """Which branch of the session it is; empty for the session itself."""
+    """The name of the session's branch; empty for the session itself."""
     fresh: bool = False
-    """Whether that branch began with nothing, and so is no fork."""
+    """Whether the branch started empty, and so is not a fork."""
     telemetry: Path | None = None
     models: Path | None = None
-    """Where it is kept what servers say of their models."""
+    """Where the servers' listings of their models are stored."""
     memory: ports.Folder | None = None
-    """What outlives the session in its project; None: nothing does."""
+    """The folder of the project's memory, which outlives the session; None if there is none."""
     user_memory: ports.Folder | None = None
     store: ports.Store | None = None
-    """Where the sessions of the project are."""
+    """The store with the project's sessions."""
     mailbox: ports.Mailbox | None = None
-    """Messages between the project's agents; None: the store keeps none."""
+    """Messages between the project's agents; None if the store keeps none."""
 
     def branch_off(self, name: str, *, empty: bool) -> SessionParts:
-        """A branch of this log, new or continued, with a log of its own; ``empty``: it begins with nothing."""
+        """Open a branch of this log, new or continued, with its own log; with ``empty`` it starts without records."""
         assert self.store is not None
         of, at = ("", 0) if empty else (self.branch, None)
         log = self.store.branch(self.name, name, of=of, at=at)
         return replace(
             self,
             log=log,
-            # Notes and the index of the session itself are about another conversation.
+            # The session's own notes and index describe another conversation.
             notes=MemoryStore().notes(name),
             recall=SessionRecall(
                 log, None, self.results, masks=self.settings.current().redaction == "gate"
@@ -222,19 +222,19 @@ class SessionParts(Struct, frozen=True):
         )
 
     def branch_path(self, name: str) -> str:
-        """The file of a branch of the session; empty if no file holds it."""
+        """The path of a branch's file; empty if it is not stored in a file."""
         return str((self.store and self.store.transcript(self.name, name)) or "")
 
     def search(
         self, query: str, *, kind: str | None = None, k: int = 10, by: str | None = None
     ) -> list[Hit]:
-        """The records that fit, the best first; as the settings have it unless it is said how to look."""
+        """The matching records, best first; unless ``by`` says how to search, the settings decide."""
         meant = self.settings.current().recall_meaning
         return self.recall.search(query, kind=kind, k=k, by=meaning.way(by), meant=meant)
 
 
 def on_disk(name: str, options: OpenOptions) -> SessionParts:
-    """A session in the user's home, in a file, or in a store of the caller's choice."""
+    """Open the parts of a session in the user's home, in a file, or in a store of the caller's choice."""
     folder, file, store = options.get("folder"), options.get("file"), options.get("store")
     settings, branch = options.get("settings", {}), options.get("branch")
     check_name(name, "name")
@@ -264,12 +264,12 @@ def on_disk(name: str, options: OpenOptions) -> SessionParts:
 def _opened(
     place: ports.Store, name: str, source: Source, branch: str | None = None, wait: float = 0.0
 ) -> SessionParts:
-    """A session of a store, or a branch of it."""
+    """Open the parts of a session in a store, or of one of its branches."""
     now, results, transcript = source.current(), place.results(name), place.transcript(name)
     if branch is None:
         log, notes = place.open(name, wait=wait), place.notes(name)
     else:
-        # Notes and the index of the session itself are about another conversation.
+        # The session's own notes and index describe another conversation.
         log, notes = place.branch(name, branch, wait=wait), MemoryStore().notes(name)
     index = side_file(transcript) if transcript and branch is None else None
     masks = now.redaction == "gate"
@@ -289,7 +289,7 @@ def _opened(
 
 
 def _must_be_transcript(file: Path) -> None:
-    """Raise if there is something in this file and none of it is a record: it would be added to."""
+    """Raise `TranscriptError` if the file has content but no record, because the session would append to it."""
     try:
         with file.open("rb") as given:
             lines = given.read(_LOOKED_THROUGH).splitlines()
@@ -306,7 +306,7 @@ def _must_be_transcript(file: Path) -> None:
 def in_memory(
     name: str, settings: Mapping[str, object] | Source | None, folder: Path | None = None
 ) -> SessionParts:
-    """A session that is kept nowhere; settings are read once, from files and environment too."""
+    """The parts of a session that is not stored; its settings, also from files and environment, are read once."""
     check_name(name, "name")
     source = settings
     if source is None or isinstance(source, Mapping):
@@ -323,7 +323,7 @@ def conversation(
     profile: Profile | None = None,
     frame: Frame | None = None,
 ) -> Conversation:
-    """The conversation of a session; if it fails, the store is closed. See `Conversation` for ``frame``."""
+    """Create the conversation of a session, closing its log on failure. See `Conversation` for ``frame``."""
     try:
         known = profile or profile_for(store, model, options.get("client"), options.get("wire"))
         return _conversation(store, model, options, known, frame)
@@ -333,14 +333,14 @@ def conversation(
 
 
 def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memory:
-    """The memory of the sessions in a folder (this one unless given), or with ``user`` what holds in every project."""
+    """The memory of the project in a folder (default: the working directory), or with ``user`` the user's memory."""
     home = user_home()
     place = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
     return lasting(FileFolder(place), SystemClock())
 
 
 def lasting(folder: ports.Folder, clock: ports.Clock) -> Memory:
-    """The memory in a folder; what holds a secret never enters it."""
+    """The memory in a folder; it rejects entries that contain a secret."""
     return Memory(folder, clock, lambda: datetime.fromtimestamp(clock.now()).date().isoformat(), _secret_in)
 
 
@@ -350,7 +350,7 @@ def _secret_in(content: bytes) -> str:
 
 
 def _is_there(folder: Path, claim: str) -> bool:
-    """Is a path, a command, or "--flag in path" still there? A file that cannot be read tells nothing of its flags."""
+    """Whether a path, a command or "--flag in path" still exists; a flag in an unreadable file is assumed to exist."""
     flag, named, script = claim.partition(" in ")
     if named:
         with suppress(OSError):
@@ -360,7 +360,7 @@ def _is_there(folder: Path, claim: str) -> bool:
 
 
 def known_secrets(store: SessionParts, client: object = None) -> set[str]:
-    """Values the gate masks wherever they come up: of the environment, of `.env` files, and the client's key."""
+    """Values that the gate masks wherever they occur: from the environment, `.env` files and the client's key."""
     if store.settings.current().redaction != "gate":
         return set()
     found = secret_values(os.environ)
@@ -372,19 +372,19 @@ def known_secrets(store: SessionParts, client: object = None) -> set[str]:
 
 
 def read_text(path: str) -> str:
-    """A file's text as it is now, to be put back behind a summary."""
+    """The current text of a file, to be restored after a summary."""
     return Path(path).read_text(encoding="utf-8")
 
 
 def profile_for(store: SessionParts, model: str, client: Any, wire: str | None = None) -> Profile:
-    """What is known of a model: from our table, and from what its server has listed."""
+    """The profile of a model, from our table and its server's listing."""
     asked = client if client is None or isinstance(client, Lister) else client_of(client, wire)
     address = asked.address if isinstance(asked, Lister) else address_for(model, wire)
     return listings(store).profile(model, address, asked)
 
 
 def listings(store: SessionParts) -> Listings:
-    """Where a session looks models up."""
+    """The model listings that a session uses."""
     return Listings(store.models, switched_on=store.settings.current().model_listing)
 
 
@@ -463,7 +463,7 @@ def _described(given: object, place: int) -> Tool:
 
 
 def _system(given: object) -> tuple[bytes, ...]:
-    """Texts, or blocks that hold one, as the system prompt's blocks; markers are the engine's business."""
+    """Convert texts, or text blocks, to the system prompt's blocks, without the caller's cache markers."""
     parts = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
     found: list[str] = []
     for place, part in enumerate(parts):

@@ -1,9 +1,9 @@
-"""Settings that a fleet flips from afar: OpenFeature flags over the settings of this machine.
+"""Settings that a fleet changes remotely: OpenFeature flags that override the settings of this machine.
 
-Every setting that may change while a session runs is also a flag, ``sevenfold.offload`` and so on, read through
-whatever provider the application has given OpenFeature for the domain ``sevenfold``, or at all. Where there is
-none, nothing changes; `in_memory` makes one that needs no server. Flags win over every other place. They are
-read in the background: a session gets the last copy, however long the provider takes, and whatever it says.
+Every setting that may change while a session runs is also a flag, ``sevenfold.offload`` and so on. It is read through
+the provider that the application registered with OpenFeature for the domain ``sevenfold``, or as the default. Without
+a provider nothing changes; `in_memory` registers one that needs no server. Flags override every other source. They
+are read in the background: a session uses the last copy, however long the provider takes and even if it fails.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ DOMAIN = "sevenfold"
 PREFIX = "sevenfold."
 
 REFRESH_SECONDS = 30.0
-"""How old the last copy may get before it is read again."""
+"""The age at which the last copy of the flags is read again."""
 
 _UNSET = -1
-"""What is handed to a provider in place of a number that is not set; no setting takes it."""
+"""Passed to a provider as the default of a number that is not set; no setting accepts it as a value."""
 
 Report = Callable[[str], None]
 Start = Callable[[Callable[[], None]], None]
 
 
 def in_memory(values: Mapping[str, object]) -> OpenFeatureClient:
-    """Flags kept in this process, by the names of their settings; calling it again flips them.
+    """Set flags within this process, by the names of their settings; call it again to change them.
 
     Registers a provider with OpenFeature for the domain ``sevenfold``.
     """
@@ -53,7 +53,7 @@ def in_memory(values: Mapping[str, object]) -> OpenFeatureClient:
 
 
 class FlagSource:
-    """The settings of another source, with flags over them."""
+    """The settings of another source, overridden by flags."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class FlagSource:
         clock: Clock | None = None,
         start: Start | None = None,
     ) -> None:
-        """``context`` tells the provider for whom it decides; ``start`` runs a job in the background."""
+        """``context`` tells the provider whom it evaluates flags for; ``start`` runs a job in the background."""
         self._base = base
         self._client: OpenFeatureClient = client or _openfeature().get_client(DOMAIN)
         self._seconds = seconds
@@ -77,19 +77,19 @@ class FlagSource:
         self._reading = threading.Lock()
         self._read_at: float | None = None
         self.flags: Mapping[str, Any] = {}
-        """The settings that flags last gave a value of their own."""
+        """The values of the settings that flags override, as last read."""
         self._told: frozenset[str] = frozenset()
         self._settings = base.current()
         self._made_of: tuple[Settings, Mapping[str, Any]] = (self._settings, self.flags)
 
     def current(self) -> Settings:
-        """The settings as of the last copy; starts reading the flags again if that has grown old."""
+        """The settings with the last copy of the flags; starts reading the flags again if the copy is too old."""
         age = None if self._read_at is None else self._clock.now() - self._read_at
         due = age is None or not 0 <= age < self._seconds
         if due and self._reading.acquire(blocking=False):
             try:
                 self._start(self._read_and_release)
-            except RuntimeError:  # no thread to be had: the last copy has to do
+            except RuntimeError:  # no thread could be started, so keep using the last copy
                 self._reading.release()
         base, flags = self._base.current(), self.flags
         if self._made_of[0] is not base or self._made_of[1] is not flags:
@@ -99,7 +99,7 @@ class FlagSource:
         return self._settings
 
     def refresh(self) -> None:
-        """Read the flags now and wait for it; for the start of a program that must not miss one."""
+        """Read the flags now and wait for them, for a program that needs them from the start."""
         with self._reading:
             self._read()
 
@@ -110,7 +110,7 @@ class FlagSource:
             self._reading.release()
 
     def _read(self) -> None:
-        """Ask for every flag; one that cannot be used keeps the value it had."""
+        """Read every flag; one with an unusable value keeps its previous one."""
         status = self._client.get_provider_status().value
         if status in ("NOT_READY", "FATAL"):
             self._tell_new([f"flags cannot be read: their provider is {status}. They stay as they were"])
@@ -133,7 +133,7 @@ class FlagSource:
         self._tell_new(problems)
 
     def _evaluated(self, setting: Setting, value: Any) -> Mapping[str, Any]:
-        """What a flag says, if it is there and says something else than the setting has already."""
+        """The value of a flag, by setting; empty if the flag does not exist or equals the setting."""
         unset: Any = "" if setting.kind == "text" else _UNSET
         key, default = PREFIX + setting.name, unset if value is None else value
         found = self._details(setting, key, default)
@@ -154,16 +154,16 @@ class FlagSource:
                 return client.get_integer_details(key, default, context)
             case "number":
                 found = client.get_float_details(key, float(default), context)
-                # A provider that reads JSON takes 5 for a whole number.
+                # A provider that reads JSON treats 5 as a whole number.
                 return client.get_integer_details(key, default, context) if found.error_code else found
             case "table" | "list":
-                # Flags hold lists, settings keep them as tuples.
+                # Flags use lists where settings use tuples.
                 given = list(default) if setting.kind == "list" else default
                 return client.get_object_details(key, given, context)
         return client.get_string_details(key, default, context)
 
     def _tell_new(self, problems: Iterable[str]) -> None:
-        """Tell what was not told after the reading before."""
+        """Report problems that were not already reported for the previous read."""
         told, self._told = self._told, frozenset(problems)
         self._tell(sorted(self._told - told))
 

@@ -1,8 +1,8 @@
-"""What a session or an agent is made with, looked over at the entrance.
+"""Checks the options of a session or an agent when they are passed in.
 
-Python takes any keyword where options are spread out, so a misspelt one would be ignored in silence: a rule that
-forbids nothing, a limit that limits nothing. And a value of a wrong kind would fail far from its cause. An
-option that is None is as good as left out.
+Python accepts any keyword in ``**options``, so a misspelt one would be silently ignored: a rule that forbids nothing, a
+limit that limits nothing. And a value of the wrong type would fail far from its cause. An option that is None counts
+as left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sevenfold.providers.registry import wires
 Checked = TypeVar("Checked", bound=Mapping[str, Any])
 Fits = Callable[[Any], bool]
 Needed = str | Callable[[], str]
-"""What a fitting value is, for the error; a function where that can change."""
+"""Describes valid values in an error message; a function if the description can change."""
 
 
 def checked(
@@ -31,12 +31,12 @@ def checked(
     awaits: bool = False,
     fitting: Mapping[str, tuple[Fits, Needed]] = {},
 ) -> Checked:
-    """The options that were given; an `InputError` names one that is not ``known``, or has no fitting value.
+    """Return the options that are not None; raises an `InputError` for an option that is unknown or invalid.
 
-    ``awaits``: hooks must be those of an async session. ``fitting`` checks options a session does not have.
+    ``awaits``: hooks must be those of an async session. ``fitting`` has checks for options that sessions lack.
     """
     tests = {**_FITTING, **fitting}
-    # One that can be gone through once only would be empty after the look.
+    # An iterator would be exhausted by the check.
     kept = {name: tuple(one) if isinstance(one, Iterator) else one for name, one in given.items()}
     for name, value in kept.items():
         if name not in known.__annotations__:
@@ -52,13 +52,13 @@ def checked(
 
 
 def check_name(given: object, what: str) -> None:
-    """Raise unless it is a text that can be a name."""
+    """Raise `InputError` unless the value is a string that can be a name."""
     if not (isinstance(given, str) and given.strip() and given.encode(errors="replace").decode() == given):
         raise InputError(f"{what} is {_shown(given)}; it has to be a text with at least one character")
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """That there is no such thing, and what was probably meant."""
+    """An error message for an unknown name, with the closest known name or a list of all."""
     near = get_close_matches(str(name), list(known), 1, 0.5)
     meant = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
     return f"there is no {kind} {name!r}{meant}"
@@ -70,7 +70,7 @@ def _fires(hooks: Any, *, awaits: bool) -> bool:
 
 
 def one_of(*values: str) -> Fits:
-    """A test for one of these texts."""
+    """A check that accepts only these strings."""
     return lambda value: isinstance(value, str) and value in values
 
 
@@ -122,7 +122,7 @@ _FITTING: Mapping[str, tuple[Fits, Needed]] = MappingProxyType(
             lambda value: _several(value) and all(callable(one) for one in value),
             "a list of functions, each of which is called with an event",
         ),
-        # Looked up each time: providers can be registered at any time.
+        # Evaluated for each check, because providers can be registered at any time.
         "wire": (lambda value: value in wires(), lambda: f"one of {', '.join(wires())}"),
         "lifetime": (one_of("5m", "1h"), "5m or 1h"),
         **dict.fromkeys(("thinking", "fields", "tool_choice", "metadata", "output_config"), _MAPPING),

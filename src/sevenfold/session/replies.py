@@ -1,8 +1,8 @@
-"""What a caller's own client returned, as a `Reply`: an SDK's object, a mapping, JSON, or the events of a stream.
+"""Converts what a caller's own client returned (an SDK object, a mapping, JSON, stream events) to a `Reply`.
 
-An answer shows by its shape which API it comes from, so the provider that claims it reads it, whichever API the
-session's requests are put for. What is not clearly an answer is refused: recorded, it would pass for a model that said
-nothing.
+The shape of an answer shows which API it comes from, so the provider that recognises it reads it, whichever API the
+session's requests are built for. Anything that is not clearly an answer is refused: if recorded, it would look like an
+empty answer of the model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sevenfold.record.blocks import THINKING, encode_json
 from sevenfold.record.log import Answer
 
 FINALS = ("get_final_message", "get_final_completion", "get_final_response")
-"""How the SDKs' streams give what they put together."""
+"""Methods of the SDKs' streams that return the complete answer."""
 ACCEPTED = (
     "what is taken is a message of the Messages API, a chat completion or a response of the Responses API, as the "
     "SDK's object, a mapping or JSON, or the list of a stream's events"
@@ -33,9 +33,9 @@ NOTHING_WHOLE = "nothing of this answer is whole, so there is nothing to keep; p
 
 
 def reply_of(given: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
-    """The answer in whatever came back for the request ``asked``; raises if there is none in it.
+    """Read the answer to the request ``asked`` from what a client returned; raises `InputError` if it has none.
 
-    A ``partial`` answer of which nothing is whole has no blocks.
+    A ``partial`` answer may have no blocks, if none was complete.
     """
     if isinstance(given, Reply | Answer):
         reply = given if isinstance(given, Reply) else Reply(given)
@@ -59,7 +59,7 @@ def reply_of(given: Any, *, partial: bool = False, asked: bytes = b"") -> Reply:
 
 
 async def settled(given: Any) -> Any:
-    """What an asynchronous stream comes to; anything else as it is."""
+    """Wait for an async stream and return its events or its final answer; anything else is returned unchanged."""
     if hasattr(given, "__aiter__") and not any(hasattr(given, name) for name in FINALS):
         return [one async for one in given]
     found = _final(given)
@@ -86,7 +86,7 @@ def _json(came: Any) -> bytes:
         case Mapping():
             return encode_json(came)
     try:
-        # Fields the provider did not send are left out: adding them as nulls would change what is sent back.
+        # Leave out fields the provider did not send: adding them as nulls would change what is sent back.
         return encode_json(came.to_dict(mode="json", exclude_unset=True))
     except (AttributeError, TypeError):
         raise InputError(f"a {type(came).__name__} is no answer; {ACCEPTED}") from None
@@ -126,7 +126,7 @@ def _claiming(fields: Fields, *, event: bool) -> Provider:
 
 
 def _partial(reply: Reply) -> Reply:
-    """Of an answer that broke off only what is whole is kept; unfinished text counts as whole."""
+    """Keep only the complete blocks of an answer that broke off; unfinished text counts as complete."""
     found = reply.answer.blocks
     if reply.answer.stop_reason is None and found and found[-1].kind != "text":
         found = found[:-1]
@@ -134,7 +134,7 @@ def _partial(reply: Reply) -> Reply:
 
 
 def _spoken(reply: Reply) -> Reply:
-    """Reasoning at the end is let go: an answer that ends in it cannot be sent back."""
+    """Drop blank blocks and trailing thinking: an answer that ends in thinking cannot be sent back."""
     spoken = [block for block in reply.answer.blocks if not block.blank]
     while spoken and spoken[-1].kind in THINKING:
         spoken.pop()

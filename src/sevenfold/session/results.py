@@ -1,4 +1,4 @@
-"""What a session hands to a program besides answers: requests, explanations, and what can be asked of a compaction."""
+"""Types of the session API other than answers: requests, explanations, and options of a compaction."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sevenfold.providers.provider import Provider, Put
 from sevenfold.record.decisions import Why
 
 EXTRAS = ("extra_body", "extra_headers")
-"""Arguments that can always be looked up, so that a caller can pass them on by name even if they are empty."""
+"""Arguments that can be accessed even if absent, so that a caller can always pass them on by name."""
 
 
 class Request(Mapping[str, Any]):
-    """The next request. It is put together, and written to the log, when it is first looked at.
+    """The next request. It is built, and recorded in the log, when it is first accessed.
 
     ``client.messages.create(**request)`` sends it, or ``client.chat.completions.create`` or
-    ``client.responses.create``: `wire` says which. `body` and `headers` are for callers that send bytes. Every look at
-    a field gives fresh objects, so changing one changes nothing else.
+    ``client.responses.create``: `wire` says which. `body` and `headers` are for callers that send bytes. Each access to
+    a field returns new objects, so changing one affects nothing else.
     """
 
     def __init__(self, conversation: Conversation, pending: Pending, provider: Provider) -> None:
@@ -36,22 +36,22 @@ class Request(Mapping[str, Any]):
 
     @property
     def why(self) -> Why:
-        """What was known and considered when it was prepared."""
+        """What was known and considered when the request was prepared."""
         return self._pending.why
 
     @property
     def wire(self) -> str:
-        """The API it is put for."""
+        """The name of the API the request is built for."""
         return self._provider.name
 
     @property
     def body(self) -> bytes:
-        """The request as bytes: what our own client would send, and what `Session.at` returns later."""
+        """The request as bytes, as our own client would send it and `Session.at` returns it later."""
         return self._put.body
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers it needs in addition to those of every request."""
+        """The headers this request needs in addition to those of every request."""
         return dict(self._put.headers)
 
     def __getitem__(self, name: str) -> Any:
@@ -75,7 +75,7 @@ class Request(Mapping[str, Any]):
 
 
 class Explanation(Struct, frozen=True):
-    """Why a request was what it was, and how far what was expected of it came true."""
+    """Why a request was made as it was, with its expected and actual size and cost."""
 
     number: int
     source: str
@@ -83,29 +83,29 @@ class Explanation(Struct, frozen=True):
     expected_tokens: int | None
     actual_tokens: int | None
     expected_usd: float | None
-    """What its prompt was expected to cost."""
+    """The expected cost of its prompt."""
     actual_usd: float | None
-    """What its prompt did cost."""
+    """The actual cost of its prompt."""
     usd: float | None
-    """What it cost with its answer."""
+    """The actual cost including its answer."""
 
 
 class Wishes(TypedDict, total=False):
-    """What can be said about a compaction besides instructions."""
+    """Options of a compaction besides its instructions."""
 
     span: Span
     """``whole``; ``from`` or ``up_to`` a record; or a ``range`` from ``record`` to ``until``."""
     record: str
     until: str
     note: str
-    """Kept with the boundary."""
+    """A note stored with the boundary."""
     engine: EngineName
-    """Only this way to a summary, and extraction if it fails."""
+    """The only engine to try for the summary, apart from extraction if it fails."""
     autonomous: bool
 
 
 def explained(past: Past) -> Explanation:
-    """What is on record about a request."""
+    """The explanation of a past request, from its record."""
     why, usage = past.record.why, past.usage
     return Explanation(
         past.record.number,

@@ -1,4 +1,4 @@
-"""`sevenfold.Session`: the engine as a program uses it."""
+"""`sevenfold.Session`: the engine's public API."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ R = TypeVar("R")
 
 
 class SessionBase:
-    """What a session tells without waiting for anything, whether it is awaited or not."""
+    """The properties and methods that never wait, shared by `Session` and `AsyncSession`."""
 
     conversation: Conversation
-    """The conversation itself, for programs that build on it."""
+    """The underlying conversation, for programs that build on it."""
 
     @property
     def title(self) -> str:
-        """What it is called in lists of sessions; empty until it has a title."""
+        """The session's title in lists of sessions; empty until it has one."""
         return title_of(self.conversation.transcript.view.labels)
 
     @title.setter
@@ -68,31 +68,31 @@ class SessionBase:
 
     @property
     def health(self) -> Health:
-        """How the session is doing with its window and memory: compactions, failures, shares cached and corrected."""
+        """How the session is doing with its window and memory: compactions, failures, cached and corrected shares."""
         found = self.conversation.state(Compactor).health
         return replace(found, corrected_share=self.memory.corrected_share()) if self.memory else found
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener``, a plain function, with every event from now on; it may veto what is proposed."""
+        """Call ``listener``, a plain function, with every event from now on; it may veto proposals."""
         self.conversation.events.listen(listener)
 
     @property
     def tasks(self) -> TaskRegistry:
-        """What runs in the background: notes, summaries, memory and, in an agent's session, commands and agents."""
+        """Background tasks: notes, summaries, memory and, in an agent's session, commands and agents."""
         return self.conversation.tasks
 
     @property
     def memory(self) -> Memory | None:
-        """What outlives the session; None if it was opened without."""
+        """The project's memory, which outlives the session; None if the session was opened without it."""
         return self.conversation.services.memory
 
     @property
     def dream(self) -> DreamTask | None:
-        """The consolidation of memory that is under way, or the last one of this session; None if there was none."""
+        """The running consolidation of memory, or else the last one of this session; None if there was none."""
         return None if self.memory is None else self.conversation.state(Dreamer).task
 
     def kill_dream(self) -> bool:
-        """Stop the consolidation that is under way; memory is as it was before it. False if none is."""
+        """Stop the running consolidation and leave memory as it was before; False if none is running."""
         return self.memory is not None and self.conversation.state(Dreamer).kill()
 
 
@@ -144,11 +144,10 @@ class Session(SessionBase):
     def open(cls, name: str, *, model: str, **options: Unpack[OpenOptions]) -> Self:
         """Open a session by its name, new or continued.
 
-        It belongs to the project in ``folder`` (default: where the program runs) and is kept in the user's home,
+        It belongs to the project in ``folder`` (default: the working directory) and is stored in the user's home,
         in ``file``, or in ``store``: a folder of transcripts, a URL, or a `sevenfold.ports.Store`. ``lock_wait`` is how
-        many seconds to wait for another writer. With ``branch`` it is a fork of the session under that name, new or
-        continued: it begins with the session's bytes and goes its own way, in a log of its own. See `Options` for the
-        rest.
+        many seconds to wait for another writer. With ``branch``, opens the fork of that name, new or continued: it
+        starts with the session's bytes and continues separately, in its own log. See `Options` for the rest.
         """
         options = checked(options, OpenOptions)
         check_name(model, "model")
@@ -156,7 +155,7 @@ class Session(SessionBase):
 
     @classmethod
     def in_memory(cls, name: str = "session", *, model: str, **options: Unpack[Options]) -> Self:
-        """A session that is kept nowhere, for tests and for one-off conversations."""
+        """Open a session that is not stored, for tests and one-off conversations."""
         options = checked(options, Options)
         check_name(model, "model")
         store = opened.in_memory(name, options.get("settings"))
@@ -182,27 +181,27 @@ class Session(SessionBase):
     # -- the conversation ------------------------------------------------------------------------
 
     def user(self, content: Content, *, key: str = "") -> str:
-        """Take in what the user says; returns the record's id. Said again under the same key, it counts once."""
+        """Add a user message and return its record's id; a message with a known ``key`` is not added again."""
         return self.conversation.user(content, key=key)
 
     def tool_results(self, results: Mapping[str, Any] | Iterable[Any]) -> list[str]:
-        """Take in what tools answered, by call or as any of the APIs has it; returns calls that still wait."""
+        """Add tool results, by call id or in the shape of any API; returns the ids of calls still without a result."""
         return self.conversation.tool_results(results)
 
     def prepare(self, **fields: Unpack[RequestFields]) -> Request:
-        """The next request, for your own client; raises `ContextFull` when it cannot be made to fit.
+        """Return the next request, for your own client; raises `ContextFull` if it cannot be made to fit.
 
-        ``fields`` are different in this request alone, see `RequestFields`.
+        ``fields`` apply to this request only, see `RequestFields`.
         """
         flow = turn.prepare(self.conversation, self.own_fields(fields))
         pending = self._run(flow)
         return Request(self.conversation, pending, self._provider)
 
     def observe(self, reply: Any, *, partial: bool = False) -> Completion:
-        """Take in what your client answered: an SDK's object, a mapping, JSON, a stream, or the list of its events.
+        """Record your client's answer: an SDK's object, a mapping, JSON, a stream, or the list of its events.
 
-        ``partial`` is for an answer that broke off: what is whole of it is kept, and what the provider had reported
-        is billed even if nothing is.
+        ``partial`` is for an answer that broke off: its complete blocks are kept, and the usage the provider had
+        reported is billed even if there are none.
         """
         read = replies.reply_of(reply, partial=partial, asked=self.conversation.asked)
         if partial and not read.answer.blocks:
@@ -211,43 +210,42 @@ class Session(SessionBase):
         return completed(turn.answered(self.conversation, read))
 
     def failed(self, error: Exception) -> bool:
-        """Take in that your client failed; True: `prepare` again, and it may succeed."""
+        """Report that your client failed; True if another `prepare` may succeed."""
         mapped = error_of(error, self.conversation.profile)
         return mapped is not None and self._run(turn.refused(self.conversation, mapped))
 
     def complete(self, watch: Watcher | None = None, **fields: Unpack[RequestFields]) -> Completion:
-        """Ask, wait, and take the answer in; ``watch`` sees its pieces as they come, ``fields`` as in `prepare`."""
+        """Ask the model and record its answer; ``watch`` gets the pieces as they arrive, ``fields`` as in `prepare`."""
         client = self._asker()
         self.conversation.may_ask(self._threads)
         flow = turn.turn(self.conversation, self.own_fields(fields))
         return completed(drive(flow, client, watch, self._hooks, self.conversation.lock))
 
     def fork(self, source: str = "fork") -> Fork:
-        """A conversation of its own that begins with this one's bytes, and shares its cache."""
+        """Start a separate conversation that begins with this one's bytes and shares its cache."""
         return fork(self.conversation, source)
 
     def messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        """Bring in a conversation from elsewhere, once, into an empty session."""
+        """Import a conversation from elsewhere into an empty session."""
         sync.adopt(self.conversation, messages)
 
     def sync(self, messages: Iterable[Mapping[str, Any]]) -> int:
-        """Follow a list of messages kept elsewhere: what is new is taken in, and where it differs a branch
-        begins. Returns how many messages are new."""
+        """Follow a list of messages kept elsewhere: add new ones, branch where it differs; returns how many are new."""
         return sync.follow(self.conversation, messages)
 
     # -- looking ---------------------------------------------------------------------------------
 
     def why(self, number: int = -1) -> Explanation:
-        """Why a request was what it was; counted from 0, or from the newest with negative numbers."""
+        """Explain a past request by its number, counted from 0; negative numbers count from the newest."""
         return explained(self.conversation.past(number))
 
     def at(self, number: int = -1) -> bytes:
-        """The exact bytes of a request that was sent, put as this session's requests are."""
+        """The exact bytes of a past request, in the format of this session's API; numbers are as in `why`."""
         c = self.conversation
         return self._provider.put(Call(c.past(number).body, cache_key=c.cache_key)).body
 
     def fetch(self, reference: str) -> bytes:
-        """The whole of a result that was offloaded or cleared, by its call, its path or its decision."""
+        """The full content of an offloaded or cleared result, by its call, path or decision."""
         return self.conversation.fetch(reference)
 
     def dry_run(self) -> list[Proposed]:
@@ -257,75 +255,76 @@ class Session(SessionBase):
     def recall(
         self, query: str, *, kind: str | None = None, most: int = 10, by: str | None = None
     ) -> list[Hit]:
-        """Search everything that was said, above all what has left the context."""
+        """Search the whole session, above all what has left the context."""
         return self._store.search(query, kind=kind, k=most, by=by)
 
     def notes(self) -> str | None:
-        """The session notes as they are; None if there are none."""
+        """The current session notes; None if there are none."""
         return self._store.notes.read()
 
     # -- deciding --------------------------------------------------------------------------------
 
     def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
-        """Summarise the conversation, or a part of it, and go on from there; None if a hook or listener refused.
+        """Summarise the conversation, or a part of it, and continue from there; None if a hook or listener refused.
 
-        Without a client the summary is extracted by code alone.
+        Without a client, the summary is extracted without a model.
         """
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         return self._run(compact(self.conversation, request))
 
     def compact_preview(self, instructions: str = "", **wish: Unpack[Wishes]) -> Preview:
-        """What `compact` would do and cost, without doing it: how much of the next request would still come from
-        the cache, and how much of it would have to be written again."""
+        """What `compact` would do and cost, without doing it.
+
+        Includes how much of the next request would come from the cache, and how much would be written to it again.
+        """
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         return self.conversation.state(Compactor).preview(request)
 
     def idle(self) -> IdleDecision:
         """Shortly before the cache expires, keep it alive or compact while it is warm, if that is likely to save money.
 
-        Call it on a timer while the conversation rests; ``again`` of the decision says when. It does nothing before
-        that, and a listener may refuse what it proposes.
+        Call it on a timer while the conversation is idle; the decision's ``again`` says when. Calls before that do
+        nothing, and a listener may veto the proposal.
         """
         return self._run(idle(self.conversation))
 
     def next_costs(self) -> tuple[Choice, ...]:
-        """What the next message costs after the cache of a large conversation expired, with the other choices."""
+        """What the next message will cost, and the alternatives; empty unless a large conversation's cache expired."""
         return next_costs(self.conversation)
 
     def undo(self, reference: str = "") -> str:
-        """Take back what a layer did last, or the decision named; returns its name."""
+        """Undo the newest decision that can be undone, or the one named; returns its id."""
         return edits.undo(self.conversation, reference)
 
     def redo(self, reference: str = "") -> str:
-        """Make a decision again that was taken back; returns its name."""
+        """Redo the decision that was undone last, or the one named; returns its id."""
         return edits.redo(self.conversation, reference)
 
     def pin(self, record: str) -> None:
-        """Keep a record word for word, whatever the layers do."""
+        """Keep a record verbatim, whatever the layers do."""
         edits.pin(self.conversation, record)
 
     def unpin(self, record: str) -> None:
-        """Let a pinned record go again."""
+        """Unpin a record."""
         edits.unpin(self.conversation, record)
 
     def snip(self, first: str, last: str) -> str:
-        """Take whole rounds out of sight; returns the decision's name, to undo it by."""
+        """Remove whole rounds from the context, from ``first`` to ``last``; returns the decision's id, for `undo`."""
         return edits.snip(self.conversation, first, last)
 
     def rewind(self, record: str | None) -> None:
-        """Go on from an earlier record, or from the start."""
+        """Continue from an earlier record, or from the start if it is None."""
         edits.rewind(self.conversation, record)
 
     def settle(self, seconds: float = 5.0) -> None:
-        """Wait for what goes on in the background (notes, a summary being prepared, recall reading what is
-        new), at most so long."""
+        """Wait at most ``seconds`` for background work: notes, a summary being prepared, recall indexing."""
         until = monotonic() + seconds
         self._threads.close(seconds)
         self._store.recall.settle(max(0.0, until - monotonic()))
 
     def close(self) -> None:
-        """Write everything out and let others open the session."""
-        # The last one first, and each whatever becomes of the others: a lock that stays would shut everybody out.
+        """Finish pending work and close the session, so that others can open it."""
+        # Runs in reverse order, and each even if another fails: a lock left behind would shut out all other writers.
         with ExitStack() as parts:
             if self._client is not None and self._given is None:
                 parts.callback(self._client.close)
@@ -334,12 +333,12 @@ class Session(SessionBase):
             parts.callback(self._threads.close)
 
     def own_fields(self, given: RequestFields) -> Mapping[str, bytes]:
-        """What one request is to have of its own, checked and encoded."""
+        """The fields of a single request, checked and encoded."""
         c = self.conversation
         return request_fields(checked(given, RequestFields), c.frame, c.profile) if given else {}
 
     def _run(self, flow: Flow[R]) -> R:
-        """Run a flow that may need a model, but for which none is made."""
+        """Run a flow that may ask a model, without creating a client for it."""
         return drive(flow, self._client, hooks=self._hooks, guard=self.conversation.lock)
 
     def _asker(self) -> Client:
