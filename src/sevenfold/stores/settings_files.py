@@ -52,7 +52,6 @@ def load(
     ``code`` has the values that the caller sets; ``environ`` defaults to the process's environment. Raises
     `SettingError` for a wrong value in ``code`` and for a file that cannot be read; a wrong value in a file or in the
     environment is ignored, and explained in the ``ignored`` of the result.
-
     """
     environ = os.environ if environ is None else environ
     folder = user_folder(environ)
@@ -194,7 +193,6 @@ def _values(path: Path) -> Mapping[str, object]:
 
 def _variables(environ: Mapping[str, str]) -> Iterator[SettingsLayer]:
     """Yield one layer per variable, so that errors name the variable; empty variables are skipped."""
-
     for variable in sorted(environ):
         text = environ[variable]
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or not text.strip():

@@ -157,7 +157,6 @@ if sys.platform == "win32":
 
     def unlock_file(fd: int) -> None:
         """Release the lock on the file."""
-
         os.lseek(fd, _FAR, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
 
@@ -178,5 +177,4 @@ else:
 
     def unlock_file(fd: int) -> None:
         """Release the lock on the file."""
-
         fcntl.flock(fd, fcntl.LOCK_UN)
