@@ -50,9 +50,9 @@ class TranscriptFile(Struct, frozen=True):
 
     path: Path
     modified: float
-    """Seconds since 1970."""
+    """In seconds since 1970."""
     size: int
-    """Bytes."""
+    """In bytes."""
 
 
 class SessionFiles(Struct, frozen=True):
@@ -171,7 +171,7 @@ class Home:
         self.memory = root / _MEMORY
         """The folder with the user's memory for all projects."""
         self.journal = root / "purged.jsonl"
-        """The record of what was purged."""
+        """The file that lists what was purged."""
         self.typed = root / "chat-history.jsonl"
         """The user's input in the chat."""
         self.telemetry = root / "telemetry.jsonl"

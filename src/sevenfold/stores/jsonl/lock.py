@@ -66,7 +66,7 @@ class FileLock:
         self._identity = held.st_dev, held.st_ino
         before = self._holder()
         self.fence = max(last, before.fence if before else 0) + 1
-        """The fencing number, larger than that of every earlier holder."""
+        """The fencing number, larger than every earlier holder's."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
         os.ftruncate(self._fd, 0)

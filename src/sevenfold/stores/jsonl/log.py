@@ -113,7 +113,7 @@ class Sync(StrEnum):
     ALWAYS = "always"
     """After every append."""
     DURABLE = "durable"
-    """Where a lost write would cost more than a turn: after a compaction, and when the log is closed."""
+    """Where a lost write would cost more than a turn: for compactions, and when the log is closed."""
     NEVER = "never"
     """Never; the operating system decides."""
 

@@ -285,7 +285,7 @@ class FileStore(JsonlStore):
         return SessionFiles(self.folder, self._path.stem, self._path)
 
     def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
-        """Open the log for writing; its folder belongs to the user and is not made private."""
+        """Open the log for writing; its folder is the user's own, so it may also be a link."""
         return JsonlLog.open(self._path, sync=self._sync, **lease)
 
 
