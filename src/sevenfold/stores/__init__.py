@@ -1,1 +1,1 @@
-"""Where sessions are kept."""
+"""Stores: where sessions are kept."""

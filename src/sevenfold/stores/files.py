@@ -1,8 +1,7 @@
-"""Files of ours: names that are safe, contents that are whole, errors that say what to do.
+"""File handling for the stores: safe names, atomic writes, errors that say what to do.
 
-A file is written under a temporary name in the same folder, forced to the disk, and takes its name in one step. A
-process that is killed half-way leaves a temporary file and the old one untouched. Folders and files are their owner's
-alone.
+A file is written under a temporary name in the same folder, synced to disk, and renamed in one step. A process that
+is killed half-way leaves a temporary file and the old file untouched. Only their owner can access folders and files.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from typing import BinaryIO, Self
 from sevenfold import errors
 
 TEMPORARY = ".tmp"
-"""How the name of an unfinished file ends; it begins with a dot."""
+"""The suffix of an unfinished file; its name also starts with a dot."""
 
 RESULT_ENDINGS = (".json", ".txt")
-"""The name of a result may end in one of these, and then its file does; with neither it is a text."""
+"""Suffixes that a result's name may have and its file keeps; any other result is stored as ``.txt``."""
 
 _DIGITS = 8
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -32,9 +31,9 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
 def safe_name(foreign: str) -> str:
-    """A file name for ``foreign`` and for nothing else, whatever characters that contains.
+    """Return a safe file name for ``foreign``, which may contain any characters; no other string gets the same name.
 
-    Plain ids stay as they are; others keep their readable characters, with a hash that tells them apart.
+    Plain ids are returned unchanged; others keep their readable characters, plus a hash that makes them unique.
     """
     if is_plain(foreign):
         return foreign
@@ -44,12 +43,12 @@ def safe_name(foreign: str) -> str:
 
 
 def is_plain(foreign: str) -> bool:
-    """Can this id be a file name as it is?"""
+    """Whether this id can be used as a file name unchanged."""
     return bool(_PLAIN.fullmatch(foreign)) and not _RESERVED.fullmatch(foreign)
 
 
 def result_names(name: str, content: bytes) -> Iterator[str]:
-    """File names for a tool result: the short one, and one for the case that another content has it."""
+    """Yield file names for a tool result: a short one, then a longer one in case other content has the short one."""
     ending = next((ending for ending in RESULT_ENDINGS if name.endswith(ending)), ".txt")
     plain = safe_name(name.removesuffix(ending))
     digest = hashlib.sha256(content).hexdigest()
@@ -58,9 +57,9 @@ def result_names(name: str, content: bytes) -> Iterator[str]:
 
 
 def result_name(path: str, folder: str) -> str:
-    """The file name of a tool result, if the path leads to a folder of that name; empty for anything else.
+    """Return the file name of a tool result if its path is directly in a folder of that name; otherwise empty.
 
-    The folders above may have moved since the path was written down, so they are not compared.
+    The parent folders may have moved since the path was recorded, so they are not compared.
     """
     given = PurePath(path)
     plain = "\0" not in path and given.parent.name == folder and ".." not in given.parts
@@ -68,7 +67,7 @@ def result_name(path: str, folder: str) -> str:
 
 
 def missing_result(path: str) -> errors.ResultMissing:
-    """The error for a path under which nothing is stored."""
+    """Return the error for a path under which no result is stored."""
     return errors.ResultMissing(
         f"{path!r}: no stored result of this session is kept there; it may have been collected, or purged"
     )
@@ -79,7 +78,7 @@ def missing_result(path: str) -> errors.ResultMissing:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The file for reading. Only a regular one can be read again from any position, as is done everywhere here."""
+    """Open a file for reading. It must be a regular file, because callers read from arbitrary positions."""
     with explained(path), open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise errors.TranscriptForeign(f"{path}: not a regular file; copy its content into one first")
@@ -87,13 +86,13 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open without waiting for a writer, should it be a pipe."""
+    """Open a file; if it is a pipe, do not wait for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns the system's errors in here into ours; see `explain`."""
+    """Convert any `OSError` in the block with `explain`."""
     try:
         yield
     except OSError as error:
@@ -101,7 +100,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def explain(error: OSError, path: Path) -> errors.TranscriptError:
-    """The system's error in words that say what to do."""
+    """Convert an `OSError` into a `TranscriptError` that says what to do."""
     match error.errno:
         case errno.ENOENT:
             return errors.TranscriptMissing(f"{path}: there is no such file; check the path")
@@ -122,10 +121,10 @@ def explain(error: OSError, path: Path) -> errors.TranscriptError:
 
 
 class Staged:
-    """A file that is written and on the disk, but does not have its name yet; leaving its context discards it."""
+    """A file that is written and synced but not yet renamed to its target; leaving the context discards it."""
 
     def __init__(self, target: Path, content: Iterable[bytes]) -> None:
-        """Write the content; raises `sevenfold.errors.TranscriptError`, and then leaves nothing behind."""
+        """Write the content; raises `sevenfold.errors.TranscriptError`, leaving no file behind."""
         self.target = target
         with explained(target):
             handle, name = tempfile.mkstemp(TEMPORARY, f".{target.name[:80]}.", target.parent)
@@ -146,24 +145,24 @@ class Staged:
         self.discard()
 
     def commit(self) -> None:
-        """Give it its name, replacing the file that had it."""
+        """Rename it to its target, replacing any existing file."""
         with explained(self.target):
             self.path.replace(self.target)
             _force(self.target.parent)
 
     def discard(self) -> None:
-        """Remove it, unless it was committed."""
+        """Remove the temporary file, unless it was committed."""
         self.path.unlink(missing_ok=True)
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write a file in one step; it is on the disk when this returns."""
+    """Write or replace a file atomically; it is synced to disk when this returns."""
     with Staged(target, [content]) as staged:
         staged.commit()
 
 
 def append_line(fd: int, line: bytes) -> None:
-    """Write a line at the end of an open file; one before it that was cut short is ended first."""
+    """Append a line to an open file; if its last line is torn, end that one first."""
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         line = b"\n" + line
@@ -172,7 +171,7 @@ def append_line(fd: int, line: bytes) -> None:
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone."""
+    """Create a folder and its missing parents, accessible to their owner only; raises if the folder is a link."""
     if folder.is_symlink():
         raise errors.TranscriptDenied(
             f"{folder}: this is a link; what belongs here must not end up elsewhere, so remove it"
@@ -186,12 +185,12 @@ def private_folder(folder: Path) -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Is this a file whose writing was never finished?"""
+    """Whether this is a temporary file, left by an unfinished write."""
     return path.name.startswith(".") and path.name.endswith(TEMPORARY)
 
 
 def _force(folder: Path) -> None:
-    """A name is on the disk when its folder is; systems whose folders cannot be opened do this themselves."""
+    """Sync a folder, so that the new name of a file is on disk; Windows cannot open folders and needs no sync."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -1,7 +1,7 @@
-"""Folders of files that are replaced as a whole, on disk and in memory; see `sevenfold.ports.Folder`.
+"""Folders of files that are always replaced whole, on disk and in memory; see `sevenfold.ports.Folder`.
 
-Names are relative paths of plain parts. They may come from a model, so a name that could lead out of the folder, or to
-a link in it, is refused.
+Names are relative paths made of plain parts. They may come from a model, so a name that could lead out of the folder,
+or through a link, is refused.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from sevenfold.stores.files import Staged, append_line, explained, is_temporary,
 from sevenfold.stores.jsonl.lock import FileLock
 
 LARGEST = 16 * 1024 * 1024
-"""Bytes of the largest file that is read."""
+"""The largest file that is read, in bytes."""
 
 DREAM_LOCK = ".consolidate-lock"
 SILENCE = 3600.0
-"""Seconds without a sign of life after which even a process that is alive no longer counts."""
+"""Seconds without a heartbeat after which a lock holder can be overtaken, even if its process is alive."""
 SECONDS_TO_WAIT = 5.0
 
 _READING = (
@@ -38,7 +38,7 @@ _PART = re.compile(r"[A-Za-z0-9_.\-]{1,120}")
 
 
 def check_name(name: str) -> str:
-    """The name, if it is a safe relative path; raises `InputError` otherwise."""
+    """Return the name if it is a safe relative path; raise `InputError` otherwise."""
     parts = name.split("/")
     if all(_PART.fullmatch(part) and part not in (".", "..") for part in parts):
         return name
@@ -48,7 +48,7 @@ def check_name(name: str) -> str:
 
 
 def read_regular(path: Path, most: int = sys.maxsize) -> bytes | None:
-    """A file's content; None if there is no such file, it has more than ``most`` bytes, or it is a link or a pipe."""
+    """Return a file's content; None if it is missing, larger than ``most`` bytes, or a link, folder or pipe."""
     with explained(path):
         try:
             handle = os.open(path, _READING)
@@ -65,14 +65,14 @@ def read_regular(path: Path, most: int = sys.maxsize) -> bytes | None:
 
 
 class FileFolder:
-    """A directory; it is made when something is first written."""
+    """A folder on disk, created on the first write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self.path = str(self._folder)
 
     def names(self, below: str = "") -> Sequence[str]:
-        """The files below a folder of this one."""
+        """Return the names of the files below a subfolder, at any depth; hidden folders are skipped."""
         top = self._path(below) if below else self._folder
         found: list[str] = []
         for folder, folders, files in os.walk(top):
@@ -87,7 +87,7 @@ class FileFolder:
         return sorted(found)
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
-        """A file's content."""
+        """Return a file's content, or None if it is missing or larger than ``most`` bytes."""
         try:
             path = self._path(name)
         except TranscriptDenied:
@@ -95,13 +95,13 @@ class FileFolder:
         return read_regular(path, most)
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace a file in one step."""
+        """Write or replace a file atomically."""
         path = self._path(name)
         private_folder(path.parent)
         write_whole(path, content)
 
     def append(self, name: str, line: bytes) -> None:
-        """Add a line to a file."""
+        """Append a line to a file."""
         path = self._path(name)
         private_folder(path.parent)
         with explained(path):
@@ -113,13 +113,13 @@ class FileFolder:
                 os.close(handle)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         path = self._path(name)
         with explained(path):
             path.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
-        """Where a file is; raises `TranscriptDenied` if a folder on the way to it is a link."""
+        """Return the path of a file; raises `TranscriptDenied` if a folder on the way to it is a link."""
         path = self._folder / check_name(name)
         for above in path.parents:
             if above == self._folder:
@@ -130,7 +130,7 @@ class FileFolder:
 
     @contextmanager
     def lock(self, *, wait: float = 0.0) -> Iterator[None]:
-        """Hold the folder's lock."""
+        """Hold the folder's lock during the block."""
         private_folder(self._folder)
         with explained(self._folder):
             lock = FileLock(self._folder, wait=wait)
@@ -138,13 +138,13 @@ class FileFolder:
             yield
 
     def dream_lock(self) -> ConsolidateLock:
-        """The lock of those who consolidate what is in the folder."""
+        """The lock for consolidating the memory in this folder."""
         return ConsolidateLock(self)
 
 
 @contextmanager
 def held(lock: threading.Lock, wait: float, problem: TranscriptLocked) -> Iterator[None]:
-    """Hold the lock; raises the ``problem`` after ``wait`` seconds, and waits for ever if these are negative."""
+    """Hold a lock during the block; raises ``problem`` after ``wait`` seconds, never if ``wait`` is negative."""
     if not lock.acquire(timeout=-1 if wait < 0 else wait):
         raise problem
     try:
@@ -154,7 +154,7 @@ def held(lock: threading.Lock, wait: float, problem: TranscriptLocked) -> Iterat
 
 
 class MemoryFolder:
-    """The same in memory."""
+    """A folder in memory."""
 
     def __init__(self, path: str = "") -> None:
         self.path = path
@@ -163,63 +163,63 @@ class MemoryFolder:
         self._dreams = MemoryDreamLock()
 
     def names(self, below: str = "") -> Sequence[str]:
-        """The files below a folder of this one."""
+        """Return the names of the files below a subfolder, at any depth; hidden folders are skipped."""
         start = f"{check_name(below)}/" if below else ""
         below_it = (name for name in self._files if name.startswith(start))
         return sorted(name for name in below_it if "/." not in f"/{name[len(start) :].rpartition('/')[0]}")
 
     def read(self, name: str, *, most: int = LARGEST) -> bytes | None:
-        """A file's content."""
+        """Return a file's content, or None if it is missing or larger than ``most`` bytes."""
         content = self._files.get(check_name(name))
         return None if content is None or len(content) > most else content
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace a file."""
+        """Write or replace a file."""
         self._files[check_name(name)] = content
 
     def append(self, name: str, line: bytes) -> None:
-        """Add a line to a file."""
+        """Append a line to a file."""
         self._files[check_name(name)] = self._files.get(name, b"") + line + b"\n"
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         self._files.pop(check_name(name), None)
 
     def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:
-        """Hold the folder's lock."""
+        """Return a context that holds the folder's lock."""
         problem = TranscriptLocked("this memory is being written in another thread; try again")
         return held(self._held, wait, problem)
 
     def dream_lock(self) -> MemoryDreamLock:
-        """The lock of those who consolidate what is in the folder."""
+        """The lock for consolidating the memory in this folder."""
         return self._dreams
 
 
 class ConsolidateLock:
-    """``.consolidate-lock``: its time is that of the last consolidation; its text names the process that is at it.
+    """``.consolidate-lock``: its mtime is the time of the last consolidation; its text names the process running one.
 
-    Four lines: the process, when that process began, the time the file had before (empty: it was not there), and a mark
-    that tells one taking from the next. Text and time change in one step, so a crash leaves one state or the other.
+    Four lines: the process id, when that process started, the previous mtime (empty if there was no file), and a random
+    token for this acquisition. Text and mtime change in one step, so a crash leaves either the old or the new state.
     """
 
     def __init__(self, folder: FileFolder) -> None:
         self._folder = folder
         self._path = Path(folder.path) / DREAM_LOCK
         self._held = b""
-        """The file's text while this lock is held."""
+        """The text of the lock file while this object holds the lock; otherwise empty."""
 
     def last(self) -> float | None:
-        """When memory was last consolidated."""
+        """Return when memory was last consolidated, or None if never."""
         owner = self._owner()
         return self._time() if owner is None else owner[2]
 
     def take(self, now: float) -> bool:
-        """Begin, unless another process is at it."""
+        """Try to acquire the lock; False if another process is consolidating."""
         with self._folder.lock(wait=SECONDS_TO_WAIT):
             owner, time = self._owner(), self._time()
             if owner is not None and time is not None:
                 alive = owner[1] == started(owner[0])
-                # A sign of life from far ahead was given before the clock was put back, and is as old as any.
+                # A heartbeat far in the future dates from before the clock was set back, so it counts as old.
                 if alive and abs(now - time) < SILENCE:
                     return False
                 time = owner[2]
@@ -230,22 +230,22 @@ class ConsolidateLock:
             return bool(self._held)
 
     def beat(self, now: float) -> bool:
-        """Give a sign of life; False if another process took over meanwhile."""
+        """Send a heartbeat; False if another process has taken over."""
         with self._folder.lock(wait=SECONDS_TO_WAIT):
             if held := self._is_held():
                 self._put(self._held, now)
             return held
 
     def finish(self, now: float) -> None:
-        """It is done."""
+        """Release the lock and record ``now`` as the time of the last consolidation."""
         self._end(now)
 
     def fail(self) -> None:
-        """The last time is again what it was."""
+        """Release the lock and restore the previous time of the last consolidation."""
         self._end(None)
 
     def _end(self, time: float | None) -> None:
-        """Release the lock, unless another process took it over."""
+        """Release the lock, unless another process took over; set the last time, None for the previous one."""
         with self._folder.lock(wait=SECONDS_TO_WAIT):
             owner = self._owner()
             if not self._is_held() or owner is None:
@@ -271,7 +271,7 @@ class ConsolidateLock:
             return None
 
     def _owner(self) -> tuple[int, str, float | None] | None:
-        """The process that is at it, when it began, and the time before; None if none is."""
+        """Return the holder's process id, when it started, and the previous mtime; None if the lock is free."""
         lines = (self._folder.read(DREAM_LOCK) or b"").decode(errors="replace").splitlines()
         if not lines or not re.fullmatch(r"[0-9]{1,10}", lines[0].strip()):
             return None
@@ -283,36 +283,36 @@ class ConsolidateLock:
 
 
 class MemoryDreamLock:
-    """The same in memory, for one process."""
+    """A dream lock in memory, for one process."""
 
     def __init__(self) -> None:
         self._last: float | None = None
         self._held = False
 
     def last(self) -> float | None:
-        """When memory was last consolidated."""
+        """Return when memory was last consolidated, or None if never."""
         return self._last
 
     def take(self, now: float) -> bool:
-        """Begin, unless another thread is at it."""
+        """Try to acquire the lock; False if another thread is consolidating."""
         taken, self._held = not self._held, True
         return taken
 
     def beat(self, now: float) -> bool:
-        """Give a sign of life: nothing can die here."""
+        """Return True: no other process can take over."""
         return True
 
     def finish(self, now: float) -> None:
-        """It is done."""
+        """Release the lock and record ``now`` as the time of the last consolidation."""
         self._last, self._held = now, False
 
     def fail(self) -> None:
-        """It was not done."""
+        """Release the lock and leave the time of the last consolidation unchanged."""
         self._held = False
 
 
 def started(pid: int) -> str:
-    """When a process began, as the system counts it; empty if it is gone, or that cannot be known."""
+    """Return when a process started, in the system's clock ticks; "gone" if it has ended, empty if unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
-"""Logs kept as lines: one implementation of the named queries for every store that can search its lines.
+"""Line-based logs: one implementation of the log queries for every store that can search its lines.
 
-A store supplies `append`, `read`, `find` and `close`; `LineLog` answers the queries of `sevenfold.ports.Log` with them.
-A database overrides those it has an index for.
+A store supplies `append`, `read`, `find` and `close`; `LineLog` builds the queries of `sevenfold.ports.Log` on them.
+A database overrides the queries that it has an index for.
 """
 
 from __future__ import annotations
@@ -25,76 +25,76 @@ Made = TypeVar("Made", bound=OwnDecision)
 
 
 class Lease(TypedDict, total=False):
-    """How a log is opened for writing; see `sevenfold.ports.Store.open`."""
+    """Options for opening a log for writing; see `sevenfold.ports.Store.open`."""
 
     wait: float
     take: bool
 
 
 class LineLog(Log):
-    """A `sevenfold.ports.Log` that answers its queries by searching its lines, the newest first."""
+    """A `sevenfold.ports.Log` that answers queries by searching its lines, newest first."""
 
     fence: int = 0
 
     @abstractmethod
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """The lines that contain ``text`` and end before a position, the newest first."""
+        """Yield the lines that contain ``text``, with their positions, newest first; only those before ``before``."""
 
     def head(self, count: int) -> list[bytes]:
-        """The first lines."""
+        """Return the first ``count`` lines."""
         return [line for _, line in islice(self.read(), count)]
 
     def upto(self, position: int) -> PrefixLog:
-        """The log as it was when it ended there; it cannot be written to."""
+        """Return a read-only log that ends at this position."""
         return PrefixLog(self, position)
 
     # -- the queries -----------------------------------------------------------------------------
 
     def boundaries(self, before: int | None = None) -> Iterator[tuple[int, Boundary]]:
-        """Compactions, on whatever branch."""
+        """Yield the compaction boundaries of all branches, with their positions."""
         for position, entry in self._entries(b'"compact_boundary"', before):
             if isinstance(entry, Boundary):
                 yield position, entry
 
     def record(self, uuid: str, before: int | None = None) -> tuple[int, Entry] | None:
-        """The record with this id."""
-        # Its children name it too, as their parent.
+        """Return the record with this id and its position, or None."""
+        # The search also finds its children, which name it as their parent.
         found = self._entries(_quoted(uuid), before)
         return next((one for one in found if getattr(one[1], "uuid", None) == uuid), None)
 
     def decisions(self, kind: type[Made]) -> Iterator[tuple[int, Made]]:
-        """Decisions of one kind."""
+        """Yield the decisions of one kind, with their positions."""
         tag = cast(str, kind.__struct_config__.tag)
         for position, entry in self._entries(b'"kind":' + _quoted(tag)):
             if isinstance(entry, Decision) and isinstance(entry.made, kind):
                 yield position, entry.made
 
     def answers(self) -> Iterator[Said]:
-        """What models answered, on whatever branch."""
+        """Yield the model's messages on all branches."""
         return (said for said in self._said(b'"assistant"') if said.role == "assistant")
 
     def said(self) -> Iterator[Said]:
-        """What users, tools and models said, on whatever branch."""
+        """Yield all entries with content (of users, tools and models) on all branches."""
         return self._said(b'"type"')
 
     def keyed(self, key: str) -> str:
-        """The id of the record that was said under a caller's key; empty if there is none."""
+        """Return the id of the record that a caller added under this key; empty if there is none."""
         found = self._said(b'"sevenfold_key":' + _quoted(key))
         return next((said.uuid for said in found if said.key == key), "")
 
     def result(self, call: str) -> Block | None:
-        """The result of a tool call."""
+        """Return the result of a tool call, or None."""
         for said in self._said(_quoted(call)):
             if call in said.answers:
                 return next(block for block in said.blocks if block.id == call)
         return None
 
     def called(self, call: str) -> bool:
-        """Does a model make this tool call?"""
+        """Whether any model message contains this tool call."""
         return any(call in said.calls for said in self._said(_quoted(call)))
 
     def stored(self, reference: str) -> Stored | None:
-        """Where the whole of an offloaded result is, by its tool call or its path."""
+        """Return where the full offloaded result is stored, looked up by its tool call or its path."""
         for said in self._said(b'"sevenfold_results"'):
             for call, place in said.stored.items():
                 if reference in (call, place.path):
@@ -102,16 +102,16 @@ class LineLog(Log):
         return None
 
     def decided_at(self, decision: str) -> int | None:
-        """Where a decision was last made, committed, undone or redone."""
+        """Return the position at which a decision was last made, committed, undone or redone."""
         found = self._entries(_quoted(decision))
         return next((position for position, entry in found if decision in _decided(entry)), None)
 
     def mentions(self, text: str) -> bool:
-        """Does anything that was said contain this text?"""
+        """Whether any entry with content contains this text."""
         return any(self._said(_quoted(text)[1:-1]))
 
     def identity(self) -> LogIdentity:
-        """The session and its folder, as the newest record that names both has them."""
+        """Return the session and its folder, from the newest record that names both."""
         for _, line in self.find(b'"sessionId"'):
             try:
                 named = msgspec.json.decode(line, type=LogIdentity)
@@ -129,36 +129,36 @@ class LineLog(Log):
 
 
 class PrefixLog(LineLog):
-    """A log as it was when it was shorter."""
+    """The beginning of another log, up to a position; read-only."""
 
     def __init__(self, log: LineLog, end: int) -> None:
         self._log = log
         self.end = end
-        """Its length: the position after its last line."""
+        """The position after its last line."""
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Refused: the past takes no records."""
+        """Raise `Refused`: an earlier state of a log is read-only."""
         raise Refused("a session cannot be written to as it was at an earlier time; rewind it instead")
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines up to the end."""
+        """Yield the lines from ``start`` up to the end of the prefix."""
         for position, line in self._log.read(start):
             if position >= self.end:
                 break
-            # A line that was torn then may have been continued since.
+            # A line that was torn at that time may have been continued since.
             yield position, line[: self.end - position]
 
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Lines up to the end that contain ``text``, the newest first."""
+        """Yield the lines of the prefix that contain ``text``, newest first."""
         end = self.end if before is None else min(before, self.end)
         return ((position, line[: end - position]) for position, line in self._log.find(text, end))
 
     def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 class BranchLog(LineLog):
-    """A log that begins with another one and continues in its own, whose first line is at position ``start``."""
+    """A log that starts with the lines of ``base`` and continues in ``own``, whose first line is at ``start``."""
 
     def __init__(self, base: LineLog, own: LineLog, start: int) -> None:
         self._base = base
@@ -167,28 +167,28 @@ class BranchLog(LineLog):
         self.fence = own.fence
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Write lines to the branch; they never reach the log it began with."""
+        """Append lines to the branch; the base log does not change."""
         return self._own.append(lines, durable=durable)
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines from a position on."""
+        """Yield the lines from a position on, first those of the base."""
         if start < self._start:
             yield from self._base.read(start)
         yield from self._own.read(max(start, self._start))
 
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """The lines that contain ``text``, the newest first."""
+        """Yield the lines that contain ``text``, newest first."""
         if before is None or before > self._start:
             yield from self._own.find(text, before)
         yield from self._base.find(text, before)
 
     def close(self) -> None:
-        """Let others write to the branch."""
+        """Release the branch, so that others can write to it."""
         self._own.close()
 
 
 def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:
-    """Write the lines of another session to the log of a new one, and close it; see `sevenfold.ports.Store.import_`."""
+    """Append another session's lines to a new session's log and close it; see `sevenfold.ports.Store.import_`."""
     with closing(log):
         if log.head(1):
             raise InputError(
@@ -198,7 +198,7 @@ def fill(log: LineLog, session: str, lines: Iterable[bytes]) -> None:
 
 
 def positions(first: int, lines: Sequence[bytes]) -> list[int]:
-    """Where each of these lines is once they are written one after another."""
+    """Return the position of each line if the lines are written in a row, starting at ``first``."""
     return list(accumulate(map(len, lines), initial=first))[:-1]
 
 
@@ -207,7 +207,7 @@ def _quoted(text: str) -> bytes:
 
 
 def _decided(entry: Entry) -> tuple[str, ...]:
-    """The decisions that a record makes, commits, undoes or redoes."""
+    """Return the ids of the decisions that an entry makes, commits, undoes or redoes."""
     match entry:
         case Decision(made=Commit(id=name, boundary=other) | Undone(id=name, decision=other)):
             return name, other

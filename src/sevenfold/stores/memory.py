@@ -1,4 +1,4 @@
-"""Sessions in memory: for tests, and for what need not outlive the process."""
+"""Sessions in memory: for tests, and for sessions that need not outlive the process."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ class MemoryLog(LineLog):
         return self._positions[-1] + len(self._lines[-1]) if self._lines else self._start
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Add lines; nothing in memory is more durable than the rest."""
-        # Written out here, because every record of a session in memory comes this way.
+        """Append lines; ``durable`` makes no difference in memory."""
+        # `end` is inlined here for speed, because every record of a session in memory is appended here.
         first = self._positions[-1] + len(self._lines[-1]) if self._lines else self._start
         made = [first] if len(lines) == 1 else positions(first, lines)
-        # The positions first: readers in other threads go by the lines that are there.
+        # Positions are added first, because readers in other threads count the lines.
         self._positions += made
         self._lines += lines
         return made
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines from a position on."""
+        """Yield the lines from a position on."""
         for index in range(bisect_left(self._positions, start), len(self._lines)):
             yield self._positions[index], self._lines[index]
 
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """The lines that contain ``text``, the newest first."""
+        """Yield the lines that contain ``text``, newest first."""
         end = len(self._lines) if before is None else bisect_left(self._positions, before)
         for index in range(min(end, len(self._lines)) - 1, -1, -1):
             if text in self._lines[index]:
                 yield self._positions[index], self._lines[index]
 
     def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 class MemoryResults:
@@ -74,7 +74,7 @@ class MemoryResults:
         raise AssertionError("unreachable: two contents share a SHA-256")
 
     def fetch(self, path: str) -> bytes:
-        """What was stored under a path; see `sevenfold.ports.Results`."""
+        """Return the result stored under a path; see `sevenfold.ports.Results`."""
         try:
             return self._kept[result_name(path, "memory")]
         except KeyError:
@@ -89,7 +89,7 @@ class MemoryText:
         self._text: str | None = None
 
     def read(self) -> str | None:
-        """The text, or None if there is none yet."""
+        """Return the text, or None if there is none yet."""
         return self._text
 
     def write(self, text: str) -> None:
@@ -98,7 +98,7 @@ class MemoryText:
 
 
 class _Session(Struct):
-    """What is kept of a session, or of a branch."""
+    """The data of a session, or of a branch."""
 
     log: MemoryLog
     fence: int = 0
@@ -110,11 +110,11 @@ class _Session(Struct):
 
 
 class _Writer(MemoryLog):
-    """The log of a session in the hands of its writer."""
+    """A session's log, opened for writing."""
 
     def __init__(self, kept: _Session, name: str, changed: Condition) -> None:
         super().__init__(start=kept.log._start)
-        # Shared with every other handle on the session.
+        # These lists are shared with every other log object of the session.
         self._lines, self._positions = kept.log._lines, kept.log._positions
         self.fence = kept.fence
         self._kept: _Session | None = kept
@@ -122,7 +122,7 @@ class _Writer(MemoryLog):
         self._changed = changed
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Add lines, unless another writer took over."""
+        """Append lines; raises `TranscriptOvertaken` if another writer took over."""
         if self._kept is None:
             raise TranscriptError(f"{self._name}: closed, so nothing can be appended")
         with self._changed:
@@ -134,7 +134,7 @@ class _Writer(MemoryLog):
             return super().append(lines)
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the log, so that others can write."""
         with self._changed:
             if self._kept is not None and self._kept.fence == self.fence:
                 self._kept.writing, self._kept.modified = False, time.time()
@@ -148,24 +148,24 @@ class MemoryStore:
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
         self._branches: dict[tuple[str, str], tuple[PrefixLog, _Session]] = {}
-        """What each branch begins with, and what follows."""
+        """For each session and branch name: the lines it starts with, and its own data."""
         self._locks: dict[str, Lock] = {}
         self._changed = Condition()
         self._memory = MemoryFolder()
         self._mailbox = SqliteMailbox()
 
     def open(self, session: str, **lease: Unpack[Lease]) -> LineLog:
-        """The session's log for writing; see `sevenfold.ports.Store`."""
+        """Open the session's log for writing; see `sevenfold.ports.Store`."""
         return self._opened(self._kept(session), session, **lease)
 
     def read(self, session: str) -> LineLog:
-        """The session's log for reading."""
+        """Open the session's log for reading; raises `TranscriptMissing` if there is none."""
         return self._there(session).log
 
     def branch(
         self, session: str, name: str, *, of: str = "", at: int | None = None, **lease: Unpack[Lease]
     ) -> LineLog:
-        """A branch of the session for writing; see `sevenfold.ports.Store`."""
+        """Open a branch of the session for writing; see `sevenfold.ports.Store`."""
         whole: LineLog = (own := self._there(session).log)
         if of and (session, of) not in self._branches:
             raise TranscriptMissing(f"{session}: there is no branch {of}")
@@ -178,11 +178,11 @@ class MemoryStore:
         return BranchLog(base, self._opened(kept, f"{session}, branch {name}", **lease), base.end)
 
     def branches(self, session: str) -> Sequence[str]:
-        """The names of the session's branches."""
+        """Return the names of the session's branches."""
         return sorted(name for owner, name in self._branches if owner == session)
 
     def transcript(self, session: str, branch: str = "") -> Path | None:
-        """None: no file holds it."""
+        """Return None: there is no file."""
         return None
 
     def results(self, session: str) -> MemoryResults:
@@ -198,29 +198,29 @@ class MemoryStore:
         return self._kept(session).agent
 
     def memory(self) -> MemoryFolder:
-        """What outlives the sessions."""
+        """The memory that outlives the sessions."""
         return self._memory
 
     def mailbox(self) -> SqliteMailbox:
-        """Messages between agents of this process."""
+        """The mailbox shared by the agents of this process."""
         return self._mailbox
 
     def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
-        """Hold a lock of that name; see `sevenfold.ports.Store`."""
+        """Return a context that holds the lock of that name; see `sevenfold.ports.Store`."""
         problem = TranscriptLocked(f"{name}: locked by another thread; wait for it")
         return held(self._locks.setdefault(name, Lock()), wait, problem)
 
     def sessions(self) -> Sequence[SessionInfo]:
-        """The sessions that have lines, the newest first."""
+        """Return the sessions that have lines, newest first."""
         found = [SessionInfo(name, kept.modified, kept.log.end) for name, kept in self._sessions.items()]
         return sorted((one for one in found if one.size), key=lambda one: (-one.modified, one.name))
 
     def export(self, session: str) -> Iterator[bytes]:
-        """The session's lines."""
+        """Yield the session's lines."""
         return (line for _, line in self._there(session).log.read())
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
-        """Fill a new session; see `sevenfold.ports.Store`."""
+        """Create a session from these lines; see `sevenfold.ports.Store`."""
         fill(self.open(session), session, lines)
 
     def _kept(self, session: str) -> _Session:

@@ -1,7 +1,7 @@
-"""Stores by the scheme of their URL.
+"""Finds a store by the scheme of its URL.
 
-A store of one's own is registered under a scheme, by `register` or by an entry point of the group
-``sevenfold.stores``, and then named like any other: ``Session.open(…, store="sqlite:///var/lib/sessions.db")``.
+Register your own store under a scheme, with `register` or with an entry point in the group ``sevenfold.stores``, and
+name it like any other: ``Session.open(…, store="sqlite:///var/lib/sessions.db")``.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from sevenfold.stores.jsonl.store import JsonlStore
 from sevenfold.stores.memory import MemoryStore
 
 MakeStore = Callable[[str], Store]
-"""Makes a store from its whole URL."""
+"""Creates a store from its full URL."""
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 def register(scheme: str, make: MakeStore) -> None:
-    """Let URLs with this scheme name stores that ``make`` makes."""
+    """Use ``make`` to create the store for every URL with this scheme."""
     _SCHEMES[scheme.lower()] = make
 
 
 def open_store(given: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store:
-    """The store that is meant: an object, a URL, or a folder of transcripts; ``sync`` is for the latter."""
+    """Return the store for an object, a URL, or a folder of transcripts; ``sync`` applies to folders only."""
     if not isinstance(given, Path | str):
         if not isinstance(given, Store):
             raise InputError(f"store is a {type(given).__name__}; give a folder, a URL or a Store")
@@ -39,7 +39,7 @@ def open_store(given: Store | Path | str, *, sync: Sync = Sync.DURABLE) -> Store
     scheme = url[1].lower()
     if scheme in _SCHEMES:
         return _SCHEMES[scheme](str(given))
-    from importlib.metadata import entry_points  # most programs name no store, and need not wait for it
+    from importlib.metadata import entry_points  # slow to import, and most programs name no store
 
     for found in entry_points(group="sevenfold.stores", name=scheme):
         make: MakeStore = found.load()
@@ -54,7 +54,7 @@ _shared_memory: dict[str, MemoryStore] = {}
 
 
 def _memory(url: str) -> Store:
-    """One store for each URL, shared by everything in the process that names it."""
+    """Return the store for this URL, shared by everything in the process that names it."""
     return _shared_memory.setdefault(url, MemoryStore())
 
 

@@ -2,9 +2,9 @@
 
     defaults < user file < project file < environment < code
 
-The user's file is ``settings.toml`` in the user's folder, a project's is ``.sevenfold/settings.toml``, and it
-counts only where the user trusts the project's folder. A variable is named like its setting:
-``SEVENFOLD_OFFLOAD=off``. `load` reads all of it once; a `FileSource` also looks whether files have changed.
+The user's file is ``settings.toml`` in the user's folder. A project's file is ``.sevenfold/settings.toml``; it
+is used only if the user trusts the project's folder. A variable is named after its setting:
+``SEVENFOLD_OFFLOAD=off``. `load` reads everything once; a `FileSource` also notices when files change.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ PROJECT_FILE = Path(".sevenfold") / FILE
 PREFIX = "SEVENFOLD_"
 
 NOT_SETTINGS = frozenset({HOME_VARIABLE, AGENT_VARIABLE, "SEVENFOLD_WITHHELD", "SEVENFOLD_PROVE"})
-"""Variables with our prefix that are no settings: our folder, what an agent tells its commands, and how hard the
-project's own tests try."""
+"""Variables with our prefix that are not settings: the home folder, what an agent passes to its commands, and how
+thorough the project's own tests are."""
 
 LARGEST = 1024 * 1024
-"""Bytes of a file that is still read."""
+"""The largest settings file that is read, in bytes."""
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _UNSETTLED_NS = 100_000_000
-"""A file younger than this may change again without its time showing it."""
+"""A file younger than this may change again without a new modification time."""
 
 Report = Callable[[str], None]
 Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -47,11 +47,11 @@ def load(
     *,
     environ: Mapping[str, str] | None = None,
 ) -> Resolved:
-    """The settings for a session in this project's folder.
+    """Return the settings for a session in this project's folder.
 
-    ``code`` holds what the caller sets itself; ``environ`` is the process's own environment unless given. Raises
+    ``code`` has the values that the caller sets; ``environ`` defaults to the process's environment. Raises
     `SettingError` for a wrong value in ``code`` and for a file that cannot be read; a wrong value in a file or in the
-    environment is ignored, with a warning.
+    environment is ignored, and explained in the ``ignored`` of the result.
     """
     environ = os.environ if environ is None else environ
     folder = user_folder(environ)
@@ -72,21 +72,21 @@ def load(
 
 
 def warn_ignored(resolved: Resolved) -> None:
-    """Show the user what was wrong with values that were left out."""
+    """Warn about each value that was ignored, and why."""
     for problem in resolved.ignored:
         warnings.warn(problem, SettingIgnored, stacklevel=4)
 
 
 def variable(name: str) -> str:
-    """The variable of the environment that sets a setting."""
+    """Return the name of the environment variable for a setting."""
     return PREFIX + name.upper()
 
 
 class FileSource:
-    """Settings that follow their files while a session runs.
+    """Settings that are reloaded when their files change during a session.
 
-    Making one raises `SettingError`, or warns, for what is wrong at that moment. Later a file that cannot be used is
-    reported, once, and the last good copy stays. The environment and what code sets are taken once.
+    The constructor raises `SettingError`, or warns, about problems at that time. Later, a file that cannot be used is
+    reported once and the last good settings stay in force. The environment and values from code are read only once.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class FileSource:
         environ: Mapping[str, str] | None = None,
         report: Report | None = None,
     ) -> None:
-        """``report`` is called with what is wrong with a file later on; by default it is logged as a warning."""
+        """``report`` is called with any later problem with a file; by default it logs a warning."""
         self._project = project
         self._code = dict(code)
         self._environ = dict(os.environ if environ is None else environ)
@@ -105,16 +105,16 @@ class FileSource:
         self._told = ""
         folder = user_folder(self._environ)
         self._files = [folder / FILE, Trust(folder).path]
-        """On these the settings depend."""
+        """The files that the settings depend on."""
         if project is not None:
             self._files.append(project / PROJECT_FILE)
         self._seen = self._stamps()
         self.resolved = self._load()
-        """The last good copy, with where each value came from."""
+        """The last good settings, with the origin of each value."""
         warn_ignored(self.resolved)
 
     def current(self) -> Settings:
-        """The settings as of now: the last copy, unless a file has changed since and can be used."""
+        """Return the current settings, reloaded if a file has changed and can be used."""
         stamp = self._stamps()
         if stamp != self._seen or _unsettled(stamp):
             self._seen = stamp
@@ -156,7 +156,7 @@ def _unsettled(stamp: Stamp) -> bool:
 
 
 def _inside(project: Path) -> Path:
-    """The project's file; a link that leads out of the project is refused."""
+    """Return the project's settings file; raises `SettingError` for a link that leads out of the project."""
     path = project / PROJECT_FILE
     try:
         inside = path.resolve().is_relative_to(project)
@@ -168,7 +168,7 @@ def _inside(project: Path) -> Path:
 
 
 def _values(path: Path) -> Mapping[str, object]:
-    """What a file sets; nothing if it is not there."""
+    """Return the values in a settings file; empty if there is no such file."""
     try:
         if path.exists() and not path.is_file():
             raise SettingError(f"{path}: is not a regular file")
@@ -192,7 +192,7 @@ def _values(path: Path) -> Mapping[str, object]:
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[SettingsLayer]:
-    """A layer for each variable that sets something, so that errors name it; an empty one sets nothing."""
+    """Yield one layer per variable, so that errors name the variable; empty variables are skipped."""
     for variable in sorted(environ):
         text = environ[variable]
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or not text.strip():

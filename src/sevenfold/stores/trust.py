@@ -1,8 +1,8 @@
 """The user's own folder, and which other folders the user trusts.
 
-What a project folder brings (settings, hooks, servers) counts only after the user agreed once, because the
-author of the project would otherwise decide what runs here. Trust is given to a folder by its real path, and to it
-alone: neither to what lies below it nor to another folder a link of the same name leads to later.
+A project folder's settings, hooks and servers take effect only after the user has agreed once; otherwise the author of
+the project would decide what runs here. A folder is trusted by its real path, and only that folder: not its subfolders,
+and not another folder that a link of the same name points to later.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from sevenfold.stores.files import write_whole
 from sevenfold.stores.jsonl.lock import FileLock
 
 HOME_VARIABLE = "SEVENFOLD_HOME"
+"""Names one folder for all data and settings, instead of the default ones."""
 AGENT_VARIABLE = "SEVENFOLD_AGENT"
-"""Set for the commands that an agent runs: what they say is not the user's word."""
-"""Where everything of ours is kept, if not in the user's usual place."""
+"""Set for the commands that an agent runs, so that what they do does not count as done by the user."""
 _WAIT_SECONDS = 5.0
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    """What the file holds."""
+    """The content of the file."""
 
     folders: tuple[str, ...] = ()
 
 
 def user_folder(environ: Mapping[str, str]) -> Path:
-    """The folder of the user's own settings."""
+    """Return the folder with the user's own settings."""
     try:
         if chosen := environ.get(HOME_VARIABLE):
             return Path(chosen).expanduser().absolute()
         configured = Path(environ.get("XDG_CONFIG_HOME") or "")
-        # The standard has relative paths in that variable ignored.
+        # The XDG standard says to ignore relative paths in that variable.
         return (configured if configured.is_absolute() else Path.home() / ".config") / "sevenfold"
     except RuntimeError as error:
         raise SettingError(f"there is no home folder to keep settings in; set {HOME_VARIABLE}") from error
@@ -48,10 +48,10 @@ class Trust:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "trusted.json"
-        """The file they are listed in; only its owner may write it."""
+        """The file that lists them; only its owner may be able to write it."""
 
     def folders(self) -> tuple[str, ...]:
-        """All of them."""
+        """Return the real paths of all trusted folders."""
         try:
             with self.path.open("rb") as file:
                 self._refuse_foreign(os.fstat(file.fileno()))
@@ -70,7 +70,7 @@ class Trust:
         return str(_real(folder)) in self.folders()
 
     def add(self, folder: Path) -> Path:
-        """Trust a folder; returns its real path."""
+        """Trust a folder and return its real path."""
         real = _real(folder)
         if not real.is_dir():
             raise UserError(f"{folder}: there is no such folder to trust; check the path")
@@ -78,11 +78,11 @@ class Trust:
         return real
 
     def remove(self, folder: Path) -> bool:
-        """Trust a folder no longer; tells whether it was trusted. The folder need not exist any more."""
+        """Stop trusting a folder, which need not exist any more; return whether it was trusted."""
         return self._change(_real(folder), listed=False)
 
     def _change(self, folder: Path, *, listed: bool) -> bool:
-        """List the folder or not; tells whether that made a difference."""
+        """Add the folder to the list or remove it; return whether the list changed."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = FileLock(self.path, wait=_WAIT_SECONDS)
@@ -100,7 +100,7 @@ class Trust:
         return True
 
     def _refuse_foreign(self, about: os.stat_result) -> None:
-        """A list that others can write says nothing about whom the user trusts."""
+        """Raise `SettingError` if other users could have written the list."""
         if os.name != "posix":
             return
         if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -1,7 +1,7 @@
-"""Where events can go: a file of lines, or OpenTelemetry. All sinks listen, mask what they take, and never veto.
+"""Sinks for events: a JSONL file, or OpenTelemetry. All sinks mask the events they record, and never veto.
 
-Whatever goes wrong in a sink (a full disk, a broken exporter, an unforeseen event) costs one event, which is
-counted, and nothing else. A sink may serve several sessions on several threads; it takes one event at a time.
+Any failure in a sink (a full disk, a broken exporter, an unexpected event) costs one event, which is counted, and
+nothing else. A sink may serve several sessions on several threads; it handles one event at a time.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Mask = Callable[[str], str]
 
 
 class Sink(ABC):
-    """A listener with an end."""
+    """A listener for events that can be closed."""
 
     def __init__(self, mask: Mask) -> None:
         self.dropped = 0
-        """Events that could not be taken, or came after the end."""
+        """The number of events that could not be recorded, or came after `close`."""
         self.problem = ""
-        """Why the last of them was dropped."""
+        """Why the last event was dropped."""
         self._mask = mask
         self._lock = RLock()
         self._closed = False
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Record an event; never raises, but counts a failure in ``dropped``."""
         self._guarded(lambda: self._take(masked(event, self._mask)))
 
     def close(self) -> None:
-        """Finish what is open; events that come later are only counted."""
+        """Finish everything that is open; later events are only counted as dropped."""
         if not self._closed:
             self._guarded(self._finish)
             self._closed = True
@@ -51,7 +51,7 @@ class Sink(ABC):
         """Record a masked event; may raise."""
 
     def _finish(self) -> None:  # noqa: B027 (what keeps nothing open has nothing to do)
-        """Let go of everything; may raise."""
+        """Release all resources; may raise."""
 
     def _guarded(self, action: Callable[[], None]) -> None:
         with self._lock:
@@ -65,7 +65,7 @@ class Sink(ABC):
 
 
 def masked(event: Event, mask: Mask) -> Event:
-    """The event with every text in it masked, and fit to be encoded."""
+    """Return the event with every text in it masked and encodable as UTF-8."""
     said = {name: getattr(event, name) for name in event.__struct_fields__}
     fit = {name: _fit(value, mask) for name, value in said.items()}
     return structs.replace(event, **fit) if fit != said else event
@@ -74,7 +74,7 @@ def masked(event: Event, mask: Mask) -> Event:
 def _fit(value: Any, mask: Mask) -> Any:
     match value:
         case str() if value:
-            # Half a character, as a cut-off error message may end with, has no UTF-8.
+            # A truncated error message may end in half a character, which cannot be encoded as UTF-8.
             return mask(value).encode("utf-8", "replace").decode()
         case tuple():
             return tuple(_fit(item, mask) for item in value)

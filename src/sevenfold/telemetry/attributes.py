@@ -1,10 +1,9 @@
-"""An event as OpenTelemetry attributes, and every name under which OpenTelemetry gets what events say.
+"""Converts an event to OpenTelemetry attributes, and defines all attribute names.
 
-Each field goes under the conventions' name for it, else under its own. Names of the GenAI semantic conventions
-(https://github.com/open-telemetry/semantic-conventions-genai) are written out here because no stable package has
-them, and they still move: cache writes were `cache_creation` before, and the client metrics are to be called
-`gen_ai.client.inference.*`. Everything the conventions have no word for is under `sevenfold.`, a field of an event
-under its own name.
+A field gets its name from the semantic conventions if they have one; otherwise `sevenfold.` and its own name. Names of
+the GenAI semantic conventions (https://github.com/open-telemetry/semantic-conventions-genai) are written out here
+because no stable package has them and they still change: cache writes used to be `cache_creation`, and the client
+metrics will be called `gen_ai.client.inference.*`.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 Attributes = dict[str, "AttributeValue"]
 
 SCOPE = "sevenfold"
-"""The instrumentation scope, and the beginning of every name of ours."""
+"""The instrumentation scope, and the prefix of all our own names."""
 
-# Attributes that spans and metrics set themselves
+# Attributes that spans and metrics set directly
 
 OPERATION = "gen_ai.operation.name"
 CHAT = "chat"
@@ -33,13 +32,13 @@ REQUEST_MODEL = "gen_ai.request.model"
 RESPONSE_MODEL = "gen_ai.response.model"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
-"""Cached ones included, whatever the provider counts."""
+"""Including cached tokens, however the provider counts."""
 TOKEN_TYPE = "gen_ai.token.type"
 ERROR = "error.type"
 UNANSWERED = "unanswered"
-"""The `error.type` of a request of which nothing more was heard."""
+"""The `error.type` of a request that had no reported outcome."""
 
-# Which field of an event goes under a name of the conventions
+# Event fields that have a name in the conventions
 
 ALWAYS: Mapping[str, str] = {"session": "gen_ai.conversation.id", "provider": PROVIDER, "error": ERROR}
 REQUEST: Mapping[str, str] = {"model": REQUEST_MODEL, "max_tokens": "gen_ai.request.max_tokens"}
@@ -60,18 +59,18 @@ SUBJECTS: Mapping[str, str] = {
     "Masked": "mask",
     "AgentChanged": "agent",
 }
-"""What an event without a layer is about, for the name of its span."""
+"""Span names for events that have no layer, by event class."""
 _NONE_IF_0 = frozenset({"max_tokens", "thinking_tokens"})
 _NAMES: Mapping[type[Event], Mapping[str, str]] = {Sending: REQUEST, Failed: REQUEST, Answered: RESPONSE}
 
 
 def spelled(kind: str) -> str:
-    """A kind of event as names are spelled: `CacheBroke` is `cache_broke`."""
+    """Convert the name of an event class to snake case: `CacheBroke` becomes `cache_broke`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
 
 
 def attributes(event: Event) -> Attributes:
-    """Every field that says something but the time, under the conventions' name for it, else its own."""
+    """Return all non-empty fields of an event except its time, named by the conventions if possible."""
     names = {**ALWAYS, **_NAMES.get(type(event), {})}
     said = {field: getattr(event, field) for field in event.__struct_fields__ if field != "at"}
     found: Attributes = {
@@ -90,5 +89,5 @@ def attributes(event: Event) -> Attributes:
 
 
 def prompt(event: Answered | Failed) -> int:
-    """All tokens of the prompt, cached or not."""
+    """Return the number of prompt tokens, cached or not."""
     return event.input_tokens + event.cache_read_tokens + event.cache_write_tokens

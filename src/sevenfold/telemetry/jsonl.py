@@ -1,8 +1,8 @@
-"""Events as lines of a file that only its owner can read.
+"""Writes events as JSON lines to a file that only its owner can read.
 
-A line is written in one go, and one that was cut short (a crash, a full disk) is ended before the next begins, so
-a reader loses that line at most. When the file is full it becomes `….1`, replacing the one before: two generations,
-never more than twice the limit on the disk. Several processes may write to the same file.
+Each line is written at once, and a torn line (after a crash or on a full disk) is ended before the next one, so a
+reader loses at most that line. A full file is renamed to `….1` and replaces the previous one, so there are two files
+and never more than twice the limit on disk. Several processes may write to the same file.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from sevenfold.stores.jsonl.lock import FileLock
 from sevenfold.telemetry import Mask, Sink
 
 LIMIT = 32 * 1024 * 1024
-"""Bytes of one generation."""
+"""The maximum size of one file, in bytes."""
 
 
 class JsonlSink(Sink):
-    """Writes one line per event; ``limit`` is the size in bytes at which the file is put aside."""
+    """Writes one line per event; the file is rotated before it exceeds ``limit`` bytes."""
 
     def __init__(self, path: Path | str, *, mask: Mask = mask_text, limit: int = LIMIT) -> None:
         super().__init__(mask)
@@ -44,12 +44,12 @@ class JsonlSink(Sink):
 
     @property
     def previous(self) -> Path:
-        """The generation before this one."""
+        """The path of the previous, rotated file."""
         return self.path.with_name(self.path.name + ".1")
 
     def _take(self, event: Event) -> None:
         line = msgspec.json.encode(event) + b"\n"
-        # Opened each time: another process may have put it aside, or a secret was purged from it.
+        # Opened each time: another process may have rotated the file, or purged a secret from it.
         with self._opened() as fd:
             size = os.fstat(fd).st_size
             if not size or size + len(line) <= self._limit:
@@ -69,7 +69,7 @@ class JsonlSink(Sink):
             os.close(fd)
 
     def _put_aside(self, fd: int) -> None:
-        """Put the full file aside, unless another process has or is about to."""
+        """Rotate the full file, unless another process has done so or is about to."""
         with suppress(TranscriptLocked), FileLock(self.path):
             if os.path.samestat(self.path.stat(), os.fstat(fd)):
                 self.path.replace(self.previous)

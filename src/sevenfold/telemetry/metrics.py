@@ -1,7 +1,7 @@
-"""Events as metrics.
+"""Converts events to metrics.
 
-Attributes have few values: models, layers, causes, kinds of source; never a session or a request, because every
-new value is a series that is kept. So a gauge says what was last seen in this process, for one kind of source.
+Attributes have few values (models, layers, causes, kinds of source), never a session or a request, because every
+new value creates a time series. So a gauge shows the last value in this process for one kind of source.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sevenfold.telemetry.attributes import Attributes, prompt
 
 _TOKEN_BUCKETS = tuple(4**power for power in range(14))
 _DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
-"""The boundaries the conventions ask for."""
+"""The bucket boundaries that the semantic conventions require."""
 
 
 class Metrics:
-    """Turns events into measurements."""
+    """Converts events to measurements."""
 
     def __init__(self, meter: Meter) -> None:
         gauge, counter = meter.create_gauge, meter.create_counter
@@ -59,14 +59,14 @@ class Metrics:
         )
 
     def checked(self, event: events.Checked) -> None:
-        """Sizes before a request."""
+        """Record the size of the context before a request."""
         source = _source(event)
         self._tokens.set(event.used, source)
         self._left.set(event.percent_left, source)
         self._wire.set(event.wire, source)
 
     def ended(self, event: events.Answered | events.Failed, sent: events.Sending | None) -> None:
-        """Time, tokens and money of a request; of one that failed, what the provider had reported by then."""
+        """Record time, tokens and cost of a request; for a failed one, what the provider had reported by then."""
         seconds = event.at - sent.at if sent else 0.0
         asked: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: event.provider}
         asked[names.REQUEST_MODEL] = sent.model if sent else event.model
@@ -81,7 +81,7 @@ class Metrics:
         _measure(self._cost.add, event.usd, {**asked, **_source(event)})
 
     def happened(self, event: events.Event) -> None:
-        """Anything else that is counted."""
+        """Count any other event that has a metric."""
         match event:
             case events.Acted():
                 self._actions.add(1, _how(event))
@@ -98,7 +98,7 @@ class Metrics:
 
 
 def _source(event: events.Event) -> Attributes:
-    """The kind of source: `agent:reviewer` is one of many agents."""
+    """Return the kind of source only: ``agent`` for ``agent:reviewer``."""
     return {"sevenfold.source": event.source.partition(":")[0]}
 
 
@@ -107,6 +107,6 @@ def _how(event: events.LayerEvent) -> Attributes:
 
 
 def _measure(take: Callable[[float, Attributes], None], amount: float | None, about: Attributes) -> None:
-    """Nothing known is no measurement, counters take no less than nothing, and infinity would stay for good."""
+    """Record a positive, finite amount only: counters reject negative values, and infinity would never go away."""
     if amount is not None and 0 < amount < math.inf:
         take(amount, about)

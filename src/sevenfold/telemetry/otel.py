@@ -1,8 +1,8 @@
-"""Events to OpenTelemetry, for whichever backend the program has set up.
+"""Sends events to OpenTelemetry, for any backend that the program has set up.
 
-Only the API is needed here (the extra `otel`), and it is loaded when a sink is made. Providers, exporters and their
-end belong to the program; without any, everything recorded goes nowhere at little cost. No content of the
-conversation is recorded, for events hold none.
+Only the API is needed here (the extra `otel`), and it is loaded when a sink is created. The program sets up and shuts
+down providers and exporters; without any, events are discarded at little cost. No content of the conversation is
+recorded, because events contain none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OtelSink(Sink):
-    """Records spans and metrics with the given providers, or with the ones the program has made global."""
+    """Records spans and metrics with the given providers, or with the program's global ones."""
 
     def __init__(
         self,

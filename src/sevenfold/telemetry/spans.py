@@ -1,9 +1,9 @@
-"""Events as spans: one per request, and whatever else happens meanwhile or on its own.
+"""Converts events to spans: one per request, plus everything that happens during a request or between requests.
 
-A request's span goes from `Sending` to `Answered` or `Failed`. What happens meanwhile on behalf of the same source
-becomes an event on that span; what happens when none is open becomes a span of its own, `sevenfold.{layer}`, as long
-as it took from its proposal. Nothing is kept without bound: a request that is never heard of again is ended, marked
-as unanswered, when its record is sent again, when too many are open, or at the end.
+A request's span lasts from `Sending` to `Answered` or `Failed`. Other events of the same source during that time are
+added to that span; if no request is open, an event becomes its own span, `sevenfold.{layer}`, which starts at its
+proposal. All state is bounded: the span of a request without any outcome is ended, and marked as unanswered, when the
+same request is sent again, when too many requests are open, or when the sink is closed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sevenfold.telemetry import attributes as names
 from sevenfold.telemetry.attributes import Attributes, attributes
 
 MOST_OPEN = 256
-"""Requests under way at the same time, and proposals not yet settled."""
+"""How many open requests, and how many pending proposals, are remembered."""
 MOST_COMPACTED = 4_096
-"""Conversations that are remembered as compacted."""
+"""How many conversations are remembered as compacted."""
 
 _END_OF_TIME = 2**63 / 1e9
 
@@ -30,7 +30,7 @@ Held = TypeVar("Held")
 
 
 class _Open(Struct, frozen=True):
-    """A request under way."""
+    """An open request."""
 
     span: Span
     began: int
@@ -38,7 +38,7 @@ class _Open(Struct, frozen=True):
 
 
 class Spans:
-    """Turns events into spans."""
+    """Converts events to spans."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -47,7 +47,7 @@ class Spans:
         self._compacted: dict[Key, None] = {}
 
     def sending(self, event: Sending) -> None:
-        """Begin the span of a request."""
+        """Start the span of a request."""
         key = _request(event)
         self._abandon(self._open.pop(key, None), event)
         about = attributes(event)
@@ -58,7 +58,7 @@ class Spans:
         self._abandon(_keep(self._open, key, under_way, MOST_OPEN), event)
 
     def ended(self, event: Answered | Failed) -> Sending | None:
-        """End the span of a request; returns what was sent, if that was seen."""
+        """End the span of a request; return its `Sending` event, or None if that was not seen."""
         under_way = self._open.pop(_request(event), None)
         if under_way:
             span, start = under_way.span, under_way.began
@@ -73,11 +73,11 @@ class Spans:
         return under_way.sent if under_way else None
 
     def proposed(self, event: Proposed) -> None:
-        """Remember when a layer set about it."""
+        """Remember when a layer proposed to act, as the start of its span."""
         _keep(self._proposed, (*_thread(event), event.layer), event.at, MOST_OPEN)
 
     def happened(self, event: Event) -> None:
-        """Tell of anything else: on the request under way, or in a span of its own."""
+        """Record any other event: on the span of the open request, or as its own span."""
         kind = type(event).__name__
         subject = getattr(event, "layer", "") or names.SUBJECTS.get(kind, names.spelled(kind))
         began = _nanoseconds(self._proposed.pop((*_thread(event), subject), event.at))
@@ -95,7 +95,7 @@ class Spans:
         span.end(max(began, _nanoseconds(event.at)))
 
     def close(self) -> None:
-        """End all spans; how long their requests went on is not known."""
+        """End all open spans as unanswered; they get a duration of zero, because the real one is unknown."""
         while self._open:
             _, left = self._open.popitem()
             self._abandon(left, left.sent)
@@ -111,7 +111,7 @@ class Spans:
             left.span.end(max(left.began, _nanoseconds(event.at)))
 
     def _under_way(self, thread: Key) -> Span | None:
-        """The newest request of a source."""
+        """Return the span of the newest open request of a source, or None."""
         return next((self._open[key].span for key in reversed(self._open) if key[:2] == thread), None)
 
 
@@ -124,12 +124,12 @@ def _request(event: RequestEvent) -> Key:
 
 
 def _keep(held: dict[Key, Held], key: Key, value: Held, most: int) -> Held | None:
-    """Add something as the newest; returns the oldest if that had to go for it."""
+    """Add a value as the newest; return the oldest one if it had to be removed, else None."""
     held.pop(key, None)
     held[key] = value
     return held.pop(next(iter(held))) if len(held) > most else None
 
 
 def _nanoseconds(at: float) -> int:
-    """A time as OpenTelemetry counts it; now, for an event without a time."""
+    """Convert a time to nanoseconds, as OpenTelemetry needs; the current time for an event without one."""
     return int(at * 1e9) if 0 < at < _END_OF_TIME else time_ns()

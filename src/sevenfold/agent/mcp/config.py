@@ -1,7 +1,7 @@
-"""Which MCP servers there are: those named in code, in a project's ``.mcp.json``, and in the user's ``mcp.json``.
+"""Configuration of MCP servers: from code, from a project's ``.mcp.json``, and from the user's ``mcp.json``.
 
-The files have the usual form, ``{"mcpServers": {"name": {"command": …}}}`` or ``{"url": …}``, with variables of the
-environment filled in. A project's servers count only in a folder the user trusts. A server that cannot be used is
+The files have the usual form, ``{"mcpServers": {"name": {"command": …}}}`` or ``{"url": …}``, with environment
+variables expanded. A project's servers are used only if the user trusts its folder. A server that cannot be used is
 reported, and the others are used.
 """
 
@@ -23,45 +23,45 @@ from sevenfold.stores.trust import Trust, user_folder
 PROJECT_FILE = ".mcp.json"
 USER_FILE = "mcp.json"
 LARGEST = 1024 * 1024
-"""Bytes of the largest file that is read."""
+"""The largest file that is read, in bytes."""
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _HTTP = ("http", "streamable-http", "streamable_http")
 
 
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """A server as files and callers configure it: a program to start, or an address."""
+    """The configuration of a server: a program to start, or a URL."""
 
     name: str = ""
     type: str = ""
     command: str = ""
-    """The program, which is spoken to over its input and output."""
+    """The program to start, with stdio as transport."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
-    """Variables it gets in addition to the few every server gets."""
+    """Environment variables in addition to the few that every server gets."""
     cwd: str | None = None
     url: str = ""
-    """The address, which is spoken to over streamable HTTP."""
+    """The URL, with streamable HTTP as transport."""
     headers: Mapping[str, str] = {}
     disabled: bool = False
     startup_seconds: float = 30.0
-    """How long it may take until it has listed its tools."""
+    """How long it may take to start and list its tools."""
     call_seconds: float = 600.0
     """How long one call may take."""
 
     @property
     def where(self) -> str:
-        """The address or command line, for people."""
+        """The URL or command line, for display."""
         return self.url or " ".join((self.command, *self.args))
 
 
 class McpConfig(Struct, frozen=True):
-    """The servers that can be used, and what is wrong with others."""
+    """The servers that can be used, and the problems with others."""
 
     servers: tuple[Server, ...] = ()
     problems: tuple[str, ...] = ()
 
     def __add__(self, other: McpConfig) -> McpConfig:
-        """Both; of two servers with one name the first."""
+        """Combine both; if two servers have the same name, keep the first."""
         mine = {server.name for server in self.servers}
         further = tuple(server for server in other.servers if server.name not in mine)
         return McpConfig(self.servers + further, self.problems + other.problems)
@@ -70,9 +70,9 @@ class McpConfig(Struct, frozen=True):
 def load_config(
     given: Mapping[str, Any] | None, folder: Path, environ: Mapping[str, str], *, files: bool = True
 ) -> McpConfig:
-    """The servers of a session in this folder; ``given`` are those named in code, by name.
+    """Return the servers of a session in this folder; ``given`` maps names to the servers configured in code.
 
-    Raises `InputError` for what is wrong in code.
+    Raises `InputError` for any problem in ``given``.
     """
     found = _read(given or {}, "mcp=", environ, folder)
     if found.problems:
@@ -84,7 +84,7 @@ def load_config(
 
 
 def _read(entries: Any, source: str, environ: Mapping[str, str], folder: Path) -> McpConfig:
-    """The servers of a mapping."""
+    """Return the servers of a mapping."""
     if not isinstance(entries, Mapping):
         return McpConfig(problems=(f'{source}: "mcpServers" must map names to servers',))
     servers: dict[str, Server] = {}
@@ -117,7 +117,7 @@ def _project(folder: Path, user: Path, environ: Mapping[str, str]) -> McpConfig:
 
 
 def _file(path: Path, environ: Mapping[str, str], folder: Path) -> McpConfig:
-    """The servers of a file; one that cannot be used is a problem, not an error."""
+    """Return the servers of a file; if the file cannot be used, that is listed as a problem and not raised."""
     try:
         if not path.exists():
             return McpConfig()
@@ -133,7 +133,7 @@ def _file(path: Path, environ: Mapping[str, str], folder: Path) -> McpConfig:
 
 
 def _server(name: str, entry: Any, environ: Mapping[str, str], folder: Path) -> Server | None:
-    """A server that can be used; None if it is disabled. Raises `InputError` for what is wrong with it."""
+    """Check and complete one server; return None if it is disabled. Raises `InputError` for an invalid one."""
     server = msgspec.convert(_filled(entry, environ), Server)
     if server.disabled:
         return None
@@ -153,7 +153,7 @@ def _server(name: str, entry: Any, environ: Mapping[str, str], folder: Path) -> 
 
 
 def _filled(value: Any, environ: Mapping[str, str]) -> Any:
-    """The value with variables of the environment filled in; raises `InputError` for one that is not set."""
+    """Return the value with environment variables expanded; raises `InputError` if one has no value and no default."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _variable(found, environ), value)
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""One MCP server from its start to its end: connected, listed, called, and started again when it goes away.
+"""The life of one MCP server: connecting, listing its tools, calling them, and restarting it when it goes away.
 
-All of it runs on the event loop of `sevenfold.agent.mcp.servers.McpServers`. Nothing a server does is raised: its state
-says how it is doing, and a call to one that is not there fails with the reason.
+Everything runs on the event loop of `sevenfold.agent.mcp.servers.McpServers`. Failures of a server are not raised: they
+show in its state, and a call to an unavailable server fails with the reason.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ Status = Literal["connecting", "ready", "failed", "closed"]
 MOST_TOOLS = 1000
 MOST_PAGES = 100
 LISTING_PAUSE = 1.0
-"""Seconds between two listings of a server's tools, however often it says that they have changed."""
+"""Minimum seconds between two listings of a server's tools, however often it announces changes."""
 ENDING = 6.0
-"""Seconds in which a server must have ended."""
+"""Seconds to wait for a server to end."""
 _CLOSED = -32000
-"""The SDK's code for a connection that ended during a request."""
+"""The SDK's error code for a connection that closed during a request."""
 
 
 class ServerState(Struct, frozen=True, kw_only=True):
-    """How a server is doing."""
+    """The state of a server."""
 
     name: str
     where: str
     status: Status = "connecting"
     tools: tuple[Mapping[str, Any], ...] = ()
-    """What it lists, unchecked; kept while it is away, so that its tools stay listed."""
+    """The tools it lists, unchecked; kept while it is disconnected, so that its tools stay listed."""
     instructions: str = ""
     problem: str = ""
-    """Why it is not ready, or was not."""
+    """Why it is not ready, or why it last failed."""
     log: str = ""
-    """The end of what it printed on its error output."""
+    """The end of its log: standard error, and output that is not a message."""
     restarts: int = 0
     revision: int = 0
-    """Grows when its tools or instructions change."""
+    """A counter that grows when its tools or instructions change."""
 
 
 class Connection:
-    """Keeps one server connected. Everything but `now` belongs to the event loop's thread."""
+    """Keeps one server connected. Only `now` may be called outside the event loop's thread."""
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class Connection:
         self._tail = LogTail()
 
     def now(self) -> ServerState:
-        """How the server is doing, with what it printed up to now."""
+        """Return the state of the server, with its log up to now."""
         return replace(self.state, log=self._tail.text() or self.state.log)
 
     def reset(self) -> None:
-        """Go back to the beginning, but keep its tools."""
+        """Return to the initial state, but keep the tools."""
         self._failures = 0
         self._become("connecting", restarts=0)
 
     async def run(self) -> None:
-        """Start the server, and start it again when it goes away, until cancelled."""
+        """Start the server and restart it when it goes away, until it fails for good or this is cancelled."""
         try:
             while True:
                 was_ready, problem = await self._session()
@@ -103,7 +103,7 @@ class Connection:
             raise
 
     async def call(self, tool: str, arguments: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
-        """Make one call; raises `Refused` with what went wrong."""
+        """Call one tool and return its result; raises `Refused` with the reason if that fails."""
         from mcp.shared.exceptions import MCPError
         from pydantic import ValidationError
 
@@ -130,7 +130,7 @@ class Connection:
         return found
 
     async def _ready(self) -> Client:
-        """The client, once the server is ready; raises `Refused` if it does not become ready."""
+        """Wait for the server and return its client; raises `Refused` if it does not become ready."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), self._server.startup_seconds)
         if self._client is None:
@@ -150,7 +150,7 @@ class Connection:
     # -- from start to end ----------------------------------------------------------------------
 
     async def _session(self) -> tuple[bool, str]:
-        """Run the server once; whether it was ever ready, and why it ended."""
+        """Run the server once; return whether it was ever ready, and why it ended."""
         self._settled.clear()
         self._wake.clear()
         self._gone, self._was_ready, self._tail = False, False, LogTail()
@@ -197,8 +197,8 @@ class Connection:
         from mcp import Client
 
         async with Client(self._transport(), message_handler=self._hear, cache=None) as client:
-            # Results are shown as they came, so checking them against the server's own schema gains nothing, and a
-            # pattern in it could keep this process busy for ever.
+            # Results are shown unchanged, so validating them against the server's own schema gains nothing, and a
+            # regular expression in that schema could block this process forever.
             client.session.validate_tool_result = _accept  # type: ignore[method-assign]  # the only way past it
             yield client
 
@@ -208,7 +208,7 @@ class Connection:
         return stdio_streams(self._server, self._environ, self._tail, self._lose)
 
     async def _list(self, client: Client) -> None:
-        """List its tools."""
+        """Fetch the server's list of tools and put it into the state."""
         found: list[Mapping[str, Any]] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
@@ -228,7 +228,7 @@ class Connection:
             self._list_again()
 
     async def _follow(self, client: Client) -> None:
-        """Listen for changes, which servers of the newer protocol announce only to listeners."""
+        """Subscribe to tool changes, which servers of the newer protocol announce only to subscribers."""
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
         from mcp.shared.exceptions import MCPError
 
@@ -254,7 +254,7 @@ class Connection:
         self._wake.set()
 
     def _leave(self) -> None:
-        """Let calls wait from now on, until the server is ready again."""
+        """Make new calls wait until the server is ready again."""
         self._client = None
         self._settled.clear()
 
@@ -281,7 +281,7 @@ def _report(to: Progress) -> ProgressFnT:
 
 
 def _short(error: BaseException) -> str:
-    """The first thing that went wrong, in a line."""
+    """Return the message of an error, or of the first in a group, as one short line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     words = " ".join(str(error).split()) or type(error).__name__

@@ -1,10 +1,10 @@
-"""MCP servers in a session: their tools, their instructions, and keeping an agent up to date with both.
+"""The MCP servers of a session: their tools, their instructions, and keeping an agent up to date with both.
 
-The model sees a snapshot of the servers, taken when an agent is made and again before each of its turns. A server that
-connects late, or changes its tools, is announced in the conversation; what was sent before stays as it is. A server
-that goes away keeps its tools: calls fail with the reason, which costs less than another prompt.
+The model sees a snapshot of the servers, taken when an agent is created and again before each of its turns. A server
+that connects late, or changes its tools, is announced in the conversation; earlier messages do not change. A server
+that goes away keeps its tools: calls fail with the reason, which costs less than a changed prompt.
 
-Connections live on one event loop in a thread of its own, for sync and async callers. The SDK is loaded in that thread,
+Connections run on one event loop in a separate thread, for sync and async callers. The SDK is loaded in that thread,
 because that takes a second.
 """
 
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 PAUSES = (0.5, 2.0, 8.0, 30.0)
-"""Seconds before a server that went away is started again; after the last it is left alone."""
+"""Seconds to wait before each restart of a server that went away; after the last one it is not restarted."""
 CLOSING = 10.0
-"""Seconds in which all servers must have ended."""
+"""Seconds to wait for all servers to end."""
 WAIT_SECONDS = 5.0
-"""How long an agent waits for its servers before it begins without those that are slow."""
+"""How long an agent waits for its servers before it starts without the slow ones."""
 
 
 class Snapshot(Struct, frozen=True):
-    """What servers offered at one moment."""
+    """The tools and instructions of all servers at one moment."""
 
     tools: tuple[McpTool, ...] = ()
     instructions: Mapping[str, str] = {}
@@ -73,9 +73,9 @@ class McpServers:
             )
         self._config = config
         self.wait_seconds = wait_seconds
-        """How long an agent waits for slow servers before it begins."""
+        """How long an agent waits for slow servers before it starts."""
         self.taken = Snapshot()
-        """The last snapshot, which is what the model knows."""
+        """The last snapshot, which is what the model sees."""
         self._left_out: list[str] = []
         self._changed = threading.Condition()
         environ = dict(os.environ if environ is None else environ)
@@ -92,7 +92,7 @@ class McpServers:
             self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
             self._thread = threading.Thread(target=self._work, daemon=True, name="sevenfold-mcp")
             self._thread.start()
-            # A server that does not end by itself would outlive a program that forgets to close.
+            # Otherwise a server that does not exit by itself would outlive a program that forgets to call close.
             atexit.register(self.close)
 
     @classmethod
@@ -104,9 +104,9 @@ class McpServers:
         environ: Mapping[str, str] | None = None,
         files: bool = True,
     ) -> Self:
-        """The servers ``given``, and with ``files`` those of the folder, if it is trusted, and of the user.
+        """Start the servers in ``given`` and, with ``files``, those of the user and of the folder if it is trusted.
 
-        Raises `InputError` for what is wrong in ``given``; what is wrong in files is in `problems`.
+        Raises `InputError` for any problem in ``given``; problems in files are listed in `problems`.
         """
         environ = os.environ if environ is None else environ
         return cls(load_config(given, Path(folder).resolve(), environ, files=files), environ=environ)
@@ -117,30 +117,30 @@ class McpServers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- looking --------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------
 
     def states(self) -> list[ServerState]:
-        """How every server is doing now."""
+        """Return the current state of every server."""
         return [connection.now() for connection in self._connections.values()]
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was configured, or listed, and cannot be used."""
+        """Why configured servers, or tools that servers list, cannot be used."""
         return (*self._config.problems, *self._left_out)
 
     def tools(self, wait_seconds: float | None = None) -> list[Tool]:
-        """The tools of a new snapshot, once servers have had so many seconds to connect."""
+        """Return the tools of a new snapshot, after waiting up to ``wait_seconds`` for servers to connect."""
         self.wait(self.wait_seconds if wait_seconds is None else wait_seconds)
         return list(self.take().tools)
 
     def wait(self, seconds: float, settled: Callable[[Sequence[ServerState]], bool] | None = None) -> bool:
-        """Wait until no server is still connecting, or until ``settled(states)``; whether that came about in time."""
+        """Wait until no server is connecting, or until ``settled(states)``; return whether that happened in time."""
         done = settled or (lambda states: all(state.status != "connecting" for state in states))
         with self._changed:
             return not self._connections or self._changed.wait_for(lambda: done(self.states()), seconds)
 
     def take(self) -> Snapshot:
-        """Take a snapshot of what servers offer now."""
+        """Take a snapshot of the servers' current tools and instructions."""
         states = self.states()
         revisions = tuple(state.revision for state in states)
         if revisions != self.taken.revisions:
@@ -156,13 +156,13 @@ class McpServers:
         return self.taken
 
     def section(self) -> SectionSource:
-        """The section of the system prompt with what servers say about their tools."""
+        """Return the section of the system prompt with the servers' instructions."""
         return SectionSource.of(McpInstructions, lambda: McpInstructions.of(self.taken.instructions))
 
-    # -- acting ---------------------------------------------------------------------------------
+    # -- actions --------------------------------------------------------------------------------
 
     def restart(self, name: str) -> None:
-        """Start a server again, whatever became of it; raises `InputError` for an unknown one."""
+        """Restart a server, whatever its state; raises `InputError` for an unknown one."""
         if not self._connections:
             return
         if name not in self._connections:
@@ -181,7 +181,7 @@ class McpServers:
     def _call(
         self, server: str, tool: str, arguments: Mapping[str, Any], progress: Progress
     ) -> Future[Mapping[str, Any]]:
-        """Begin a call; the future holds the result as the protocol has it, or `Refused`. Cancelling it stops it."""
+        """Start a call; the future has the protocol's result, or raises `Refused`. Cancelling it stops the call."""
         return self._submit(self._connections[server].call(tool, arguments, progress))
 
     def _submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
@@ -207,7 +207,7 @@ class McpServers:
     async def _restart(self, name: str) -> None:
         task = self._tasks.pop(name, None)
         if task is None:
-            # It has not even been started, which is about to happen.
+            # The server has not been started yet, and is about to be.
             return
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -224,21 +224,21 @@ class McpUpdater(Struct, eq=False):
 
     servers: McpServers
     own: Sequence[Tool]
-    """The agent's tools that are not of a server."""
+    """The agent's tools that do not belong to a server."""
     conversation: Conversation
     executor: Executor
     prompt: Callable[[], SystemPrompt] | None = None
-    """Computes the standard prompt; None: the prompt is one of the caller's."""
+    """Computes the standard prompt; None if the caller supplied its own prompt."""
     seen: Snapshot = Snapshot()
     announced: dict[str, str] = {}
-    """The instructions of servers the model has seen, in the prompt or in the conversation."""
+    """The server instructions that the model has seen, in the prompt or in the conversation."""
 
     def __post_init__(self) -> None:
         self.seen = self.servers.taken
         self.announced = dict(self.seen.instructions) if self.prompt is not None else {}
 
     def __call__(self) -> None:
-        """Announce what is new since the last time."""
+        """Announce what has changed since the last call."""
         now, before = self.servers.take(), self.seen
         if now == before:
             return
@@ -258,7 +258,7 @@ class McpUpdater(Struct, eq=False):
         protect_results(conversation)
 
     def _instruct(self, news: Mapping[str, str]) -> None:
-        """Show instructions that came late: in the prompt if the conversation is empty, else as a note in it."""
+        """Add late instructions: to the prompt if the conversation is empty, otherwise as a note in it."""
         conversation = self.conversation
         if self.prompt is not None and not len(conversation.transcript.view):
             conversation.want(conversation.wanted.saying(self.prompt()))
@@ -267,7 +267,7 @@ class McpUpdater(Struct, eq=False):
         self.announced.update(news)
 
     def slot(self) -> AnnouncedSlot:
-        """Restores the instructions of servers after a compaction, unless the prompt or a kept message holds them."""
+        """The slot that restores server instructions after a compaction, unless prompt or kept messages have them."""
         return AnnouncedSlot(
             "servers",
             "mcp_instructions_delta",

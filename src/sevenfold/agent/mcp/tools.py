@@ -1,9 +1,9 @@
-"""Tools of MCP servers, named ``mcp__<server>__<tool>``: what servers list and answer, made safe to send.
+"""Tools of MCP servers, named ``mcp__<server>__<tool>``: makes their listings and results safe to send.
 
-Nothing a server sends is trusted. Names are made to fit, descriptions cut and schemas cleaned; a tool that cannot be
-used is left out with a reason, and the others are used. Parts of an answer that do not have the shape they should
-have are named, never passed on. Every call asks for permission, whatever the server says about itself, and no result
-is ever cleared, because it may not be possible to get it again.
+Nothing a server sends is trusted. Names are adapted, descriptions truncated and schemas cleaned; a tool that cannot be
+used is left out with a reason, and the others are used. Malformed parts of a result are mentioned but never passed on.
+Every call asks for permission, whatever the server says about itself, and no result is ever cleared, because it may not
+be possible to get it again.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from sevenfold.prompts.text import KB, cut
 
 PREFIX = "mcp__"
 LONGEST_NAME = 64
-"""Characters of a tool's name: the lowest limit of all providers."""
+"""Maximum characters of a tool's name: the lowest limit of all providers."""
 LONGEST_SERVER = 32
-"""Characters of a server's name within it."""
+"""Maximum characters of the server's name within a tool's name."""
 MOST_DESCRIPTION = 2 * KB
 MOST_TOOLS = 200
-"""Tools of one server."""
+"""Maximum tools of one server."""
 MOST_BYTES = 256 * KB
-"""Descriptions and schemas of all tools of one server."""
+"""Maximum size of the descriptions and schemas of all tools of one server."""
 _TICK = 0.05
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_-]+")
 MOST_SCHEMA_BYTES = 16 * KB
-"""Of one schema."""
+"""Maximum size of one schema."""
 MOST_PARTS = 1000
-"""Schemas within one schema, once references are written out."""
+"""Maximum number of schemas within one schema, with references expanded."""
 DEEPEST = 24
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _REFERENCE = re.compile(r"#/(?:\$defs|definitions)/([^/]+)")
@@ -53,15 +53,15 @@ _NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximu
 _COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
 _NOT_AT_THE_TOP = frozenset({"anyOf", "oneOf", "allOf", "enum", "const"})
 MOST_IMAGE_CHARACTERS = 5_000_000
-"""Of one picture, in base64."""
+"""Maximum size of one image, in base64."""
 MOST_IMAGES = 20
 MOST_ALL_IMAGES = 10_000_000
-"""Characters of all pictures of a result, in base64."""
+"""Maximum size of all images of a result, in base64 characters."""
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 Block = dict[str, Any]
 Caller = Callable[[str, Mapping[str, Any], Callable[[str], None]], Future[Mapping[str, Any]]]
-"""Begins a call: takes the tool's name at its server, its input, and where to report progress."""
+"""Starts a call, given the server's own name for the tool, the input, and a function to report progress to."""
 
 
 class McpTool(Struct, eq=False):
@@ -69,7 +69,7 @@ class McpTool(Struct, eq=False):
 
     name: str
     own_name: str
-    """What the server calls it."""
+    """The server's own name for it."""
     description: str
     schema: Mapping[str, Any]
     concurrent: bool
@@ -77,11 +77,11 @@ class McpTool(Struct, eq=False):
     kind: Literal[""] = ""
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
-        """A call, since only the server knows what it does."""
+        """Request permission for a ``call``, because only the server knows what the tool does."""
         return PermissionRequest(self.name, "call")
 
     def run(self, given: Input, context: Context) -> ToolOutput:
-        """Have the server do it; stops waiting when the call is to stop."""
+        """Call the tool and wait for its output; if the call is aborted, cancel it and raise `Aborted`."""
         coming = self.call(self.own_name, given, context.progress)
         while not coming.done():
             wait([coming], _TICK)
@@ -91,7 +91,7 @@ class McpTool(Struct, eq=False):
         return output_of(coming.result())
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
-        """The same, awaited; cancelling it tells the server to stop."""
+        """Call the tool asynchronously; cancelling this tells the server to stop."""
         coming = asyncio.wrap_future(self.call(self.own_name, given, context.progress))
         try:
             return output_of(await coming)
@@ -99,7 +99,7 @@ class McpTool(Struct, eq=False):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Not this task was cancelled, but the connection closed.
+            # This task was not cancelled; the connection was closed.
             return failed("The MCP servers were closed while this was running.")
 
 
@@ -108,11 +108,11 @@ class ToolListing(Struct, frozen=True):
 
     tools: tuple[McpTool, ...] = ()
     problems: tuple[str, ...] = ()
-    """What was left out, and why."""
+    """Which tools were left out, and why."""
 
 
 def usable_tools(server: str, listed: Iterable[Any], call: Caller) -> ToolListing:
-    """The usable tools of what a server lists, in the order of names."""
+    """Return the usable tools among those that a server lists, sorted by name."""
     tools: dict[str, McpTool] = {}
     problems: list[str] = []
     room = MOST_BYTES
@@ -133,17 +133,17 @@ def usable_tools(server: str, listed: Iterable[Any], call: Caller) -> ToolListin
 
 
 def server_key(name: str) -> str:
-    """A server's name as part of the names of its tools: without ``__``, so that it ends where it seems to end."""
+    """Return a server's name as used in its tools' names: without ``__``, so that its end is unambiguous."""
     return _short(re.sub(r"_+", "_", _replaced(name)).strip("_") or "server", LONGEST_SERVER)
 
 
 def tool_name(server: str, own: str) -> str:
-    """What the model calls a server's tool by."""
+    """Return the name by which the model calls a server's tool."""
     return _short(f"{PREFIX}{server_key(server)}__{_replaced(own)}", LONGEST_NAME)
 
 
 def _short(name: str, most: int) -> str:
-    """Cut a name that is too long, and add a hash to keep it unique."""
+    """Truncate a name that is too long, and add a hash to keep it unique."""
     if len(name) <= most:
         return name
     return f"{name[: most - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -167,7 +167,7 @@ def _description(server: str, words: Any) -> str:
 
 
 def _visible(words: str) -> str:
-    """The text without invisible characters: they could tell a model things that no user would find."""
+    """Return the text without invisible characters, which could give a model instructions that no user would see."""
     return "".join(
         one for one in words if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co")
     )
@@ -181,11 +181,11 @@ def _replaced(name: str) -> str:
 
 
 def input_schema(given: Any) -> dict[str, Any]:
-    """The schema of a tool's input, cleaned; raises `InputError` if it cannot be used.
+    """Return the cleaned schema of a tool's input; raises `InputError` if it cannot be used.
 
-    One tool whose schema a provider refuses would make every request of a session fail, so only known keywords with
-    values of the right shape are kept. References are written out. A regular expression is put into words, because
-    running a stranger's could take for ever.
+    One tool whose schema a provider rejects would make every request of a session fail, so only known keywords with
+    values of the right type are kept. References are expanded. A regular expression is moved to the description,
+    because running an untrusted one could take forever.
     """
     schema = _plain(given)
     cleaned = _Cleaner(schema).clean(schema)
@@ -198,7 +198,7 @@ def input_schema(given: Any) -> dict[str, Any]:
 
 
 def _plain(given: Any) -> dict[str, Any]:
-    """The schema as plain JSON; raises `InputError` if it is not JSON, no object or too large."""
+    """Return the schema as plain JSON; raises `InputError` if it is not JSON, not an object, or too large."""
     try:
         raw = msgspec.json.encode(given)
         schema = msgspec.json.decode(raw)
@@ -212,7 +212,7 @@ def _plain(given: Any) -> dict[str, Any]:
 
 
 class _Cleaner:
-    """Cleans one schema with everything in it."""
+    """Cleans one schema and all schemas in it."""
 
     def __init__(self, whole: Mapping[str, Any]) -> None:
         places = (whole.get("$defs"), whole.get("definitions"))
@@ -222,7 +222,7 @@ class _Cleaner:
         self._left = MOST_PARTS
 
     def clean(self, given: Any, within: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
-        """What is left of a schema; if it is none, or refers to itself, a schema that allows everything."""
+        """Return the cleaned schema; an invalid or self-referencing one becomes a schema that allows everything."""
         self._left -= 1
         if self._left < 0 or depth > DEEPEST:
             raise InputError("its schema has too many parts")
@@ -241,7 +241,7 @@ class _Cleaner:
         return found
 
     def _keyword(self, key: str, value: Any, within: tuple[str, ...], depth: int) -> Any:
-        """The cleaned value of a keyword; None to drop it."""
+        """Return the cleaned value of a keyword, or None to drop it."""
         match key, value:
             case "properties", dict():
                 return {name: self.clean(one, within, depth) for name, one in value.items()}
@@ -254,7 +254,7 @@ class _Cleaner:
 
 
 def _simple(key: str, value: Any) -> Any:
-    """The same for keywords that hold no schemas."""
+    """Return the cleaned value of a keyword that contains no schemas, or None to drop it."""
     match key, value:
         case "type", str():
             return value if value in _TYPES else None
@@ -280,9 +280,9 @@ def _simple(key: str, value: Any) -> Any:
 
 
 def output_of(result: Any) -> ToolOutput:
-    """A result of the protocol as content for the model.
+    """Convert a result of the protocol to content for the model.
 
-    Text is bounded by the session, which stores what is too large; pictures are bounded here.
+    The session limits text, and offloads what is too large; images are limited here.
     """
     if not isinstance(result, Mapping):
         return ToolOutput("The server returned an invalid answer.", is_error=True)
@@ -293,7 +293,7 @@ def output_of(result: Any) -> ToolOutput:
         blocks = [_text(_json(structured))]
     failed = result.get("isError") is True
     if failed or all(block["type"] == "text" for block in blocks):
-        # Providers take nothing but text in an error result.
+        # Providers accept only text in an error result.
         words = (block["text"] if block["type"] == "text" else "[picture]" for block in blocks)
         return ToolOutput("\n".join(words), is_error=failed)
     return ToolOutput(blocks)
@@ -347,7 +347,7 @@ def _picture(data: str, kind: str) -> Block:
 
 
 def _few_pictures(blocks: list[Block]) -> list[Block]:
-    """The blocks with no more pictures than fit; the others are replaced by a note."""
+    """Return the blocks with images limited in number and size; further ones are replaced by a note."""
     kept, number, size = [], 0, 0
     for block in blocks:
         if block["type"] == "image":
@@ -367,5 +367,5 @@ def _json(value: Any) -> str:
 
 
 def _text(words: str) -> Block:
-    """A text block without halves of surrogate pairs, which no request may hold."""
+    """Return a text block without lone surrogates, which no request may contain."""
     return {"type": "text", "text": words.encode(errors="replace").decode()}

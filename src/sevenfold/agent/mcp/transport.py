@@ -1,10 +1,9 @@
-"""The streams the MCP SDK speaks through: to a child process, or over HTTP.
+"""The transports for the MCP SDK: a child process, or HTTP.
 
-A child process exchanges one JSON message per line. It leads a process group of its own and ends with everything it
-started, however the connection ends; the SDK's own client guarantees neither. Its environment is small, without the
-keys that are in ours. What it prints on its error output, or on its output without being a message, goes to its log;
-a line too long to be a message ends the connection. HTTP is streamable HTTP, with answers that cannot fill the
-memory.
+A child process exchanges one JSON message per line. It has its own process group, and is ended together with everything
+it started, however the connection ends; the SDK's own client guarantees neither. Its environment is small, without the
+API keys of ours. Standard error, and output that is not a message, go to its log; a line too long to be a message ends
+the connection. HTTP means streamable HTTP, with responses limited in size so that they cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ if TYPE_CHECKING:
     _ToSend = MemoryObjectReceiveStream[SessionMessage]
 
 MOST_BYTES = 32 * 1024 * 1024
-"""The largest message."""
+"""The size of the largest message."""
 LEAVING = 1.0
-"""Seconds a server gets to end by itself once its input is closed."""
+"""Seconds that a server has to exit by itself after its input is closed."""
 GENTLY = 0.5
-"""Seconds it gets after that, once it is asked to end."""
+"""Seconds that it has to exit after it is then asked to terminate, before it is killed."""
 PASSED_ON = (
     *("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
 )
-"""Variables every server gets."""
+"""Environment variables that every server gets."""
 
 
 class LogTail:
-    """The end of what a server prints."""
+    """The end of a server's output."""
 
     MOST = 4096
 
@@ -52,11 +51,11 @@ class LogTail:
         self._kept = b""
 
     def add(self, chunk: bytes) -> None:
-        """Take more output."""
+        """Append output, and drop the oldest beyond the limit."""
         self._kept = (self._kept + chunk)[-self.MOST :]
 
     def text(self) -> str:
-        """The output that is kept."""
+        """Return the kept output."""
         return self._kept.decode(errors="replace").strip()
 
 
@@ -67,7 +66,7 @@ class LogTail:
 async def stdio_streams(
     server: Server, environ: Mapping[str, str], tail: LogTail, gone: Callable[[], None]
 ) -> AsyncGenerator[tuple[Incoming, Outgoing], None]:
-    """Streams to a new child process; ``gone`` is called when it stops speaking."""
+    """Start a child process and yield streams to it; ``gone`` is called when it stops writing or reading."""
     import anyio
 
     child = _Child(server, environ)
@@ -92,7 +91,7 @@ async def stdio_streams(
 
 
 class _Child(ChildProcess):
-    """The process, and the pipes to it as streams of the event loop."""
+    """The child process, with its pipes as asyncio streams."""
 
     input: asyncio.StreamWriter
     output: asyncio.StreamReader
@@ -110,7 +109,7 @@ class _Child(ChildProcess):
             raise Refused(f"{server.command} cannot be started: {why}") from error
 
     async def connect(self) -> None:
-        """Take its pipes into the event loop."""
+        """Connect its pipes to the event loop."""
         loop = asyncio.get_running_loop()
         self.output = await self._reader(self.child.stdout, MOST_BYTES)
         self.errors = await self._reader(self.child.stderr, LogTail.MOST)
@@ -129,7 +128,7 @@ class _Child(ChildProcess):
         return reader
 
     async def leave(self) -> None:
-        """Close its input, which tells a server to end, and see that it ends with everything it started."""
+        """Close its input, which tells a server to exit, and make sure that it and everything it started end."""
         for transport in self._writing:
             if not transport.is_closing():
                 transport.abort()
@@ -146,7 +145,7 @@ class _Child(ChildProcess):
 async def _listen(
     output: asyncio.StreamReader, received: _Received, tail: LogTail, gone: Callable[[], None]
 ) -> None:
-    """Pass on the messages of the child until it stops speaking."""
+    """Forward the child's messages until it closes its output."""
     import anyio
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
@@ -169,7 +168,7 @@ async def _listen(
 
 
 async def _speak(output: asyncio.StreamWriter, to_send: _ToSend, gone: Callable[[], None]) -> None:
-    """Pass messages on to the child, as fast as it reads."""
+    """Forward messages to the child, as fast as it reads them."""
     try:
         async for one in to_send:
             output.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
@@ -188,11 +187,11 @@ async def _log(errors: asyncio.StreamReader, tail: LogTail) -> None:
 
 @asynccontextmanager
 async def http_streams(server: Server) -> AsyncGenerator[TransportStreams, None]:
-    """Streams to the address of a server."""
+    """Connect to a server's URL and yield streams to it."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    # No limit on reading here: how long a call may take is decided where it is made.
+    # No read timeout here: the caller limits how long a call may take.
     timeout = httpx2.Timeout(server.startup_seconds, read=None)
     headers = {**server.headers, "accept-encoding": "identity"}
     client = httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks={"response": [_bound]})
@@ -204,13 +203,13 @@ async def http_streams(server: Server) -> AsyncGenerator[TransportStreams, None]
 
 
 async def _bound(response: httpx2.Response) -> None:
-    """Bound the size of an answer."""
+    """Limit the size of a response; raises if it is compressed, because the limit counts bytes as received."""
     import httpx2
 
     if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx2.ReadError("the answer is compressed, though that was not asked for")
     whole = response.stream
-    # A stream of events may go on for ever; each event has a bound of its own.
+    # A stream of events may be endless; the size of each event is limited separately.
     events = response.headers.get("content-type", "").startswith("text/event-stream")
     if isinstance(whole, httpx2.AsyncByteStream) and not events:
         response.stream = _bounded(whole)
@@ -220,7 +219,7 @@ def _bounded(whole: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
     import httpx2
 
     class Bounded(httpx2.AsyncByteStream):
-        """The same bytes, up to a point."""
+        """The same stream, with an error if it exceeds the limit."""
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             seen = 0

@@ -1,1 +1,1 @@
-"""What a tool call may do: rules, modes and the borders of the workspace."""
+"""Permissions of tool calls: rules, modes and workspace boundaries."""

@@ -1,15 +1,15 @@
-"""Decides what a tool call may do, by rules, by mode and by the borders of the workspace.
+"""Decides what a tool call may do, by rules, mode and the boundaries of the workspace.
 
-Denying beats asking, and asking beats allowing. Where no rule applies, the mode decides:
+A deny rule beats an ask rule, and an ask rule beats an allow rule. If no rule applies, the mode decides:
 
-- *ask*: reading inside the workspace is free, and so are a few commands that only look; everything else is asked;
-- *accept_edits*: changing files inside the workspace is free too;
-- *plan*: nothing may be changed but the file of the plan itself;
-- *autonomous*: everything inside the workspace is free, commands and addresses included.
+- *ask*: reading inside the workspace and a few read-only commands are allowed; everything else needs approval;
+- *accept_edits*: changing files inside the workspace is allowed too;
+- *plan*: nothing may be changed except the plan file itself;
+- *autonomous*: everything inside the workspace is allowed, including commands and web addresses.
 
-No mode lets a file tool touch anything outside the workspace without consent, nor the files in it that decide what runs
-later (hooks, settings, start-up files). `Permissions` is a pure function of rules and request; `Grants` holds the
-permissions of a session, which change while the agent works.
+Without the user's consent, no mode lets a file tool access files outside the workspace, or write files inside it that
+decide what runs later (hooks, settings, start-up files). `Permissions` is a pure function of rules and request;
+`Grants` holds the permissions of a session, which change while the agent works.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ Mode = Literal["ask", "accept_edits", "plan", "autonomous"]
 _CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
 _GUARDED_ENDINGS = (".code-workspace", ".sublime-project", ".pth")
 _HEAD = "head"
-"""Without a file of this name git takes no folder for a repository, whose settings may run anything."""
+"""Only a folder with a file of this name can be a git repository, whose settings may run anything."""
 
 
 class PermissionDecision(Struct, frozen=True):
-    """The answer to a permission request, and its reason."""
+    """The decision on a permission request, with its reason."""
 
     verdict: Literal["allow", "ask", "deny"]
     reason: str
     rule: str = ""
-    """The rule that settled it; empty: none did."""
+    """The rule that decided it; empty if none did."""
     would_allow: tuple[str, ...] = ()
-    """Rules that together would allow it from now on."""
+    """Rules that together would allow such requests in future."""
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
-    """What is permitted in a session."""
+    """The permissions of a session at one moment."""
 
     workspace: str
-    """With links resolved."""
+    """The path of the workspace, with links resolved."""
     roots: tuple[str, ...] = ()
-    """Further folders that count as the workspace."""
+    """Additional folders that count as part of the workspace."""
     readable: tuple[str, ...] = ()
-    """Folders that may be read without asking, such as that of stored results."""
+    """Folders that may be read without asking, such as the folder of stored results."""
     guarded: tuple[str, ...] = ()
-    """Folders in which nothing is written without asking, such as that of the user's own settings."""
+    """Folders in which nothing is written without asking, such as the folder of the user's settings."""
     home: str = ""
     mode: Mode = "ask"
     rules: PermissionRules = PermissionRules()
     plan: str = ""
-    """The file of the plan, which may be written while planning."""
+    """The path of the plan file, which may be written while planning."""
 
     def decide(self, request: PermissionRequest) -> PermissionDecision:
-        """Allow the request, deny it, or have the user asked."""
+        """Decide whether to allow the request, deny it, or ask the user."""
         line = shell.parse(request.subject) if request.action == "run" else None
         if rule := self._touching(self.rules.deny, request, line):
             return PermissionDecision("deny", f"Rule {rule} forbids this.", str(rule))
@@ -77,14 +77,14 @@ class Permissions(Struct, frozen=True, kw_only=True):
         return allowed or self._by_mode(request, line)
 
     def may_read(self, path: str) -> bool:
-        """Whether a search may show this file; the user is never asked about single files of a search."""
+        """Whether a search may show this file; the user is never asked about individual files of a search."""
         request = PermissionRequest("Read", "read", path)
         return not self._touching((*self.rules.deny, *self.rules.ask), request, None)
 
     def may_follow(self, permitted: str, address: str) -> bool:
-        """Whether a redirection from a permitted address may be followed without asking.
+        """Whether a redirect from a permitted address to another one may be followed without asking.
 
-        If the first was permitted by the user and not by a rule, so is the next, unless a rule is against it.
+        If the user, not a rule, permitted the first address, that covers the second unless a rule is about it.
         """
         first, following = (
             self.decide(PermissionRequest("WebFetch", "fetch", one)) for one in (permitted, address)
@@ -93,7 +93,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
         return following.verdict == "allow" or consented
 
     def allowing(self, *lines: str) -> Permissions:
-        """The same with further rules that allow, as when the user says "always"."""
+        """Return a copy with additional allow rules, as when the user answers "always"."""
         return replace(
             self, rules=self.rules + PermissionRules(allow=tuple(map(PermissionRule.parse, lines)))
         )
@@ -103,7 +103,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def _touching(
         self, rules: Sequence[PermissionRule], request: PermissionRequest, line: ShellLine | None
     ) -> PermissionRule | None:
-        """The first rule that matches any part of the request, the files a command names included."""
+        """Return the first rule that matches any part of the request, including the files that a command names."""
         requests = [request, *(PermissionRequest("Read", "read", path) for path in request.paths)]
         requests += [PermissionRequest("Edit", "write", path) for path in request.writes]
         runs = tuple(shell.possible_commands(line)) if line and rules else ()
@@ -112,14 +112,14 @@ class Permissions(Struct, frozen=True, kw_only=True):
         )
 
     def _by_rule(self, request: PermissionRequest) -> PermissionDecision | None:
-        # A broad rule cannot have meant what is guarded, unless it names it.
+        # A broad rule does not cover a guarded file; its pattern must name the guarded part.
         guard = self._guard(request, request.subject).casefold() if request.action == "write" else ""
         allowing = (one for one in self.rules.allow if guard in one.pattern.casefold())
         rule = next((one for one in allowing if one.allows(request, self)), None)
         return PermissionDecision("allow", f"Rule {rule} allows this.", str(rule)) if rule else None
 
     def _by_command_rules(self, request: PermissionRequest, line: ShellLine) -> PermissionDecision | None:
-        """Every command of a line must be allowed; a line that is not plain only by a rule with that very line."""
+        """Allow a line if each of its commands is allowed; one that is not plain needs a rule for that exact line."""
         rules = [rule for rule in self.rules.allow if rule.concerns(request)]
         for rule in rules:
             unlimited = not rule.pattern and not self._hidden(request, line)
@@ -144,19 +144,19 @@ class Permissions(Struct, frozen=True, kw_only=True):
         if request.outside or request.unseen:
             return False
         if words[0] in shell.tables().show_files and self._has_rules(PermissionRequest("Read", "read")):
-            # One that goes through folders may come upon a file that must not be read.
+            # A command that walks through folders may reach a file that must not be read.
             return False
         return shell.is_read_only(words)
 
     def _hidden(self, request: PermissionRequest, line: ShellLine) -> str:
-        """What a line does not show of what it does, if there are rules about that; empty if it shows all."""
+        """Return what a line hides of what it does, if any rules depend on that; empty if it hides nothing."""
         if request.unseen and (self.rules.deny or self.rules.ask):
             return "which files it uses"
         hidden = shell.hidden_part(line) if self._has_rules(PermissionRequest("Shell", "run")) else ""
         return hidden or next(self._named(request, line), "")
 
     def _named(self, request: PermissionRequest, line: ShellLine) -> Iterator[str]:
-        """Rules whose subject is among the words of a program that may do anything with them."""
+        """Yield a text for each rule whose subject an unknown program has in its words and might act on."""
         unknown = [one for one in line.commands if not shell.is_known(one)]
         if not line.plain or any(one.fed for one in unknown):
             text = request.subject
@@ -168,7 +168,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
                 yield f"whether the rule {rule} applies"
 
     def _has_rules(self, request: PermissionRequest) -> bool:
-        """Whether any rules deny such requests or ask about them."""
+        """Whether any deny or ask rule is about such requests."""
         return any(rule.concerns(request) for rule in (*self.rules.deny, *self.rules.ask))
 
     # -- by mode ---------------------------------------------------------------------------------
@@ -242,9 +242,9 @@ class Permissions(Struct, frozen=True, kw_only=True):
         return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
 
     def _guard(self, request: PermissionRequest, path: str) -> str:
-        """The name a file is guarded by, or the one of ``guarded`` it lies in; empty if it is not guarded.
+        """Return the guarded name in a file's path, or the folder of ``guarded`` that contains it; empty if neither.
 
-        Only what lies below the innermost root counts: work may be done inside such a folder too.
+        Only the path below the innermost root counts, because a workspace may itself be inside a guarded folder.
         """
         file, roots = PurePosixPath(path), (self.workspace, *self.roots)
         around = max((root for root in roots if file.is_relative_to(root)), key=len, default="/")
@@ -266,29 +266,29 @@ def _is_guarded(name: str) -> bool:
 
 
 def _changes_folder(line: ShellLine) -> bool:
-    """Whether a line changes the folder: the paths of its other commands were not looked at from there."""
+    """Whether a line changes the folder; the paths of its other commands were not checked from the new folder."""
     return len(line.commands) > 1 and any(_CHANGE_FOLDER & set(command.words) for command in line.commands)
 
 
 class Grants:
-    """The permissions of a session as they are now: the mode, the rules, what was granted, what is being asked."""
+    """The current permissions of a session: mode, rules, what the user granted and is being asked."""
 
     def __init__(self, permissions: Permissions) -> None:
         self.now = permissions
         self.granted: tuple[str, ...] = ()
-        """Rules the user added in this session."""
+        """Allow rules that the user added in this session."""
         self.pending: tuple[str, ...] = ()
-        """What the user is being asked about, in words."""
+        """Descriptions of the questions that the user is being asked."""
         self.unanswered: tuple[str, ...] = ()
-        """What the user was being asked about when an earlier process ended."""
+        """Descriptions of the questions that were open when an earlier process ended."""
         self.changed: Callable[[], None] = lambda: None
         """Called after each change."""
         self.after_planning: Mode = "ask" if permissions.mode == "plan" else permissions.mode
-        """The mode that follows when planning ends."""
+        """The mode to return to when planning ends."""
         self._lock = threading.Lock()
 
     def restore(self, granted: tuple[str, ...], pending: tuple[str, ...], after_planning: Mode) -> None:
-        """Go on where an earlier run stopped."""
+        """Restore the state of an earlier run."""
         self.now = self.now.allowing(*granted)
         self.granted, self.unanswered = granted, pending
         if self.now.mode == "plan":
@@ -296,7 +296,7 @@ class Grants:
 
     @property
     def mode(self) -> Mode:
-        """What decides where no rule applies."""
+        """The mode, which decides if no rule applies."""
         return self.now.mode
 
     @mode.setter
@@ -309,14 +309,14 @@ class Grants:
         self.changed()
 
     def allow(self, *rules: str) -> None:
-        """Add rules that allow something from now on."""
+        """Add allow rules, effective immediately."""
         with self._lock:
             self.now = self.now.allowing(*rules)
             self.granted = tuple(dict.fromkeys((*self.granted, *rules)))
         self.changed()
 
     def revoke(self, *rules: str) -> None:
-        """Take back rules that were granted in this session."""
+        """Remove allow rules, usually some that were granted in this session."""
         held = self.now.rules
         allow = tuple(rule for rule in held.allow if str(rule) not in rules)
         self.now = replace(self.now, rules=PermissionRules(allow, held.ask, held.deny))
@@ -325,7 +325,7 @@ class Grants:
 
     @contextmanager
     def asking(self, what: str) -> Iterator[None]:
-        """Note what the user is being asked about, as long as that takes."""
+        """List a question to the user as pending during the block."""
         with self._lock:
             self.pending = (*self.pending, what)
         self.changed()

@@ -1,8 +1,8 @@
-"""The files a line of shell names, as far as its words tell, and which of them it is seen to write.
+"""Finds the files that a shell line names in its words, and those that it evidently writes.
 
-Wherever words could mean a path they are taken for one: behind an option, behind ``=`` or ``@``, from every folder the
-line changes to, with the home folder, variables and the last part of a pattern filled in. What a program does with its
-words is not known, and what it opens without naming it is not seen.
+Every word that could be a path is treated as one: after an option, after ``=`` or ``@``, relative to every folder the
+line changes to, with the home folder, variables and a pattern in the last part expanded. What a program does with its
+words is unknown, and files that it opens without naming them are not found.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ _HOOKS_PATH = re.compile(r'^\s*hookspath\s*=\s*"?([^"\n]+?)"?\s*$', re.IGNORECAS
 _TARGET = re.compile(r">[>|&]?\s*([^\s;&|<>()`]+)")
 _ENTERS = names("cd pushd")
 _MOVES = _ENTERS | names("popd builtin command eval")
-"""Commands that may change the folder for those after them."""
+"""Commands that may change the working directory of later commands."""
 _MOST_FOLDERS = 8
 _MOST_PIECES = 32
 _MOST_NAMES = 10_000
 _MOST_LOOKS = 20_000
-"""Paths that are looked at for one line, so that none takes long."""
+"""How many paths are checked for one line, so that no line takes long."""
 _LONGEST = 4_096
 
 
 class NamedFiles(Struct, frozen=True):
-    """The files a line names, as they are named and with links resolved."""
+    """The files that a line names."""
 
     outside: tuple[str, ...] = ()
     """Words that lead out of the workspace."""
     paths: tuple[str, ...] = ()
-    """Files that exist."""
+    """Existing files, both as named and with links resolved."""
     writes: tuple[str, ...] = ()
-    """Files it is seen to write, whether they exist or not."""
+    """Files that it evidently writes, existing or not, with links resolved."""
     unseen: bool = False
-    """There may be others: it names too many, or goes to folders that are not known."""
+    """True if there may be more: it names too many, or changes to unknown folders."""
 
 
 class _Looks:
-    """Resolves paths, up to a number of them."""
+    """Resolves paths, up to a maximum number."""
 
     def __init__(self) -> None:
         self.left = _MOST_LOOKS
 
     def real(self, path: str, folders: list[str]) -> list[str]:
-        """Where a path leads from each folder; nowhere when too many were looked at."""
+        """Resolve a path relative to each folder; empty once the maximum is reached."""
         self.left -= len(folders)
         try:
             return [os.path.realpath(_from(folder, path)) for folder in folders] if self.left > 0 else []
@@ -63,7 +63,7 @@ class _Looks:
             return []
 
     def existing(self, path: str, folders: list[str]) -> Iterator[str]:
-        """The files a path means, by every name they have."""
+        """Yield the existing files that a path or pattern matches, as named and with links resolved."""
         for folder in folders if self.left > 0 else ():
             whole = _from(folder, path)
             parent, _, name = whole.rpartition("/")
@@ -88,7 +88,7 @@ class _Looks:
 def named_files(
     command: str, cwd: str, environ: Mapping[str, str], inside: Callable[[str], bool]
 ) -> NamedFiles:
-    """The files a command line names, seen from ``cwd``; ``inside`` says which paths lie in the workspace."""
+    """Find the files that a command line run in ``cwd`` names; ``inside`` tells which paths are in the workspace."""
     line, looks = parse(command), _Looks()
     folders, known = _folders(line, cwd, looks)
     words = dict.fromkeys(word for one in line.commands for word in (*one.words, *one.reads, *one.writes))
@@ -112,9 +112,9 @@ def named_files(
 
 
 def in_repository(path: str) -> bool:
-    """Whether a path lies in a folder that git may take for a repository, and whose ``config`` it then obeys.
+    """Whether a path is in a folder that git may treat as a repository, and whose ``config`` it would then obey.
 
-    That needs no name: a folder with ``HEAD``, ``objects`` and ``refs`` is one, and the last two are easily added.
+    Such a folder can have any name: it needs ``HEAD``, ``objects`` and ``refs``, and the last two are easily added.
     """
     try:
         return any((folder / "HEAD").is_file() for folder in Path(path).parents)
@@ -123,7 +123,7 @@ def in_repository(path: str) -> bool:
 
 
 def hook_folders(workspace: Path) -> list[Path]:
-    """Folders in which git looks for its hooks, if the repository's settings name one."""
+    """Return the folders that the repository's settings name for git hooks."""
     try:
         settings = (workspace / ".git/config").read_text(errors="replace")
     except OSError:
@@ -132,7 +132,7 @@ def hook_folders(workspace: Path) -> list[Path]:
 
 
 def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]:
-    """The working directory and those the line changes to, and whether these are all."""
+    """Return the working directory and the folders that the line changes to, and whether the list is complete."""
     folders, known = [cwd], True
     for command in line.commands[:-1] if line.plain else line.commands:
         words = command.words
@@ -149,7 +149,7 @@ def _folders(line: ShellLine, cwd: str, looks: _Looks) -> tuple[list[str], bool]
 
 
 def _targets(line: ShellLine, command: str) -> Iterator[str]:
-    """The words that say where a line writes."""
+    """Yield the words that name files to which a line writes."""
     if not line.plain:
         yield from map(unquoted, _TARGET.findall(command))
     for simple in line.commands:
@@ -159,18 +159,18 @@ def _targets(line: ShellLine, command: str) -> Iterator[str]:
 
 
 def _is_long(word: str) -> bool:
-    """Whether a word is empty, or could hold a path that is not looked at."""
+    """Whether a word is empty, or too long or complex to check every path in it."""
     options = word.startswith("-") and not word.startswith("--") and len(word) > _MOST_PIECES
     return not 0 < len(word) <= _LONGEST or options or len(_SEPARATOR.findall(word)) > _MOST_PIECES
 
 
 def _expanded(word: str, environ: Mapping[str, str]) -> str:
-    """The word with the variables that are known."""
+    """Return the word with known variables expanded."""
     return _EXPANSION.sub(lambda found: environ.get(found[1] or found[2], found[0]), word)
 
 
 def _pieces(word: str) -> list[str]:
-    """Every part of a word that may be a path of its own."""
+    """Return every part of a word that may be a path by itself."""
     pieces = {word: None, _SEPARATOR.split(word, maxsplit=1)[0]: None}
     for found in islice(_SEPARATOR.finditer(word), _MOST_PIECES):
         rest = word[found.end() :]

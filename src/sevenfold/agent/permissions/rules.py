@@ -1,15 +1,15 @@
-"""Permission requests, and the rules they are held against.
+"""Permission requests, and the rules that they are matched against.
 
 A rule is one line, such as ``Shell(git status:*)``, ``Edit(src/**)`` or ``WebFetch(domain:example.com)``: a tool and,
-in brackets, what it is used on; without brackets it covers every use. ``Read`` covers every tool that reads files,
-``Edit`` every tool that changes them. What a pattern means depends on the action:
+in parentheses, a pattern for what it is used on; without one it covers every use. ``Read`` covers every tool that reads
+files, ``Edit`` every tool that changes them. What a pattern means depends on the action:
 
-- *paths* match as in ``.gitignore``, relative to the workspace, or anywhere if they begin with ``/`` or ``~/``;
-- *command lines*: ``git status:*`` matches commands that begin with these words, ``npm test`` only itself, and ``*``
-  within a pattern anything. A line is allowed if every one of its commands is, and denied if any one is;
-- *addresses*: ``domain:`` matches a host, anything else the address itself, with ``*``.
+- *paths* match as in ``.gitignore``, relative to the workspace, or anywhere if they start with ``/`` or ``~/``;
+- *command lines*: ``git status:*`` matches commands that start with these words, ``npm test`` only itself, and ``*``
+  within a pattern matches anything. A line is allowed if all of its commands are, and denied if any of them is;
+- *addresses*: ``domain:`` matches a host, any other pattern the whole address, with ``*``.
 
-Rules that deny or ask are read broadly (any case, subdomains, behind ``sudo`` and the like), rules that allow narrowly.
+Deny and ask rules match broadly (any case, subdomains, behind ``sudo`` and the like), allow rules narrowly.
 """
 
 from __future__ import annotations
@@ -34,52 +34,52 @@ if TYPE_CHECKING:
     from sevenfold.agent.permissions.engine import Permissions
 
 Action = Literal["none", "read", "write", "run", "fetch", "call"]
-"""Nothing that needs permission; reading or writing a path; running a command line; fetching an address; or something
-only the tool itself knows."""
+"""In this order: nothing that needs permission; reading or writing a path; running a command line; fetching an address;
+any other tool call."""
 
 _RULE = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.+)\))?", re.DOTALL)
 _OTHER_NAMES = {"Bash": "Shell"}
 _FAMILIES = {"read": "Read", "write": "Edit"}
 _MCP_TOOL = "mcp__"
 _DEEP = 4
-"""Folders nearer to the root than this hold too much: home folders, and the system's own."""
+"""Folders with fewer path parts than this (home and system folders) contain too much to allow as a whole."""
 _NAME = re.compile(r"[\w.+@~-]+")
 _OPTIONS = r"(?:\s+-\S+(?:\s+[^\s-]\S*)?){0,8}\s+"
-"""Between a program and its subcommand: options, each with a value or without."""
+"""Matches options, with or without values, between a program and its subcommand."""
 _SPECIAL = re.compile(r"[*?\[\]{}]")
 
 
 class PermissionRequest(Struct, frozen=True):
-    """What a tool call is about to do."""
+    """What a tool call wants to do."""
 
     tool: str
     action: Action = "none"
     subject: str = ""
     """The path with symbolic links resolved, the command line, or the address."""
     named: str = ""
-    """The path as the model named it, links and all, if that differs."""
+    """The path as the model named it, with links unresolved, if that differs."""
     outside: tuple[str, ...] = ()
     """For a command line: words that lead out of the workspace."""
     paths: tuple[str, ...] = ()
     """For a command line: the files its words name, as named and with links resolved."""
     writes: tuple[str, ...] = ()
-    """For a command line: the files it is seen to write, likewise."""
+    """For a command line: the files that it evidently writes, with links resolved."""
     in_repository: tuple[str, ...] = ()
-    """Which of the files to be written lie in a folder that git takes for a repository."""
+    """The files to be written that are in a folder that git may treat as a repository."""
     unseen: bool = False
-    """For a command line: which files it names could not be worked out."""
+    """For a command line: True if it may name files that could not be determined."""
 
     @property
     def deed(self) -> Action:
-        """The old name of `action`."""
+        """The deprecated name of `action`."""
         warnings.warn("request.deed is called request.action now", DeprecationWarning, stacklevel=2)
         return self.action
 
     def suggest_rules(self, workspace: str, *, guarded: bool = False) -> tuple[str, ...]:
-        """Rules that together would allow the request; none if only a single consent makes sense.
+        """Return rules that together would allow the request; none if it should only be approved once.
 
-        They are wide enough to be useful and no wider than what was seen: for a command the line itself, except for a
-        few programs whose subcommands stay harmless whatever follows; for a file its folder, unless the file is
+        They are broad enough to be useful but no broader than what was seen: for a command, the line itself, except for
+        a few programs whose subcommands are harmless with any arguments; for a file, its folder, unless the file is
         ``guarded``.
         """
         match self.action:
@@ -99,15 +99,15 @@ class PermissionRequest(Struct, frozen=True):
 
 
 class PermissionRule(Struct, frozen=True):
-    """A tool, and what it is used on."""
+    """A tool, and a pattern for what it is used on."""
 
     tool: str
     pattern: str = ""
-    """Empty: anything."""
+    """Empty to match anything."""
 
     @classmethod
     def parse(cls, text: str) -> PermissionRule:
-        """Read a rule from its line; raises `InputError` if it is malformed."""
+        """Parse a rule from its line; raises `InputError` if it is malformed."""
         found = _RULE.fullmatch(text.strip())
         if not found:
             raise InputError(
@@ -122,21 +122,21 @@ class PermissionRule(Struct, frozen=True):
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
 
     def concerns(self, request: PermissionRequest) -> bool:
-        """Whether the rule is for this tool, or for every tool that does this."""
+        """Whether the rule is for this tool, or for all tools with this action."""
         if _FAMILIES.get(request.action) == self.tool or self.tool == request.tool:
             return True
         return "*" in self.tool and _star(self.tool).fullmatch(request.tool) is not None
 
     def allows(self, request: PermissionRequest, scope: Permissions) -> bool:
-        """Whether it matches the whole request, read narrowly. For command lines, see `allows_command`."""
+        """Whether it matches the whole request, narrowly. For command lines, see `allows_command`."""
         return self._matches(request, scope, {request.subject}, broad=False)
 
     def touches(
         self, request: PermissionRequest, scope: Permissions, runs: Iterable[shell.CommandText] = ()
     ) -> bool:
-        """Whether it matches any part or name of the request, read broadly.
+        """Whether it matches any part or name of the request, broadly.
 
-        ``runs`` is everything a command line may run.
+        ``runs`` has every command that a command line may run.
         """
         if request.action == "run" and self.pattern and self.concerns(request):
             return request.subject.strip() == self.pattern or any(map(self._matches_within, runs))
@@ -147,7 +147,7 @@ class PermissionRule(Struct, frozen=True):
     def _matches(
         self, request: PermissionRequest, scope: Permissions, paths: set[str], *, broad: bool
     ) -> bool:
-        """Whether it matches a request; what its pattern is relative to, ``scope`` says."""
+        """Whether it matches a request; ``scope`` has the folders that path patterns are relative to."""
         if not self.pattern or not self.concerns(request):
             return self.concerns(request)
         if request.action in _FAMILIES:
@@ -157,10 +157,10 @@ class PermissionRule(Struct, frozen=True):
         return _star(self.pattern).fullmatch(request.subject) is not None
 
     def allows_command(self, command: shell.SimpleCommand, outside: Collection[str] = ()) -> bool:
-        """Whether it matches this command; never one that sets variables or writes files.
+        """Whether it matches this command; never true for one that sets variables or redirects output to files.
 
-        A rule about a beginning says nothing about words that lead ``outside`` the workspace or may expand to anything,
-        and one about a single command nothing about what is piped into it, if that could give it orders.
+        A pattern with ``*`` never covers words that lead ``outside`` the workspace or may expand to anything. A pattern
+        for one exact command does not cover piped input if the command may execute that input.
         """
         if command.assigns or command.writes or not command.words:
             return False
@@ -181,7 +181,7 @@ class PermissionRule(Struct, frozen=True):
         return _star(self.pattern).fullmatch(" ".join(command.words)) is not None
 
     def _matches_within(self, run: shell.CommandText) -> bool:
-        """Whether it matches from one of the places a command may begin; each place is looked at once."""
+        """Whether it matches at one of the offsets where a command may start; each offset is tried once."""
         text, starts = run.text, run.starts
         if self.pattern.endswith(":*"):
             begun = " ".join(self.pattern.removesuffix(":*").split())
@@ -189,14 +189,14 @@ class PermissionRule(Struct, frozen=True):
             return any(text[end : end + 1] in ("", " ") for end in ends)
         if "*" in self.pattern:
             begun = self.pattern.partition("*")[0]
-            # What matches from a later place matches from the first one too: "*" covers what is in between.
+            # A match at a later offset is also a match at the first one: "*" covers everything in between.
             first = next((at for at in starts if text.startswith(begun, at)), None)
             return first is not None and _star(self.pattern).fullmatch(text, first) is not None
         whole = " ".join(word for command in shell.parse(self.pattern).commands for word in command.words)
         return text.endswith(whole) and len(text) - len(whole) in starts
 
     def is_named_in(self, text: str) -> bool:
-        """Whether a text names what the rule is about, wherever it does: a command, or the last part of a path."""
+        """Whether a text contains the subject of the rule anywhere: a command, or the last part of a path."""
         if self.tool in _FAMILIES.values():
             *_, last = ("", *(part for part in self.pattern.casefold().split("/") if part.strip("*~.")))
             return bool(last) and any(Glob(last).matches(word) for word in _NAME.findall(text.casefold()))
@@ -226,7 +226,7 @@ class PermissionRule(Struct, frozen=True):
 
 
 class PermissionRules(Struct, frozen=True):
-    """Three lists of rules."""
+    """The lists of allow, ask and deny rules."""
 
     allow: tuple[PermissionRule, ...] = ()
     ask: tuple[PermissionRule, ...] = ()
@@ -234,7 +234,7 @@ class PermissionRules(Struct, frozen=True):
 
     @classmethod
     def of(cls, lists: Mapping[str, Sequence[str]]) -> PermissionRules:
-        """Read lists of lines under the keys allow, ask and deny; raises `InputError` for other keys."""
+        """Parse lists of lines under the keys allow, ask and deny; raises `InputError` for other keys."""
         for name in lists:
             if name not in cls.__struct_fields__:
                 raise InputError(f"there is no list of rules {name!r}; there are allow, ask and deny")
@@ -243,19 +243,19 @@ class PermissionRules(Struct, frozen=True):
         )
 
     def as_data(self) -> dict[str, list[str]]:
-        """The same lists of lines again, for storing."""
+        """Return the rules as lists of lines, for storing; the inverse of `of`."""
         return {name: [str(rule) for rule in getattr(self, name)] for name in self.__struct_fields__}
 
     def __add__(self, other: PermissionRules) -> PermissionRules:
-        """Both, each line once."""
+        """Combine the rules of both, without duplicates."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
         return PermissionRules(*(tuple(dict.fromkeys(mine + theirs)) for mine, theirs in pairs))
 
 
 def unknown_rules(rules: PermissionRules, known: Collection[str]) -> Iterator[str]:
-    """A warning for each rule that names none of the known tools, and so protects and permits nothing.
+    """Yield a warning for each rule that matches no known tool and so has no effect.
 
-    Tools of MCP servers come and go, so there are no warnings about those.
+    Tools of MCP servers come and go, so their rules cause no warnings.
     """
     letters = {name.lower(): name for name in known}
     for rule in dict.fromkeys((*rules.allow, *rules.ask, *rules.deny)):
@@ -267,7 +267,7 @@ def unknown_rules(rules: PermissionRules, known: Collection[str]) -> Iterator[st
 
 
 def _for_line(request: PermissionRequest) -> tuple[str, ...]:
-    """A rule for each command, or one for the very line where only the whole of it says what is done."""
+    """Suggest a rule for each command, or one for the exact line if its commands cannot be judged separately."""
     text, line = request.subject.strip(), shell.parse(request.subject)
     if any(map(shell.is_interpreter if line.plain else shell.names_interpreter, line.commands)):
         return ()
@@ -279,7 +279,7 @@ def _for_line(request: PermissionRequest) -> tuple[str, ...]:
 
 
 def _for_command(command: shell.SimpleCommand, outside: tuple[str, ...]) -> str:
-    """A rule for one command; none for words that would mean more in a rule than in the line."""
+    """Suggest a rule for one command; empty if it contains ``*``, which would match more in a rule than in the line."""
     program, *others = command.words
     if command.literal and not command.reads:
         rule = PermissionRule("Shell", " ".join((program, *others[:1])) + ":*")
@@ -291,7 +291,7 @@ def _for_command(command: shell.SimpleCommand, outside: tuple[str, ...]) -> str:
 
 
 def _for_path(path: PurePosixPath, workspace: str, guarded: bool) -> str:
-    """The folder of a file, or the file alone if its neighbours are another matter."""
+    """Return a pattern for the folder of a file, or for the file alone if its siblings should not be included."""
     folder = path.parent
     if folder.is_relative_to(workspace):
         beneath = path.relative_to(workspace) if guarded else folder.relative_to(workspace) / "**"
@@ -302,23 +302,23 @@ def _for_path(path: PurePosixPath, workspace: str, guarded: bool) -> str:
 
 
 def _star(pattern: str) -> re.Pattern[str]:
-    """A pattern in which ``*`` matches anything and everything else itself."""
+    """Compile a pattern in which ``*`` matches anything and all other characters match themselves."""
     first, *others = re.split(r"\*+", pattern)
-    # Atomic groups: each stretch is taken at its first place and never tried again, so that no pattern takes long.
+    # Atomic groups: each part matches at its first occurrence without backtracking, so that no pattern takes long.
     middle = "".join(f"(?>.*?{re.escape(one)})" for one in others[:-1])
     last = f".*{re.escape(others[-1])}" if others else ""
     return re.compile(re.escape(first) + middle + last, re.DOTALL)
 
 
 def _same(command: shell.SimpleCommand, pattern: str) -> bool:
-    """Whether the pattern is this command but for the way it is written."""
+    """Whether the pattern is the same command, apart from how it is written (quotes, spaces)."""
     meant = shell.parse(pattern)
     bare = [replace(one, text="", fed=False) for one in (command, *meant.commands)]
     return meant.plain and bare[1:] == bare[:1]
 
 
 def _has_dangerous_option(program: str, words: Iterable[str]) -> bool:
-    """Whether there are options a rule about a subcommand cannot have meant, or abbreviations of such options."""
+    """Whether any word is a dangerous option, or an abbreviation of one, that a prefix rule does not cover."""
     options = shell.tables().dangerous.get(program, frozenset())
     letters = {option[1] for option in options if option[1] != "-"}
     for word in words:

@@ -1,9 +1,9 @@
-"""What a line of shell runs, what it may be hiding, and which commands only look.
+"""Determines what a shell line runs, what it may hide, and which commands are read-only.
 
-A *plain* line is a list of simple commands joined by ``;``, ``&``, ``&&``, ``||``, ``|`` or line ends, whose words are
-all there to be seen. Two readers must agree on that: the grammar of bash, of which a few shapes are accepted, and a
-pattern of what such a line may hold. Substitutions, groups, here-documents, arithmetic and whatever else either of them
-does not know make a line not plain: then no rule about its beginning says anything about the whole of it.
+A *plain* line is a list of simple commands joined by ``;``, ``&``, ``&&``, ``||``, ``|`` or newlines, with all words
+visible. Two parsers must agree on that: the bash grammar, of which only a few node types are accepted, and a regular
+expression for what such a line may contain. Substitutions, groups, here-documents, arithmetic and anything else that
+either of them does not know make a line not plain: then a rule about its beginning does not cover the whole line.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 def names(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
 # -- parsing -------------------------------------------------------------------------------------
 
 _LONGEST = 20_000
-"""Bytes given to the grammar: on lines it does not understand, its time grows with the square of their length."""
+"""The maximum length in bytes for the grammar, whose time is quadratic on lines that it does not understand."""
 _SHAPES = names(
     "program list pipeline redirected_statement command command_name file_redirect variable_assignments"
 )
-"""Nodes of the grammar that are understood by their parts."""
+"""Grammar nodes that are accepted if all of their children are."""
 _WORDS = names("word number string raw_string concatenation simple_expansion expansion variable_assignment")
 _JOINTS = names("; & && || | |&") | {"\n"}
 _REDIRECTIONS = names("> >> < >| &> &>> >& <&")
@@ -48,16 +48,16 @@ _PIECE = rf"""
   | "(?P<double>(?:[^"\\`$\0]|\\[^\n\0]|{_VARIABLE}|\$(?=[\ \t\n;|&/.%=:"]))*+)"
   | (?P<variable>{_VARIABLE}|\$(?=[\ \t\n;|&/.%=:]|\Z))
 """
-"""A piece of a word. A backslash at the end of a line is none: bash joins the lines on both sides of it."""
+"""A piece of a word. A backslash at the end of a line is not one, because bash joins the two lines."""
 _WORD_PIECE = re.compile(_PIECE, re.VERBOSE)
 _UNNAMED = re.sub(r"\?P<\w+>", "?:", _PIECE)
 _PLAIN = re.compile(
     rf"(?: (?<![^\s;&|])\#[^\n\0]* | {_UNNAMED} | [\ \t\n] | \\\n | (?!<<|[;&|<>]{{4}})[;&|<>] )*+",
     re.VERBOSE,
 )
-"""As much of a line as could be plain: comments, words, blanks and operators."""
+"""Matches as much of a line as could be plain: comments, words, blanks and operators."""
 _GAP = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n|\\\n(?=[ \t]))*")
-"""What may lie between two words."""
+"""Matches what may be between two words."""
 _ASSIGNMENT = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
 _EXPANDS = re.compile(r"[*?\[{$]|(?:\A|[=:])~")
 _CRUDE = re.compile(r"\$\(|&&|\|\||[;&|(){}`\n<>]")
@@ -66,41 +66,41 @@ _RESERVED = names(
 )
 _HARMLESS_FILES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 _NETWORK = ("/dev/tcp/", "/dev/udp/")
-"""Redirections for which bash opens a connection."""
+"""Redirection targets for which bash opens a network connection."""
 
 
 class SimpleCommand(Struct, frozen=True):
     """One simple command."""
 
     words: tuple[str, ...]
-    """Without the quotes they were written in."""
+    """The words without their quotes."""
     text: str
-    """As it was written."""
+    """The command as written."""
     assigns: bool = False
-    """It sets variables for itself."""
+    """True if it sets variables for itself."""
     reads: tuple[str, ...] = ()
     """Files redirected to its input."""
     writes: tuple[str, ...] = ()
-    """Files its output is redirected to."""
+    """Files that its output is redirected to."""
     fed: bool = False
-    """The output of the command before it is piped into it."""
+    """True if the output of the previous command is piped into it."""
     literal: bool = True
-    """The shell expands none of its words: no variable, no pattern, no home directory."""
+    """True if the shell expands none of its words: no variable, no pattern, no home directory."""
     settled: bool = True
-    """The shell expands nothing in it but patterns for files of a named folder, which can become no option."""
+    """True if the shell expands nothing but file patterns in a named folder, which cannot become options."""
 
 
 class ShellLine(Struct, frozen=True):
-    """A parsed line of shell."""
+    """A parsed shell line."""
 
     commands: tuple[SimpleCommand, ...]
     plain: bool = True
     why: str = ""
-    """What makes it not plain."""
+    """The reason why it is not plain."""
 
 
 class _NotPlain(Exception):
-    """The line holds something that is not understood."""
+    """The line contains something that is not understood."""
 
 
 class _Token(Struct, frozen=True):
@@ -113,7 +113,7 @@ class _Token(Struct, frozen=True):
 
 @lru_cache(maxsize=16)
 def parse(line: str) -> ShellLine:
-    """The commands a line runs. For one that is not plain, all that looks like a command anywhere in it."""
+    """Parse the commands that a line runs; for a line that is not plain, everything that looks like a command."""
     try:
         return ShellLine(tuple(_commands(line)))
     except (_NotPlain, UnicodeError) as odd:
@@ -123,7 +123,7 @@ def parse(line: str) -> ShellLine:
 
 
 def unquoted(text: str) -> str:
-    """The text without quotes and backslashes, wherever they are."""
+    """Return the text with all quotes and backslashes removed."""
     return re.sub(r"[\"'\\]", "", text)
 
 
@@ -141,7 +141,7 @@ def _root(source: bytes) -> Node:
     grammar = _grammar()
     from tree_sitter import Parser  # loaded with the grammar
 
-    # A parser has state of its own, and calls are checked in several threads.
+    # A new parser each time: parsers have state, and calls are checked in several threads.
     return Parser(grammar).parse(source).root_node
 
 
@@ -164,7 +164,7 @@ def _commands(line: str) -> Iterator[SimpleCommand]:
 
 
 def _tokens(source: bytes) -> Iterator[_Token]:
-    """The words and operators of a line, and the line ends that part commands."""
+    """Yield the words and operators of a line, and the newlines that separate commands."""
     root = _root(source)
     if root.has_error:
         raise _NotPlain("syntax that is not understood")
@@ -187,7 +187,7 @@ def _tokens(source: bytes) -> Iterator[_Token]:
 
 
 def _may_touch(before: _Token, token: _Token) -> bool:
-    """Whether two tokens are two although there is nothing between them."""
+    """Whether two tokens are separate even with no space between them."""
     if before.kind == "file_descriptor":
         return token.kind in _REDIRECTIONS and re.fullmatch("[0-9]{1,3}", before.text) is not None
     if before.kind == "word":
@@ -197,7 +197,7 @@ def _may_touch(before: _Token, token: _Token) -> bool:
 
 
 def _leaves(root: Node) -> Iterator[Node]:
-    """The parts of a line in their order; raises at a shape that is not understood."""
+    """Yield the leaf nodes of a line in order; raises `_NotPlain` at a node that is not understood."""
     left = [root]
     while left:
         node = left.pop()
@@ -234,7 +234,7 @@ def _simple(tokens: list[_Token], text: str, fed: bool) -> SimpleCommand:
 
 
 def _target(token: _Token, redirection: str) -> list[str]:
-    """The file a redirection opens; none if it is harmless or open already."""
+    """Return the file that a redirection opens; empty for a harmless one or an open descriptor."""
     target, shape = _read_word(token.text) if token.kind == "word" else ("", "")
     if redirection in (">&", "<&") and re.fullmatch(r"[0-9]+|-", target):
         return []
@@ -246,7 +246,7 @@ def _target(token: _Token, redirection: str) -> list[str]:
 
 
 def _read_word(source: str) -> tuple[str, str]:
-    """A word without its quotes, and its shape: the same with quoted signs replaced, since they mean nothing."""
+    """Return a word without quotes, and its shape: the same with quoted characters, which never expand, replaced."""
     word, shape, at = "", "", 0
     while at < len(source):
         found = _WORD_PIECE.match(source, at)
@@ -264,17 +264,17 @@ def _read_word(source: str) -> tuple[str, str]:
 
 
 def _is_file_pattern(shape: str) -> bool:
-    """Whether a word expands to names of files in the folder it names, and to nothing that looks like an option."""
+    """Whether a word expands only to names of files in the folder it names, never to something like an option."""
     folder, _, name = shape.rpartition("/")
     fixed = not re.search(r"[*?\[]", folder) and not re.search(r"[{$~]", shape)
     return fixed and shape[0] not in "*?[-" and not name.startswith(".")
 
 
-# -- what is known of commands -------------------------------------------------------------------
+# -- known commands ------------------------------------------------------------------------------
 
 
 class _Options(Struct, frozen=True):
-    """The options with which a command is known to do no harm."""
+    """The options with which a command is known to be harmless."""
 
     flags: str = ""
     valued: str = ""
@@ -282,7 +282,7 @@ class _Options(Struct, frozen=True):
     anything: bool = False
 
     def include(self, word: str) -> bool:
-        """Whether all of this word is known to be harmless."""
+        """Whether this word is known to be harmless, with all options in it."""
         if self.anything or not word.startswith("-"):
             return True
         if word.startswith("--"):
@@ -296,7 +296,7 @@ class _Options(Struct, frozen=True):
 
 
 class CommandTables:
-    """The tables of ``commands.toml``, which says what each is."""
+    """The tables of ``commands.toml``; each is explained there."""
 
     def __init__(self) -> None:
         data = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
@@ -316,14 +316,14 @@ class CommandTables:
 
 @cache
 def tables() -> CommandTables:
-    """What is known of commands and files."""
+    """Return the tables of known commands and files, loaded once."""
     return CommandTables()
 
 
 def is_read_only(words: tuple[str, ...]) -> bool:
-    """Whether a command changes nothing, and opens nothing but what its words name."""
+    """Whether a command changes nothing and opens only files that its words name."""
     known = tables().read_only.get(words[0])
-    # Words behind "--" are checked too: it may be the value of the option before it.
+    # Words after "--" are checked too: "--" may be the value of the option before it.
     return known is not None and all(map(known.include, words[1:]))
 
 
@@ -331,25 +331,25 @@ def is_read_only(words: tuple[str, ...]) -> bool:
 
 _SOURCES = names("source .")
 _DEEPEST = 4
-"""How many levels of lines within lines are followed."""
+"""How many levels of nested shell lines are parsed."""
 _SETS_VARIABLE = re.compile(r"\w+=")
 _VERSION = re.compile(r"[0-9.-]+t?\Z")
 _MORE_THAN_A_WORD = re.compile(r"[\s;&|<>()`$]")
 
 
 class CommandText(Struct, frozen=True):
-    """The words of a command, and the places in them at which what it really runs may begin."""
+    """The words of a command, and the offsets at which the command that it really runs may start."""
 
     text: str
     starts: tuple[int, ...]
 
 
 def possible_commands(line: ShellLine, depth: int = 0) -> Iterator[CommandText]:
-    """Everything a line may run: also behind ``sudo``, in ``bash -c``, or piped into ``sh``.
+    """Yield every command that a line may run, including behind ``sudo``, in ``bash -c``, or piped into ``sh``.
 
-    This is for rules that deny or ask, so it errs on their side: behind a program that runs others, every word may
-    begin a command, and every word that could be a line of shell is parsed as one. Each word is looked at once, however
-    many such programs come before it.
+    This is for deny and ask rules, so it finds too much rather than too little: after a program that runs others, any
+    word may start a command, and every word that could be a shell line is parsed as one. Each word is checked once,
+    however many such programs come before it.
     """
     to_a_shell = feeds = False
     for command in reversed(line.commands):
@@ -367,7 +367,7 @@ def possible_commands(line: ShellLine, depth: int = 0) -> Iterator[CommandText]:
 
 
 def hidden_part(line: ShellLine) -> str:
-    """Why a line does not show all it runs; empty if it does."""
+    """Return why a line does not show everything it runs; empty if it does."""
     return line.why or next(filter(None, map(_hidden_in, line.commands)), "")
 
 
@@ -390,15 +390,15 @@ def _hidden_in(command: SimpleCommand) -> str:
 
 
 def obeys_input(command: SimpleCommand) -> bool:
-    """Whether a command may do what is piped into it."""
+    """Whether a command may execute the input piped into it."""
     words = command.words
     return command.fed and any(_is(words[place], tables().obey_input) for place in _programs(words))
 
 
 def is_interpreter(command: SimpleCommand) -> bool:
-    """Whether a command says nothing but which interpreter is to read its input, as ``sudo sh`` and ``python3 -``.
+    """Whether a command only starts an interpreter that reads its input, such as ``sudo sh`` or ``python3 -``.
 
-    Neither does a line for a shell, if it has such a command in it.
+    Also true if one of its words is a shell line with such a command.
     """
     words = command.words
     programs = _programs(words)
@@ -410,26 +410,26 @@ def is_interpreter(command: SimpleCommand) -> bool:
 
 
 def names_interpreter(command: SimpleCommand) -> bool:
-    """Whether any word of a command is the name of an interpreter."""
+    """Whether any word of a command names an interpreter."""
     return any(_is(word, tables().interpreters) for word in command.words)
 
 
 def is_known(command: SimpleCommand) -> bool:
-    """Whether a command only looks, or stays what it is whatever its words: none of them is run."""
+    """Whether a command is read-only, or has a subcommand that is harmless with any arguments and runs none of them."""
     words = command.words
     harmless = tables().harmless.get(words[0], frozenset()) if words else frozenset()
     return bool(words) and (is_read_only(words) or bool(harmless & set(words[1:2])))
 
 
 def _programs(words: tuple[str, ...]) -> range:
-    """The places of the words that may name what a command runs."""
+    """Return the indexes of the words that may name the program a command runs."""
     head = _head(words)
     carried = head < len(words) and _program(words[head]) in tables().carriers
     return range(head, len(words) if carried else min(head + 1, len(words)))
 
 
 def _is(word: str, programs: frozenset[str]) -> bool:
-    """Whether a word names one of these programs, in any folder and any version."""
+    """Whether a word names one of these programs, in any folder and version."""
     program = _program(word).lower()
     return program in programs or _VERSION.sub("", program) in programs
 
@@ -441,7 +441,7 @@ def _reads_its_input(given: tuple[str, ...]) -> bool:
 
 
 def _starts(words: tuple[str, ...], anywhere: bool) -> Iterator[int]:
-    """The place of each word that may begin a command, with and without its folder."""
+    """Yield the offset of each word that may start a command, both with and without its folder."""
     last = len(words) if anywhere else _head(words)
     place = 0
     for word in words[: last + 1]:
@@ -452,7 +452,7 @@ def _starts(words: tuple[str, ...], anywhere: bool) -> Iterator[int]:
 
 
 def _head(words: tuple[str, ...]) -> int:
-    """The first word that is neither the shell's own nor sets a variable."""
+    """Return the index of the first word that is neither a reserved word nor an assignment."""
     ahead = (
         place
         for place, word in enumerate(words)

@@ -1,1 +1,1 @@
-"""Agents that work together: definitions, the roster, messages, tasks."""
+"""Sub-agents and how they work together: definitions, the roster, messages, tasks."""

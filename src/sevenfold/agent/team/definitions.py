@@ -1,11 +1,11 @@
-"""Definitions of sub-agents, in our own folder and in those of five other programs.
+"""Definitions of sub-agents, from our own folders and those of five other programs.
 
-A definition is a Markdown file whose head says what the agent is for and what it may do, and whose body is its prompt;
-Codex has the same in TOML. What a definition says and we do not do is listed in `AgentDefinition.ignored` with the
-reason, and a file that cannot be used at all in `Definitions.problems`: neither is passed over in silence.
+A definition is a Markdown file whose front matter says what the agent is for and what it may do, and whose body is its
+prompt; Codex uses TOML instead. Unsupported fields are listed with the reason in `AgentDefinition.ignored`, unusable
+files in `Definitions.problems`: neither is skipped silently.
 
-A definition can only narrow what its parent may do, so reading one that another person wrote gives nothing away; still,
-a project's count only if the user trusts its folder, because their prompts are followed.
+A definition can only narrow its parent's permissions, so using someone else's grants nothing. Still, a project's
+definitions are used only if the user trusts its folder, because agents follow their prompts.
 """
 
 from __future__ import annotations
@@ -34,53 +34,53 @@ from sevenfold.memory.front_matter import split
 Scope = Literal["user", "project", "local"]
 Isolation = Literal["worktree"]
 MOST_FILES = 500
-"""Definitions that are read from one folder."""
+"""The maximum number of definitions read from one place."""
 LONGEST_HEAD = 64 * 1024
 LONGEST_PROMPT = 256 * 1024
 DEEPEST = 20
-"""Levels of lists and mappings in a head; deeper ones take a parser minutes."""
+"""The maximum nesting of lists and mappings in the front matter; a parser would need minutes for deeper ones."""
 _TOOL = re.compile(r"([A-Za-z*][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
 _COMMAS = re.compile(r",(?![^(]*\))")
 _DASHES = re.compile(r"(?:^|\s)-\s")
-"""A list of lines that begin with dashes, where these lines were joined."""
+"""Matches the dashes of a list whose lines, each starting with a dash, were joined into one."""
 
 
 class AgentDefinition(Struct, frozen=True, kw_only=True):
-    """What a sub-agent is: who may use it for what, and what it may do."""
+    """A type of sub-agent: what it is for, and what it may do."""
 
     name: str
     description: str
     prompt: str = ""
     path: str = ""
-    """The file it was read from; empty if it is built in."""
+    """The file it was read from; empty if there is none."""
     dialect: str = "sevenfold"
     tools: tuple[str, ...] | None = None
-    """The tools it may use, each with a permission pattern or without; None: all its parent has."""
+    """The tools it may use, each with an optional permission pattern; None for all of its parent's."""
     disallowed_tools: tuple[str, ...] = ()
     rules: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Permission rules under ``ask`` and ``deny``, besides those of its parent."""
+    """Permission rules under ``ask`` and ``deny``, in addition to its parent's."""
     agents: tuple[str, ...] | None = None
-    """The agents it may start itself; None: any."""
+    """The types of agents it may start itself; None for any."""
     model: str | None = None
-    """Its model, or an alias of one; None: its parent's."""
+    """Its model, or an alias of one; None for its parent's."""
     mode: Mode | None = None
-    """Its permission mode, unless its parent's is narrower; None: its parent's."""
+    """Its permission mode, unless its parent's is narrower; None for its parent's."""
     max_turns: int | None = None
     timeout: float | None = None
-    """Seconds one piece of work may take."""
+    """The maximum seconds for one piece of work."""
     skills: tuple[str, ...] = ()
-    """Skills that are loaded before it begins."""
+    """Skills that are loaded before it starts."""
     memory: Scope | None = None
     background: bool = False
     isolation: Isolation | None = None
     fork: bool | None = None
-    """True: it begins with its parent's conversation. False: with none. None: whichever is cheaper."""
+    """True to start with its parent's conversation, False to start empty, None for whichever is cheaper."""
     initial_prompt: str = ""
-    """Put before its first task."""
+    """A text placed before its first task."""
     window: int | None = None
-    """Tokens its context may have, if fewer than its model takes."""
+    """The maximum tokens of its context, if fewer than its model accepts."""
     ignored: Mapping[str, str] = MappingProxyType({})
-    """Fields, or parts of fields, that have no effect here, and why."""
+    """Fields, or parts of fields, that have no effect here, with the reason."""
 
     def allows(self, tool: str) -> bool:
         """Whether it may use a tool of this name at all."""
@@ -90,13 +90,13 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
 
 
 class Definitions(Struct, frozen=True):
-    """The definitions there are, by name, and the files that could not be used."""
+    """All definitions found, by name, and the files that could not be used."""
 
     known: Mapping[str, AgentDefinition]
     problems: Mapping[str, str] = MappingProxyType({})
-    """Why each of these files cannot be used, by path."""
+    """The reasons why files or folders were not used, by path."""
     hidden: tuple[AgentDefinition, ...] = ()
-    """Definitions whose name another one has that counts more."""
+    """Definitions overridden by one of the same name with higher precedence."""
 
 
 BUILT_IN: Final = (
@@ -118,9 +118,9 @@ BUILT_IN: Final = (
 def find_definitions(
     workspace: Path, user: Path, trusted: Callable[[Path], bool], home: Path | None = None
 ) -> Definitions:
-    """All definitions: of the workspace and the folders above it, the nearest first, then the user's own.
+    """Find all definitions; those nearest to the workspace take precedence, then its parents', then the user's.
 
-    ``user`` is our own folder of settings, ``home`` the user's home.
+    ``user`` is our own settings folder, ``home`` the user's home folder.
     """
     found: list[AgentDefinition] = []
     problems: dict[str, str] = {}
@@ -145,23 +145,23 @@ def find_definitions(
 
 
 class AgentCatalog(Struct, eq=False):
-    """The types of agents that can be started: those that are built in, found in files, and given."""
+    """The types of agents that can be started: built in, found in files, or given by the caller."""
 
     workspace: Path
     user: Path
     trusted: Callable[[Path], bool]
     given: Mapping[str, AgentDefinition]
     known: dict[str, AgentDefinition] = {}
-    """Definitions by name; a type whose file has gone stays until the session is opened again."""
+    """Definitions by name; a type whose file was deleted stays until the session is reopened."""
     problems: Mapping[str, str] = {}
-    """Files that were to define agents, and could not."""
+    """The reasons why files or folders were not used, by path."""
 
     def listing(self) -> dict[str, str]:
-        """Names and descriptions, for `sevenfold.agent.texts.AgentTypes.of`."""
+        """Return names and descriptions, for `sevenfold.agent.texts.AgentTypes.of`."""
         return {name: one.description for name, one in self.known.items()}
 
     def text(self) -> str:
-        """Look for definitions, and list all there are as the model sees them."""
+        """Search for definitions again, and return the list of all types as the model sees it."""
         found = find_definitions(self.workspace, self.user, self.trusted)
         self.known.update({**found.known, **self.given})
         self.problems = found.problems
@@ -169,12 +169,12 @@ class AgentCatalog(Struct, eq=False):
         return made.render() if made else ""
 
     def section(self) -> SectionSource:
-        """The listing as a section of the system prompt: as it is now, and again after each compaction."""
+        """Return the list as a section of the system prompt, which is updated after each compaction."""
         return SectionSource(AgentTypes.file, self.text, AgentTypes.stage)
 
 
 def read_definition(path: Path, dialect: str, name: str = "") -> AgentDefinition:
-    """Read one file; ``name`` is used if it states none. Raises `InputError`, which says what is wrong with it."""
+    """Read one file; ``name`` is used if the file has none. Raises `InputError` with the reason if it is invalid."""
     text = files.content(str(path.resolve())).decode("utf-8-sig", errors="replace")
     fields, body, remarks = _toml(text) if path.suffix == ".toml" else _markdown(text)
     return define(fields, body, dialect, path=str(path), name=name, ignored=remarks)
@@ -189,7 +189,7 @@ def define(
     name: str = "",
     ignored: Mapping[str, str] = MappingProxyType({}),
 ) -> AgentDefinition:
-    """A definition from the fields of a file's head and its body; raises `InputError`."""
+    """Create a definition from the fields of a file's front matter and its body; raises `InputError`."""
     fields = dict(fields)
     reader = _Reader(dict(ignored))
     if reason := _unusable(fields, dialect):
@@ -213,11 +213,11 @@ def define(
     return replace(made, ignored=reader.ignored)
 
 
-# -- where they are ----------------------------------------------------------------------------------
+# -- finding files -----------------------------------------------------------------------------------
 
 
 def _files(folder: Path, places: Mapping[str, Sequence[str]]) -> Iterator[tuple[Path, str, str]]:
-    """Files that may be definitions: path, dialect, and the name their place gives them."""
+    """Yield files that may be definitions: path, dialect, and a name derived from the path."""
     for dialect, pattern in ((dialect, one) for dialect, patterns in places.items() for one in patterns):
         below = folder / pattern.partition("/*")[0]
         try:
@@ -242,7 +242,7 @@ def _read_all(
 
 
 NAMED: Final = frozenset({"claude", "codex"})
-"""Dialects in which the file must say the agent's name."""
+"""Dialects in which the file must contain the agent's name."""
 
 
 # -- reading files -----------------------------------------------------------------------------------
@@ -267,13 +267,13 @@ def _markdown(text: str) -> tuple[Mapping[str, Any], str, dict[str, str]]:
     try:
         return _yaml(head), page.body, {}
     except ValueError as error:
-        # Many people write a colon in a description without quotes, and other programs take it.
+        # Many people write an unquoted colon in a description, and other programs accept it.
         remark = f"it is not valid YAML ({error}), so it was read line by line"
         return dict(page.values), page.body, {"head": remark}
 
 
 def _yaml(head: str) -> Mapping[str, Any]:
-    """The fields of a head; raises `ValueError`."""
+    """Parse the fields of YAML front matter; raises `ValueError`."""
     from ruamel.yaml import YAML  # slow to load, and only definitions need it
     from ruamel.yaml.error import YAMLError
     from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
@@ -284,7 +284,7 @@ def _yaml(head: str) -> Mapping[str, Any]:
             depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
             if depth > DEEPEST:
                 raise ValueError("it is nested too deeply")
-            # An alias repeats a part, and aliases of aliases would repeat it a billion times.
+            # Aliases of aliases could expand to billions of copies.
             if isinstance(event, AliasEvent):
                 raise ValueError("aliases are not taken")
         found = YAML(typ="safe", pure=True).load(head)
@@ -298,7 +298,7 @@ def _yaml(head: str) -> Mapping[str, Any]:
 
 
 def _unusable(fields: dict[str, Any], dialect: str) -> str:
-    """Why these fields make no sub-agent at all; takes away the fields that only decide this."""
+    """Return why these fields define no sub-agent at all, or empty; removes the fields that only decide this."""
     if fields.pop("kind", "local") == "remote":
         return "it is a remote agent (A2A), which is not available here"
     if fields.pop("disable", False) is True or fields.pop("disabled", False) is True:
@@ -316,17 +316,17 @@ _MODES, _TOOLS, _UNSUPPORTED = (
     for what in ("modes", "tools", "unsupported")
 )
 CHANGES: Final = ("Edit", "Write", "Shell")
-"""Tools that an agent in a read-only sandbox does not get: there is no sandbox here."""
+"""Tools denied to an agent that asks for a read-only sandbox, because there is no sandbox here."""
 
 
 class _Reader:
-    """Takes the fields of one definition in, and notes what has no effect."""
+    """Reads the fields of one definition, and collects those that have no effect."""
 
     def __init__(self, ignored: dict[str, str]) -> None:
         self.ignored = ignored
 
     def take(self, made: AgentDefinition, key: str, value: Any) -> AgentDefinition:
-        """The definition with one more field."""
+        """Return the definition with one more field set."""
         match plain := key.lower().replace("-", "_"):
             case "tools":
                 return self._tools(made, value)
@@ -365,7 +365,7 @@ class _Reader:
         return replace(made, tools=tuple(self._names("tools", wanted)), agents=agents)
 
     def _names(self, key: str, wanted: Iterable[str]) -> list[str]:
-        """Tools by our names, each with its pattern if it has one."""
+        """Return the tools under our names, each with its pattern if it has one."""
         found: list[str] = []
         for one in wanted:
             match = _TOOL.fullmatch(one)
@@ -379,7 +379,7 @@ class _Reader:
         return list(dict.fromkeys(found))
 
     def _permission(self, made: AgentDefinition, value: Any) -> AgentDefinition:
-        """OpenCode's permissions: those that deny or ask count; none can allow more than the parent may."""
+        """Add OpenCode's deny and ask permissions; its allow permissions cannot exceed the parent's."""
         given = value if isinstance(value, Mapping) else {"*": value}
         ask, deny = list(made.rules.get("ask", ())), list(made.rules.get("deny", ()))
         for tool, verdict in given.items():
@@ -412,12 +412,12 @@ class _Reader:
 
 
 def _one_line(text: str) -> str:
-    """A text for the prompt of other agents: nothing invisible, and no tags with a meaning."""
+    """Return a text as one line for other agents' prompts, without invisible characters or meaningful tags."""
     return plain_tags(" ".join("".join(one if one.isprintable() else " " for one in text).split()))
 
 
 def _listed(value: Any) -> tuple[str, ...]:
-    """The entries of a list, or of a text with commas or dashes; a comma in brackets divides nothing."""
+    """Return the entries of a list, or of a text split at commas or dashes; commas in parentheses do not split."""
     if isinstance(value, str):
         divided = _DASHES if _DASHES.match(value) else _COMMAS
         value = divided.split(value.strip().removeprefix("[").removesuffix("]"))
@@ -433,7 +433,7 @@ def _text(value: Any) -> str:
 
 
 def _model(value: Any) -> str | None:
-    """The model's name without the provider before it; None for the parent's."""
+    """Return the model's name without a provider prefix; None for the parent's model."""
     name = _text(value).strip()
     return None if name.lower() in ("", "inherit", "default") else name.rpartition("/")[2]
 
@@ -466,7 +466,7 @@ def _count(value: Any) -> int:
 
 
 def _forks(value: Any) -> bool:
-    # "all" and numbers are parts of the conversation; a part would not be in the cache.
+    # A number asks for a part of the conversation, but only the whole is in the cache, so it counts like "all".
     return str(value).lower() not in ("none", "0", "false")
 
 
@@ -488,16 +488,16 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "fork_turns": ("fork", _forks),
     **dict.fromkeys(("initialprompt", "initial_prompt"), ("initial_prompt", _text)),
 }
-"""Fields of a file, in small letters: the field of a definition, and what reads its value or raises `ValueError`."""
+"""For each field of a file, in lower case: our field, and a function that reads its value or raises `ValueError`."""
 
 
 def _tool(name: str) -> str:
-    """Our name for a tool; those of servers keep theirs, and any other is unknown."""
+    """Return our name for a tool; tools of MCP servers keep theirs, and unknown ones give an empty name."""
     return _TOOLS.get(name.lower()) or (name if name.startswith("mcp_") else "")
 
 
 def _pattern(tool: str, pattern: str) -> str:
-    """OpenCode's patterns for commands, as our rules have them."""
+    """Convert an OpenCode command pattern to the syntax of our rules."""
     if tool == "Shell" and pattern.endswith(" *"):
         return f"{pattern[:-2]}:*"
     return pattern

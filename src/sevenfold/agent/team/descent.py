@@ -1,9 +1,9 @@
-"""What makes an agent a sub-agent: where its parts come from, if they are not those of any agent.
+"""What distinguishes a sub-agent from other agents: how its options, permissions and settings follow from its parent.
 
-Its permissions are never wider than those of the agent that started it. They are not copied: each decision looks at the
-parent's mode and rules as they are at that moment, so what the user takes back from the parent is taken back from all
-its agents. A definition can only narrow them further. Tools are restricted when they are called, not by leaving them
-out of the list, because a fork sends its parent's list.
+Its permissions are never broader than its parent's. They are not copied: each decision uses the parent's current mode
+and rules, so that revoking a permission of the parent also revokes it for all its agents. A definition can only narrow
+them further. Tools are restricted when they are called, not by leaving them out of the list, because a fork sends its
+parent's list.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 _NARROWEST_FIRST: tuple[Mode, ...] = ("plan", "ask", "accept_edits", "autonomous")
 assert set(_NARROWEST_FIRST) == set(get_args(Mode))
 EXPECTED_REQUESTS = 10
-"""How many requests an agent is expected to make when a fork is weighed against a fresh agent."""
+"""The number of requests assumed when comparing the cost of a fork and a fresh agent."""
 BYTES_PER_TOKEN = 3
 MEMORY = "agent-memory"
-"""The folder of agents' notes: in our home, in the project, or in our data about the project."""
+"""The folder for agents' notes: in the user's home for Sevenfold, in the project, or in our data for the project."""
 
 
 class SubPermissions(Permissions, frozen=True, kw_only=True):
-    """What is permitted to a sub-agent."""
+    """The permissions of a sub-agent at one moment."""
 
     definitions: tuple[Any, ...]
-    """The `AgentDefinition` of the agent, and those of the agents above it."""
+    """The `AgentDefinition` of the agent, followed by those of its ancestors."""
 
     def decide(self, request: PermissionRequest) -> PermissionDecision:
-        """Deny what one of the definitions does not allow; otherwise as always."""
+        """Deny what any of the definitions does not allow; otherwise decide as for any agent."""
         for definition in self.definitions:
             if reason := self._not_allowed_by(definition, request):
                 return PermissionDecision("deny", reason)
@@ -79,7 +79,7 @@ class SubPermissions(Permissions, frozen=True, kw_only=True):
 
 
 class SubGrants(Grants):
-    """The permissions of a sub-agent as they are now."""
+    """The current permissions of a sub-agent."""
 
     def __init__(self, permissions: Permissions, descent: Descent) -> None:
         self._parent, self._definitions = descent.parent.state.grants, descent.definitions
@@ -88,11 +88,11 @@ class SubGrants(Grants):
 
     @property
     def now(self) -> Permissions:
-        """Its own permissions within those its parent has at this moment."""
+        """Its own permissions, limited by its parent's current ones."""
         own, parent = self._own, self._parent.now
         rules = own.rules + parent.rules
         if own.workspace != parent.workspace:
-            # A working copy elsewhere: what is ruled about the project holds there too.
+            # Its workspace is a working copy: rules about the project's paths must apply there too.
             rules += _moved(parent.rules, parent.workspace, own.workspace)
         mode = min(own.mode, parent.mode, key=_NARROWEST_FIRST.index)
         fields = {**asdict(own), "rules": rules, "mode": mode}
@@ -100,17 +100,17 @@ class SubGrants(Grants):
 
     @now.setter
     def now(self, permissions: Permissions) -> None:
-        # Of what was made from the parent's, only the mode is its own to change.
+        # If these permissions were derived from the parent's, only their mode is its own.
         made = isinstance(permissions, SubPermissions)
         self._own = replace(self._own, mode=permissions.mode) if made else permissions
 
     def allow(self, *rules: str) -> None:
-        """What the user always allows holds in the whole session."""
+        """Add allow rules to the parent, so that they hold for the whole session."""
         self._parent.allow(*rules)
 
 
 def _moved(rules: PermissionRules, workspace: str, copy: str) -> PermissionRules:
-    """The rules that deny or ask about paths of a workspace, for a copy of it."""
+    """Return the deny and ask rules about paths in a workspace, changed to the paths of its copy."""
 
     def moved(kept: tuple[PermissionRule, ...]) -> tuple[PermissionRule, ...]:
         about = (rule for rule in kept if workspace in rule.pattern)
@@ -120,7 +120,7 @@ def _moved(rules: PermissionRules, workspace: str, copy: str) -> PermissionRules
 
 
 def one_at_a_time(consent: ConsentFunction) -> ConsentFunction:
-    """The function that asks the user, for several agents that ask one after another."""
+    """Wrap the function that asks the user, so that agents ask one at a time."""
     asking = Lock()
 
     def ask(asked: Asked) -> Consented:
@@ -131,7 +131,7 @@ def one_at_a_time(consent: ConsentFunction) -> ConsentFunction:
 
 
 class Descent(Struct, frozen=True):
-    """Where a sub-agent comes from."""
+    """The origin of a sub-agent: its parent, its definition and its entry on the roster."""
 
     parent: Assembly
     definition: AgentDefinition
@@ -139,23 +139,23 @@ class Descent(Struct, frozen=True):
 
     @property
     def fork(self) -> bool:
-        """Whether it begins with its parent's conversation."""
+        """Whether it starts with its parent's conversation."""
         return self.entry.started.fork
 
     @property
     def depth(self) -> int:
-        """How many agents are above it."""
+        """The number of its ancestors."""
         above = self.parent.descent
         return 1 if above is None else above.depth + 1
 
     @property
     def definitions(self) -> tuple[AgentDefinition, ...]:
-        """Its definition and those of the agents above it: what one of them does not allow, it may not do."""
+        """Its definition and those of its ancestors; it may only do what all of them allow."""
         above = self.parent.descent
         return (self.definition, *(above.definitions if above else ()))
 
     def options(self) -> AgentOptions:
-        """The options of the agent: its parent's, but for what its definition says."""
+        """Return the agent's options: its parent's, with changes from its definition."""
         parent, definition, started = self.parent, self.definition, self.entry.started
         if provider_for(started.model).name != provider_for(parent.model).name:
             raise InputError(f"{started.model} is answered for by another provider than {parent.model}")
@@ -173,7 +173,7 @@ class Descent(Struct, frozen=True):
         }
         said = "\n\n".join(filter(None, (definition.prompt, self._memory_text())))
         if self.fork:
-            # What precedes the messages is its parent's, and stays so.
+            # A fork must send the same prefix as its parent, so the definition's prompt is not added here.
             options["system"] = parent.prompt.sent if own is None else own
         elif isinstance(own, str):
             options["system"] = "\n\n".join(filter(None, (own, said)))
@@ -182,13 +182,13 @@ class Descent(Struct, frozen=True):
         return options
 
     def _labelled(self, consent: ConsentFunction | None) -> ConsentFunction | None:
-        """The function that asks the user, with the name of the agent that asks."""
+        """Wrap the function that asks the user, so that it names the asking agent."""
         label = self.entry.label
         return consent and (lambda asked: consent(replace(asked, agent=asked.agent or label)))
 
     @property
     def memory(self) -> Path | None:
-        """The folder in which agents of its type keep notes; None if they keep none. Raises `Refused`."""
+        """The folder for notes of agents of its type; None if they keep none. Raises `Refused` for a link."""
         workspace, home = self.parent.workspace, user_home()
         match self.definition.memory:
             case "user":
@@ -202,7 +202,7 @@ class Descent(Struct, frozen=True):
         folder = place.resolve() / MEMORY / self.definition.name
         astray = self.definition.memory == "project" and not folder.is_relative_to(workspace)
         if astray or folder.resolve() != folder:
-            # What is there may be read and written, and a project's link could lead anywhere.
+            # The agent may read and write this folder, and a link in a project could lead anywhere.
             raise Refused(
                 f"{place / MEMORY / self.definition.name} is reached by a link; replace it by a folder"
             )
@@ -216,38 +216,38 @@ class Descent(Struct, frozen=True):
         return AgentNotes(str(self.memory), notes or "(There are no notes yet.)").render()
 
     def open(self) -> SessionParts:
-        """Its log, and what goes with it: new, or continued."""
+        """Open its log and the other session parts, new or continued."""
         store, conversation = self.parent.store, self.parent.conversation
         if not self.fork:
             return store.branch_off(self.entry.id, empty=True)
         with conversation.lock:
-            # What a fork begins with has to stay as it is.
+            # The prefix of a fork must not change any more.
             conversation.ladder.freeze(conversation)
             return store.branch_off(self.entry.id, empty=False)
 
     def grants(self, permissions: Permissions) -> Grants:
-        """Its permissions, within those of its parent."""
+        """Return its permissions, limited by its parent's."""
         if self.memory is not None:
             permissions = replace(permissions, roots=(*permissions.roots, str(self.memory)))
-        # Nothing is allowed by itself, and what the definition forbids is not.
+        # A definition has only ask and deny rules; the mode is limited by the parent's in `SubGrants.now`.
         rules, mode = PermissionRules.of(self.definition.rules), self.definition.mode or "autonomous"
         own = replace(permissions, mode=mode, rules=rules)
         return SubGrants(own, self)
 
     def frame(self, store: SessionParts) -> Frame | None:
-        """What precedes the messages of a fork: what its parent was sent last."""
+        """Return the system prompt and tools that a fork's parent last sent; None for any other agent."""
         return recorded_frame(store.log) if self.fork else None
 
     def started(self, store: SessionParts, common: dict[str, Any]) -> list[HookInput]:
-        """What hooks receive when it begins: nothing if an earlier process has told it what to do."""
+        """Return the input for hooks when it starts; empty if an earlier process already gave it its task."""
         return [] if store.log.keyed(self.entry.key) else [SubagentStart(**common)]
 
     def stop(self, **fields: Any) -> SubagentStop:
-        """What hooks receive when it considers itself finished."""
+        """Return the input for hooks when it considers itself finished."""
         return SubagentStop(**fields, agent_transcript_path=self.parent.store.branch_path(self.entry.id))
 
     def inherited_usd(self, store: SessionParts) -> float | None:
-        """What the conversation it begins with had cost; None if a price is unknown."""
+        """Return what the conversation that it starts with had cost; None if a price is unknown."""
         for position, made in store.log.decisions(Forked):
             if made.name == store.branch:
                 return account_of(store.log.upto(position)).usd
@@ -255,7 +255,7 @@ class Descent(Struct, frozen=True):
 
 
 class SubSettings:
-    """The settings of a sub-agent: those of its parent, with a window that its own model has."""
+    """The settings of a sub-agent: its parent's, with a context window that fits its own model."""
 
     def __init__(self, source: Source, descent: Descent, profile: Profile) -> None:
         self._source = source
@@ -264,24 +264,23 @@ class SubSettings:
         self._made: tuple[Settings, Settings] | None = None
 
     def current(self) -> Settings:
-        """The settings now; the same object as long as nothing has changed."""
+        """Return the current settings; the same object until something changes."""
         given = self._source.current()
         if self._made is None or self._made[0] is not given:
             descent, own = self._descent, given
             if self._profile.model != descent.parent.profile.model:
-                # A window that was set for the parent says nothing about another model.
+                # A window configured for the parent's model does not apply to another model.
                 own = replace(given, context_window=None)
             most = descent.definition.window or (None if descent.fork else given.agent_window)
             if most is not None:
-                # Its model may take a million tokens, but to read so many with every request is dear.
+                # Its model may accept a million tokens, but reading so many with every request is expensive.
                 own = replace(own, context_window=min(most, window_for(self._profile, own).context))
             self._made = given, own
         return self._made[1]
 
 
 def cheaper_as_fork(parent: Assembly, model: str | None) -> tuple[bool, str]:
-    """Whether an agent that reads its parent's conversation with every request costs less than one with a prompt of
-    its own, and why."""
+    """Return whether a fork, which reads its parent's conversation with every request, is cheaper, and why."""
     conversation = parent.conversation
     if in_agents_fork(parent.store.log) or (model and model != parent.model):
         return False, "it cannot be a fork"

@@ -1,12 +1,12 @@
-"""Messages between agents: whom they reach, what becomes of them, and how the model that gets one sees it.
+"""Messages between agents: addressing, delivery, and how the receiving model sees them.
 
-A message goes into the mailbox of the store. Its recipient takes it out at the next boundary between two tool rounds,
-or when it is next run, and writes it to its own log under the message's id; only then does it acknowledge it. So it
-arrives exactly once and in the order of its sender, and a crash of either side changes nothing about that.
+A message goes into the mailbox of the store. Its recipient takes it out between two tool rounds, or when it next runs,
+and writes it to its own log under the message's id; only then does it acknowledge the message. So each message arrives
+exactly once and in the sender's order, even if either side crashes.
 
-Whose a message is, its channel says, never its text. The model sees the text quoted line by line, so nothing in it can
-pass for words of the user or of the system, and nothing in it permits anything. What agents may ask of one another
-beyond words are control messages, and each of them is taken only from those who may send it.
+The channel determines the sender of a message, never its text. The model sees the text quoted line by line, so nothing
+in it can be mistaken for words of the user or the system, and nothing in it grants a permission. Agents can also send
+each other control messages, which are accepted only from an authorized sender.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 EVERYONE = "*"
 SOCKET, BRIDGE = "uds:", "bridge:"
 LONGEST = 64 * 1024
-"""Bytes of a text."""
+"""The maximum length of a text, in bytes."""
 MOST_ANSWERS = 8
-"""Messages that a pair may exchange while the sender does nothing else; from then on they are held."""
+"""How many messages two agents may exchange while the sender does nothing else; further ones are held."""
 FIRST_HOLD, LONGEST_HOLD = 5.0, 600.0
-"""Seconds a message is held: twice as long each time."""
+"""The first and the longest time in seconds for which a message is held; the time doubles with each message."""
 _KEY = "message:"
 _TAG = re.compile(
     r"<(?=[/\s\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*(?:\w+-[\w-]*|antml|system|user|human|assistant|tool\w*|function\w*|invoke|result)\b)",
     re.IGNORECASE,
 )
-"""The beginning of what models or programs may take for a tag with a meaning, with invisible characters or without."""
+"""Matches the start of a tag that could mean something to models or programs, even with invisible characters in it."""
 
 Control = Literal["shutdown_request", "shutdown_response", "plan_approval_response"]
 Relation = Literal["leader", "worker", "peer"]
@@ -54,7 +54,7 @@ PERMITTED: dict[str, Relation] = {
     "plan_approval_response": "leader",
     "shutdown_response": "worker",
 }
-"""What the sender of a control message must be to its recipient."""
+"""The required relation of a control message's sender to its recipient."""
 INVERSE: dict[Relation, Relation] = {"leader": "worker", "worker": "leader", "peer": "peer"}
 
 
@@ -64,29 +64,29 @@ class Correspondent(Struct, frozen=True):
     id: str
     name: str = ""
     relation: Relation = "peer"
-    """What it is to the agent that looks it up: the one that started it, one that it started, or neither."""
+    """Its relation to the agent that looks it up: the leader that started that one, a worker it started, or a peer."""
 
     @property
     def label(self) -> str:
-        """What to show."""
+        """The name and id, for display."""
         return f"{self.name} ({self.id})" if self.name else self.id
 
 
 class Directory(Protocol):
-    """Knows the agents that one agent may write to."""
+    """The agents that one agent may send messages to."""
 
     def everyone(self) -> Sequence[Correspondent]:
-        """All of them; of two with the same name, the first has it."""
+        """Return all of them; if two have the same name, it means the first."""
 
     def notify(self, to: Correspondent, due: float = 0.0) -> str:
-        """There is a message for one of them: wake it up if it waits or has ended, but not before it is due.
+        """Notify one of them of a message: wake it if it is waiting, restart it if it has ended; not before ``due``.
 
-        Returns what was done, to show.
+        Returns a text that says what was done.
         """
 
 
 class Receipt(Struct, frozen=True):
-    """What became of a message."""
+    """The outcome of sending a message to one recipient."""
 
     to: str
     state: Literal["queued", "delivered", "held", "refused"]
@@ -97,7 +97,7 @@ class Receipt(Struct, frozen=True):
 
 
 class Outgoing(Struct, frozen=True):
-    """A message that has no sender and no recipient yet."""
+    """A message without sender and recipient."""
 
     text: str
     summary: str = ""
@@ -106,19 +106,19 @@ class Outgoing(Struct, frozen=True):
 
 
 class Post:
-    """One agent's end of the mail."""
+    """Sends and receives the messages of one agent."""
 
     def __init__(
         self, mailbox: Mailbox, address: str, directory: Directory, conversation: Conversation
     ) -> None:
         self.address = address
-        """The id others know it by."""
+        """The id by which others address it."""
         self.control: Callable[[AgentMessage], None] = lambda message: None
-        """Called with each control message from those who may send it; after a crash perhaps a second time."""
+        """Called with each control message from an authorized sender; after a crash possibly twice."""
         self.leave: Callable[[], None] = lambda: None
-        """Ends the agent, once it has agreed to that."""
+        """Ends the agent after it has agreed to shut down."""
         self.by_socket: Callable[[str, AgentMessage], Receipt] | None = None
-        """Sends to a socket of another session; None: not available."""
+        """Sends to the socket of another session; None if not available."""
         self._mailbox = mailbox
         self._directory = directory
         self._conversation = conversation
@@ -126,9 +126,9 @@ class Post:
     # -- sending --------------------------------------------------------------------------------
 
     def send(self, to: str, words: Outgoing, key: str) -> list[Receipt]:
-        """Send to an address; the same ``key`` again sends nothing again.
+        """Send a message to an address; a repeated ``key`` does not send it again.
 
-        An address is a name or an id, ``*`` for all, or ``uds:<path>``. Raises `InputError` for one that leads nowhere.
+        An address is a name, an id, ``*`` for all, or ``uds:<path>``. Raises `InputError` if there is no such agent.
         """
         if len(words.text.encode(errors="replace")) > LONGEST:
             reason = f"it is longer than {LONGEST:,} bytes; write it to a file and send the path"
@@ -181,7 +181,7 @@ class Post:
 
     def _written(self, to: str, words: Outgoing, key: str, hold: float) -> AgentMessage:
         gate, now = self._conversation.gate, self._conversation.clock.now()
-        # Half of a surrogate pair cannot be stored.
+        # Lone surrogates cannot be stored.
         text, summary = (one.encode(errors="replace").decode() for one in (words.text, words.summary))
         return AgentMessage(
             id=sha256(f"{key}\0{to}".encode(errors="replace")).hexdigest()[:16],
@@ -196,12 +196,12 @@ class Post:
         )
 
     def _hold(self, to: Correspondent) -> float:
-        """How long the next message has to wait: longer and longer for two that only answer one another."""
+        """Return the seconds to hold the next message: increasing for two agents that only answer each other."""
         over = sum(1 for _ in self._exchanged(to)) - MOST_ANSWERS
         return 0.0 if over < 0 else min(LONGEST_HOLD, FIRST_HOLD * 2.0 ** min(over, 10))
 
     def _exchanged(self, to: Correspondent) -> Iterator[object]:
-        """The messages to and from an agent since this one last did something else, or heard from the user."""
+        """Yield the messages to and from an agent since this one last did something else or the user spoke."""
         for item in reversed(self._conversation.transcript.view.items):
             said = item.said
             if said.key.startswith(f"{_KEY}{to.id}:"):
@@ -224,7 +224,7 @@ class Post:
         return bool(self._due())
 
     def deliver(self) -> int:
-        """Take what is due into the conversation, each message once; returns how many there were."""
+        """Add due messages to the conversation, each exactly once; return how many there were."""
         found = self._due()
         for message in found:
             self._take(message)
@@ -233,7 +233,7 @@ class Post:
         return len(found)
 
     def _due(self) -> list[AgentMessage]:
-        """What waits, without that of senders whose next message is held: theirs stay in order."""
+        """Return the waiting messages that are due; see `due`."""
         try:
             waiting = self._mailbox.waiting(self.address)
         except SevenfoldError as error:
@@ -257,7 +257,7 @@ class Post:
 
 
 def due(waiting: Sequence[AgentMessage], now: float) -> list[AgentMessage]:
-    """The messages to deliver now; what follows one that is held, from the same sender, is held with it."""
+    """Return the messages to deliver now; to keep their order, those after a held one of the same sender wait too."""
     held, found = set[str](), list[AgentMessage]()
     for message in waiting:
         if message.due > now:
@@ -268,7 +268,7 @@ def due(waiting: Sequence[AgentMessage], now: float) -> list[AgentMessage]:
 
 
 def framed(message: AgentMessage, sender: Correspondent) -> str:
-    """A message as the model sees it; see the module for what its text cannot do."""
+    """Return a message as the model sees it; the module docstring explains why its text is quoted."""
     where = "another session" if message.sender.startswith(SOCKET) else "the agent"
     match message.kind, message.approve:
         case "shutdown_request", _:
@@ -283,12 +283,12 @@ def framed(message: AgentMessage, sender: Correspondent) -> str:
 
 
 def quoted(text: str) -> str:
-    """Another agent's text, every line of it marked, and what looks like a tag with a meaning made plain."""
+    """Return another agent's text with every line marked as a quote and with meaningful tags escaped."""
     return "\n".join(f"> {line}" for line in plain_tags(text).splitlines()) or "> (no text)"
 
 
 def plain_tags(text: str) -> str:
-    """A text in which nothing looks like a tag with a meaning."""
+    """Return the text with every tag escaped that could mean something to models or programs."""
     return _TAG.sub("&lt;", text)
 
 
@@ -320,12 +320,12 @@ class SendMessageTool(ServiceTool[SendMessageInput, Callable[[], Post | None]]):
     """Sends messages to other agents."""
 
     def requires(self, given: SendMessageInput, context: Context) -> PermissionRequest:
-        """Nothing within the team; the user is asked before anything goes to another session."""
+        """Need no permission within the team; ask the user before sending to another session."""
         away = given.to.startswith((SOCKET, BRIDGE))
         return PermissionRequest(self.name, "call" if away else "none", given.to)
 
     def act(self, given: SendMessageInput, context: Context) -> ToolOutput:
-        """Send it; the result is a receipt for each recipient."""
+        """Send the message; return a receipt for each recipient."""
         post = self.service()
         if post is None:
             return failed("There is no mail in this session.")

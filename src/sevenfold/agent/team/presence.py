@@ -1,7 +1,7 @@
-"""How an agent can be reached while its process runs: its tasks from other terminals, its mail, its socket.
+"""How a running agent can be reached from outside: its tasks from other terminals, its messages, its socket.
 
-An agent that is kept writes the list of its tasks to a file in its folder whenever that changes, and looks for orders
-to stop one of them in the mailbox, where only the user's own commands put them.
+An agent whose session is kept writes its list of tasks to a file in its folder whenever the list changes. It also
+checks the mailbox for orders to stop a task; only the user's own commands put such orders there.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 
 MAIL_HAS_COME = "A message for you has come after you ended. Act on it."
 BEAT = 1.0
-"""Seconds between two looks at the list and the mailbox."""
+"""Seconds between two checks of the task list and the mailbox."""
 KILL = "kill"
 USER = "user"
-"""The sender of what the user's own commands put into the mailbox; no agent has this id."""
+"""The sender of orders from the user's own commands; no agent has this id."""
 PLAN_SENT = (
     "The agent that started you decides about the plan. End your turn: you go on when its answer comes."
 )
 
 
 class TeamMail:
-    """The mail of one agent's team; a `sevenfold.agent.team.messages.Directory`."""
+    """Addresses and wakes the agents around one team; a `sevenfold.agent.team.messages.Directory`."""
 
     def __init__(self, team: Team, mailbox: Mailbox | None, clock: Clock) -> None:
         self._team = team
         self._mailbox = mailbox
         self._clock = clock
         self._held: dict[str, float] = {}
-        """When mail that is held for an agent may be delivered, by its id; under no id, that for the agent itself."""
+        """When held messages become due, by the id of their recipient; the empty id is the team's own agent."""
 
     def everyone(self) -> list[Correspondent]:
-        """The agents it may write to: the one that started it, those it has started, and those next to it."""
+        """Return the agents it may send messages to: its leader, the agents it has started, and its peers."""
         team, above = self._team, self._team.above
         known = [Correspondent(one.id, one.started.name, "worker") for one in reversed(list(team.roster))]
         if above is None:
@@ -67,7 +67,7 @@ class TeamMail:
         return [leader, *known, *(one for one in peers if one.id != team.owner)]
 
     def notify(self, to: Correspondent, due: float = 0.0) -> str:
-        """There is a message for an agent: one that waits looks, and one that has ended goes on."""
+        """Notify an agent of a message: one that is waiting checks its messages, one that has ended continues."""
         team = self._team.above if to.relation != "worker" else None
         team = team or self._team
         entry = None if to.relation == "leader" else team.roster.get(to.id)
@@ -80,11 +80,11 @@ class TeamMail:
         return ""
 
     def hold(self, agent: str, due: float) -> None:
-        """There is mail for an agent that may not be delivered before then."""
+        """Remember that messages for an agent become due at this time."""
         self._held[agent] = min(due, self._held.get(agent, due))
 
     def bring_held(self) -> None:
-        """Have agents see to mail that was held for them and is due now, those below this one included."""
+        """Notify agents, here and in the teams below, of held messages that have become due."""
         now = self._clock.now()
         for agent in [agent for agent, until in list(self._held.items()) if until <= now]:
             del self._held[agent]
@@ -97,7 +97,7 @@ class TeamMail:
             team.mail.bring_held()
 
     def bring(self, entry: AgentEntry) -> str:
-        """Let an agent see to its mail; says what is done for that."""
+        """Make an agent process its messages, and restart it if it has ended; return what was done."""
         team = self._team
         team.wake_up_in(entry)
         if entry.ended is None:
@@ -109,10 +109,10 @@ class TeamMail:
         return "it had ended, and goes on"
 
     def bring_late(self, entry: AgentEntry) -> None:
-        """What came when the agent was about to end is not left lying."""
+        """Make an agent process messages that are still waiting, such as those that arrived just before it ended."""
         with suppress(SevenfoldError):
             waiting = self._mailbox.waiting(entry.id) if self._mailbox else ()
-            # Only for what it will really get: a held message would bring it back again and again.
+            # Only for messages that are due: a held message would restart it again and again.
             if due(waiting, self._clock.now()):
                 self.bring(entry)
             elif waiting:
@@ -120,29 +120,29 @@ class TeamMail:
 
 
 class CommandTasks(Struct, frozen=True):
-    """Commands in the background, as tasks."""
+    """Background commands, as tasks."""
 
     processes: LocalProcesses
 
     def tasks(self) -> Iterator[Task]:
-        """Those of the session; what ran when an earlier process ended has failed."""
+        """Yield the session's commands; those that were running when an earlier process ended count as failed."""
         for one in self.processes.tasks():
             ended = "" if one.code is None else f"exit code {one.code}"
             progress, state = GONE if one.state == "gone" else ended, STATES[one.state]
             yield Task(one.id, "command", one.command, state, progress=progress, output=one.path)
 
     def kill(self, task: str) -> None:
-        """End a command with everything it started."""
+        """End a command and everything it started."""
         self.processes.stop(task)
 
 
 class AgentTasks(Struct, frozen=True):
-    """The agents that an agent has started, as tasks, and what runs for them: ``<agent>/<task>``."""
+    """The agents that an agent has started, as tasks, and the agents' own tasks as ``<agent>/<task>``."""
 
     team: Team
 
     def tasks(self) -> Iterator[Task]:
-        """Everyone on the roster."""
+        """Yield every agent on the roster, each followed by its own tasks."""
         team = self.team
         for entry in team.roster:
             started = entry.started
@@ -154,7 +154,7 @@ class AgentTasks(Struct, frozen=True):
                 yield replace(below, id=f"{entry.id}/{below.id}")
 
     def kill(self, task: str) -> None:
-        """Stop an agent, or something that runs for one."""
+        """Stop an agent, or a task of an agent."""
         agent, _, below = task.partition("/")
         if not below:
             self.team.stop(agent)
@@ -163,17 +163,17 @@ class AgentTasks(Struct, frozen=True):
 
 
 class TaskList(Struct, frozen=True):
-    """The tasks of a session, as another process reads them."""
+    """The tasks of a session, as stored for other processes."""
 
     process: int
     tasks: tuple[Task, ...] = ()
 
 
 class TaskFile:
-    """The list of one session in its file, and the orders to stop something that wait in the mailbox."""
+    """The file with the task list of one session, and the orders to stop tasks in the mailbox."""
 
     def __init__(self, folder: Path, mailbox: Mailbox) -> None:
-        """``folder`` is that of the session's agent."""
+        """``folder`` is the folder of the session's agent."""
         self.path = folder / "tasks.json"
         self._mailbox = mailbox
         self._address = f"tasks:{folder.name}"
@@ -182,12 +182,12 @@ class TaskFile:
     # -- for the agent --------------------------------------------------------------------------
 
     def update(self, tasks: TaskRegistry, tell: Callable[[Event], object]) -> None:
-        """Write the list if it has changed, and carry out orders; what goes wrong is reported, and never raised."""
+        """Carry out orders, and write the list if it has changed; errors are reported, never raised."""
         try:
             orders = self._mailbox.waiting(self._address)
             for order in orders:
                 if (order.sender, order.kind) == (USER, KILL):
-                    with suppress(SevenfoldError):  # it has ended, and is no longer listed
+                    with suppress(SevenfoldError):  # the task has ended and is no longer listed
                         tasks.kill(order.text)
             if orders:
                 self._mailbox.acknowledge(orders)
@@ -200,43 +200,43 @@ class TaskFile:
             tell(SteppedAside(layer="tasks", reason=str(error), error=type(error).__name__))
 
     def remove(self) -> None:
-        """The session is closed: nothing of it runs."""
+        """Remove the file when the session is closed, because no task is running any more."""
         if self._written is not None:
             self.path.unlink(missing_ok=True)
 
     # -- for another process --------------------------------------------------------------------
 
     def read(self) -> TaskList | None:
-        """The list; None if there is none."""
+        """Return the list, or None if there is none."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=TaskList)
         except (OSError, msgspec.DecodeError):
             return None
 
     def order_kill(self, task: str, key: str) -> AgentMessage:
-        """Have a task stopped; `carried_out` says when that was done."""
+        """Order the session to stop a task; `carried_out` tells when that has been done."""
         order = AgentMessage(key, USER, self._address, task, kind=KILL)
         self._mailbox.send(order)
         return order
 
     def carried_out(self, order: AgentMessage) -> bool:
-        """Whether the session has got an order."""
+        """Whether the session has processed an order."""
         return order not in self._mailbox.waiting(self._address)
 
     def withdraw(self, order: AgentMessage) -> None:
-        """Take an order back."""
+        """Cancel an order."""
         self._mailbox.acknowledge([order])
 
 
 class Presence:
-    """Connects an agent with what is outside it."""
+    """Connects an agent with other agents, sessions and terminals."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
         self._ends = ExitStack()
         self._watching = False
         self._beating = threading.Lock()
-        """Held while other terminals are shown what runs: not any more once this is closed."""
+        """Held while the task list is updated, so that no update happens after `close`."""
         tasks, team = assembly.conversation.tasks, assembly.team
         tasks.sources.append(CommandTasks(assembly.state.processes))
         if team is not None:
@@ -245,8 +245,8 @@ class Presence:
                 self._connect(team.post, assembly.store.mailbox, team.wake_up)
 
     def _connect(self, post: Post, mailbox: Mailbox, wake_up: Callable[[], None]) -> None:
-        """Connect the mail with the agent's plans and its end, and with other sessions."""
-        # Imported here, because few agents have agents.
+        """Connect messages with the agent's plan approval and shutdown, and with other sessions."""
+        # Imported here, because few agents have sub-agents.
         from sevenfold.agent.team import sockets
 
         assembly = self._assembly
@@ -255,7 +255,7 @@ class Presence:
         post.by_socket = sockets.send
         if assembly.descent is not None and assembly.descent.definition.mode == "plan":
             assembly.state.plans.approve = partial(self._ask_leader, post)
-            # That is: whatever its parent may do, which is all it is permitted at most.
+            # Its parent's permissions still limit it, so this means whatever its parent may do.
             assembly.state.grants.after_planning = "autonomous"
         if assembly.descent is None and assembly.store.settings.current().message_socket:
             name = safe_name(f"{assembly.store.name}:{assembly.store.path or assembly.workspace}")
@@ -265,19 +265,19 @@ class Presence:
             post.by_socket = socket.send
 
     def _ask_leader(self, post: Post, plan: str) -> NoReturn:
-        """Send a plan to the agent that started this one; the answer comes as a message."""
+        """Send a plan to the agent that started this one and raise `Refused`; the answer arrives as a message."""
         key = f"plan {sha256(plan.encode(errors='replace')).hexdigest()}"
         (receipt,) = post.send("leader", Outgoing(plan, "a plan that waits for your approval"), key)
         raise Refused(f"{PLAN_SENT} ({receipt})")
 
     def _obey(self, message: AgentMessage) -> None:
-        """Do what a control message says; see `Post.control`."""
+        """Act on a control message; see `Post.control`."""
         plans = self._assembly.state.plans
         if message.kind == "plan_approval_response" and message.approve and plans.planning:
             plans.leave()
 
     def watch(self) -> None:
-        """Show other terminals what runs in the background, and take orders to stop it, if the session is kept."""
+        """Publish the background tasks to other terminals and accept orders to stop them, if the session is kept."""
         assembly, team = self._assembly, self._assembly.team
         runner, mailbox = assembly.conversation.background, assembly.store.mailbox
         if self._watching or runner is None or mailbox is None or assembly.home.temporary:
@@ -295,14 +295,14 @@ class Presence:
             if team is not None and team.post is not None:
                 team.mail.bring_held()
                 if team.post.waiting:
-                    # It may come from another process, which cannot wake this one.
+                    # The message may be from another process, which cannot wake this one.
                     team.wake_up()
 
         self._ends.callback(file.remove)
         self._ends.callback(runner.every(BEAT, beat))
 
     def close(self) -> None:
-        """Be reached no longer."""
+        """Disconnect the agent: stop the updates, remove the task file and close the socket."""
         with self._beating:
             self._watching = False
         self._ends.close()

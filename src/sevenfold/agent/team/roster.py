@@ -1,9 +1,9 @@
-"""The roster: every agent an agent has started, with its state, its cost and its result.
+"""The roster: every agent that an agent has started, with its state, cost and result.
 
-It is a fold over two kinds of records in the log of the agent that started them, so it is the same after a compaction,
-a restart and a kill. An agent's id follows from the session and the tool call that started it: the same call cannot
-start two. A result is pending until the log holds it, as the result of the call or as a message under the key of the
-work it ended.
+It is folded from two kinds of records in the parent's log, so it is the same after a compaction, a restart and a kill.
+An agent's id is derived from the session and the tool call that started it, so one call cannot start two agents. A
+result is pending until the log contains it, either as the result of the tool call or as a message under the key of that
+work.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 AgentStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""As MCP has them for tasks."""
+"""The same states as MCP defines for tasks."""
 GENERAL = "general"
-"""The type of agents for which none is named."""
+"""The default type of agent."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _ID = re.compile(r"agent-[0-9a-f]{12}")
 NOT_NAMES = frozenset({"leader", "user", "human", "system", "assistant", "session"})
-"""An agent of this name would pass for someone else in a message."""
+"""Names that an agent may not have, because it could be mistaken for someone else in a message."""
 _Record = TypeVar("_Record", AgentStart, AgentEnd)
 
 
@@ -41,13 +41,13 @@ class AgentEntry(Struct, frozen=True):
     started: AgentStart
     """The work it was last given."""
     ended: AgentEnd | None = None
-    """How that ended; None while it is working."""
+    """How that work ended; None while it is working."""
     runs: int = 1
     """How often it was given work."""
     usd: float | None = 0.0
-    """What all its finished work cost."""
+    """The cost of all its finished work; None if unknown."""
     delivered: bool = False
-    """Whether the log holds the result."""
+    """Whether the log contains the result."""
 
     @property
     def id(self) -> str:
@@ -56,30 +56,30 @@ class AgentEntry(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What to show: its name and its type, or its id."""
+        """Its name, or else its id, with its type, for display."""
         return f"{self.started.name or self.id} ({self.started.agent_type})"
 
     @property
     def status(self) -> AgentStatus:
-        """Its state, as far as the log knows it."""
+        """Its state according to the log."""
         return "working" if self.ended is None else self.ended.state
 
     @property
     def key(self) -> str:
-        """The key of its present work: what it is asked, and what it reports, is recorded under it once."""
+        """The key of its current work, under which the task and the report are each recorded once."""
         return f"{self.id}#{self.runs}"
 
     @property
     def pending(self) -> bool:
-        """Whether it has a result that the log does not hold yet."""
+        """Whether it has a result that is not in the log yet."""
         return self.ended is not None and not self.delivered
 
     def output(self) -> ToolOutput:
-        """The result of the tool call that started it in the foreground."""
+        """Return the result of the tool call that started it in the foreground."""
         return ToolOutput("\n\n".join(filter(None, self.result())), is_error=self.status == "failed")
 
     def result(self) -> tuple[str, str]:
-        """What it said in the end, and how its work ended."""
+        """Return its final answer, and a line about how its work ended."""
         ended, who = self.ended, f"agentId: {self.id}. {self.label}"
         if ended is None:
             return "", f"[{who} was stopped with the program; it goes on when the session does.]"
@@ -91,10 +91,10 @@ class AgentEntry(Struct, frozen=True):
 
 
 class Roster:
-    """The agents one agent has started."""
+    """The agents that one agent has started."""
 
     def __init__(self, conversation: Conversation, owner: str) -> None:
-        """``owner`` is the id of the agent whose roster it is; empty for the session's own."""
+        """``owner`` is the id of the agent that the roster belongs to; empty for the session's main agent."""
         self._conversation = conversation
         self._owner = owner
         self._entries: dict[str, AgentEntry] = {}
@@ -115,11 +115,11 @@ class Roster:
         return iter(tuple(self._entries.values()))
 
     def get(self, agent: str) -> AgentEntry | None:
-        """The entry of an id."""
+        """Return the entry with this id, or None."""
         return self._entries.get(agent)
 
     def find(self, to: str) -> AgentEntry:
-        """The agent with this id or name; raises `InputError` with what was probably meant."""
+        """Return the agent with this id or name; raises `InputError`, which suggests similar names."""
         found = self._entries.get(to) or next(
             (one for one in reversed(self._entries.values()) if one.started.name == to), None
         )
@@ -131,7 +131,7 @@ class Roster:
         return found
 
     def start(self, work: AgentStart) -> AgentEntry:
-        """Record that an agent gets work; a name that a working agent has is refused."""
+        """Record that an agent gets work; raises `InputError` if another working agent has the same name."""
         working = {one.started.name for one in self if one.ended is None and one.id != work.agent}
         if work.name and work.name in working:
             raise InputError(
@@ -140,7 +140,7 @@ class Roster:
         return self._record(work)
 
     def end(self, result: AgentEnd) -> AgentEntry:
-        """Record how its work ended; the cost goes on the account of this conversation."""
+        """Record how an agent's work ended, and charge its cost to this conversation."""
         conversation = self._conversation
         with conversation.lock:
             entry = self._record(result)
@@ -148,7 +148,7 @@ class Roster:
         return entry
 
     def deliver(self, agent: str) -> None:
-        """The log holds the result now."""
+        """Mark an agent's result as delivered."""
         self._entries[agent] = replace(self._entries[agent], delivered=True)
 
     def _record(self, made: _Record) -> AgentEntry:
@@ -159,7 +159,7 @@ class Roster:
     def _take(self, made: AgentStart | AgentEnd) -> AgentEntry:
         before = self._entries.get(made.agent)
         if isinstance(made, AgentStart):
-            # A name is that of the agent it was last given to.
+            # Several agents may have had the same name; it means the last one that got it.
             runs, usd = (before.runs + 1, before.usd) if before else (1, 0.0)
             entry = AgentEntry(made, runs=runs, usd=usd)
         elif before is None:
@@ -180,13 +180,13 @@ class Roster:
 
 
 def agent_id(session: str, owner: str, call: str) -> str:
-    """The id of the agent that a tool call starts."""
+    """Return the id of the agent that a tool call starts."""
     origin = "\0".join((session, owner, call))
     return f"agent-{sha256(origin.encode()).hexdigest()[:12]}"
 
 
 def check_agent_name(name: str) -> None:
-    """Raise `InputError` unless it can be the name of an agent or a type: it goes into paths, keys and messages."""
+    """Raise `InputError` if this cannot name an agent or a type; names are used in paths, keys and messages."""
     if not _NAME.fullmatch(name) or _ID.fullmatch(name) or ".." in name or name.lower() in NOT_NAMES:
         raise InputError(
             f"{name[:80]!r} cannot be an agent's name; use up to 64 letters from a to z, digits, -, _ and ., beginning "

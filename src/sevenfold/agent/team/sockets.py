@@ -1,8 +1,8 @@
-"""Messages between sessions of one user on one machine, by a socket in a folder that only the user can enter.
+"""Messages between sessions of one user on one machine, through a socket in a folder that only the user can access.
 
-The session that listens puts what it gets into its own mailbox, so a message that came this way is kept, ordered and
-delivered like any other. Who sends, the system says: both ends check that the other one belongs to the same user. The
-address to answer is believed only if the process that listens there is the one that sends.
+The listening session puts each message into its own mailbox, so that it is stored, ordered and delivered like any
+other. The operating system identifies the peer: both ends check that the other one belongs to the same user. A reply
+address is trusted only if the process that listens there is the sender.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from sevenfold.ports import AgentMessage, Mailbox
 from sevenfold.stores.files import private_folder
 
 PATIENCE = 5.0
-"""Seconds for one exchange."""
+"""The timeout of socket operations, in seconds."""
 _MOST = 8 * LONGEST
-"""Bytes of an exchange; JSON may need six for one of the text."""
+"""The maximum bytes read from the other end; JSON may need six bytes for one byte of text."""
 _CREDENTIALS = struct.Struct("3i")
 NOT_HERE = "sockets between sessions need Linux: nothing else here says which user is at the other end"
 
 
 class Envelope(Struct, frozen=True):
-    """What goes over the socket: a message, and where its sender says it can be answered."""
+    """What is sent over the socket: a message, and the reply address that its sender claims."""
 
     message: AgentMessage
     answer: str = ""
 
 
 class MessageSocket:
-    """The socket of a session, and a thread that puts what arrives into its mailbox."""
+    """The socket of a session, with a thread that puts incoming messages into its mailbox."""
 
     def __init__(
         self, path: Path, mailbox: Mailbox, address: str, arrived: Callable[[], None] = lambda: None
     ) -> None:
-        """``arrived`` is called after each message. Raises `Refused` if there can be no socket here."""
+        """Start listening; ``arrived`` is called after each message. Raises `Refused` if no socket can be opened."""
         self.path = path
         self._arrived = arrived
         self._mailbox = mailbox
@@ -80,7 +80,7 @@ class MessageSocket:
                 given, _ = self._listening.accept()
             except OSError:
                 return
-            # What goes wrong with one sender, it notices itself: it gets no receipt.
+            # A sender notices a failure by itself, because it gets no receipt.
             with given, suppress(OSError, msgspec.MsgspecError):
                 given.settimeout(PATIENCE)
                 given.sendall(msgspec.json.encode(self._taken(given)))
@@ -107,7 +107,7 @@ class MessageSocket:
 
 
 def send(path: str, message: AgentMessage, answer: str = "") -> Receipt:
-    """Send to the socket at a path; the receipt is that of the session that listens there."""
+    """Send to the socket at a path; return the receipt of the session that listens there."""
     to = f"{SOCKET}{path}"
     try:
         with _connected(path) as there:
@@ -140,7 +140,7 @@ def _connected(path: str) -> Iterator[socket.socket]:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """A name for a socket that is short enough: the system takes about a hundred bytes, and folders may be deep."""
+    """Yield a short path to a socket: the system limits it to about a hundred bytes, and folders may be deep."""
     folder = os.open(path.parent, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -149,14 +149,14 @@ def _short(path: Path) -> Iterator[str]:
 
 
 def _peer(there: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end."""
+    """Return the process id and user id of the other end."""
     found = there.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(found)
     return process, user
 
 
 def _listener(path: str) -> tuple[int, int] | None:
-    """The process and the user that listen at a path; None if nothing does."""
+    """Return the process id and user id of the listener at a path; None if there is none."""
     try:
         with _connected(path) as there:
             return _peer(there)
@@ -165,7 +165,7 @@ def _listener(path: str) -> tuple[int, int] | None:
 
 
 def _all(there: socket.socket) -> bytes:
-    """Everything the other end says."""
+    """Read everything the other end sends; raises `OSError` if it is too much."""
     found = bytearray()
     while chunk := there.recv(65536):
         found += chunk

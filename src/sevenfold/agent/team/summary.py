@@ -1,9 +1,9 @@
-"""What an agent is doing, in a line of three to five words: by code, or by a model if that is switched on.
+"""Progress lines of three to five words about what an agent is doing: by code, or by a model if that is switched on.
 
-The line that code makes from the newest tool call names a file, a command, a pattern or an address, because the call
-does; it costs nothing, and is as new as the call itself. A model's line can say what the call is for. It is asked for
-every 30 s, by the cheaper of two calls: a fork of the agent, which reads its whole prompt from the cache, or what was
-said last, to the model for summaries.
+Code builds its line from the newest tool call and names that call's file, command, pattern or address; this costs
+nothing and is always current. A model's line can say what the call is for. It is requested every 30 s, with the cheaper
+of two requests: a fork of the agent, which reads its whole prompt from the cache, or the most recent messages, sent to
+the model for summaries.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ EVERY = 30.0
 LONGEST_WAIT = 60.0
 ANSWER_TOKENS = 100
 FEW, LONGEST_PIECE = 6, 600
-"""Records, and characters of each block in them, that a model gets to see."""
+"""How many records the model for summaries sees, and how many characters of each block in them."""
 _LINE = re.compile(r"[A-Z]\w*ing(?: [^\s<>]{1,60}){1,7}")
-"""A few words that begin with a verb in the -ing form."""
+"""Matches a few words that start with a verb in the -ing form."""
 LONGEST_NAME = 40
 LOOKED_AT = 40
-"""Records among which the newest call is looked for."""
+"""How many of the newest records are searched for a tool call."""
 
 
 class ProgressLine:
-    """What an agent at work is doing, as far as a model writes it."""
+    """The progress line of a working agent, with a model's line if there is one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._asked = clock.now()
-        """When a line was last asked for, or the agent began."""
+        """When a line was last requested, or the agent started."""
         self._tip: str | None = None
-        """The newest record then."""
+        """The newest record when a line was last requested."""
         self._line = ""
         self._under_way: Signal | None = None
         self._settled = False
 
     def line(self, view: View) -> str:
-        """The newest line: that of the model for 30 s, or until the agent goes on, and otherwise the code's."""
+        """Return the model's line if it is under 30 s old or nothing has happened since; otherwise the code's line."""
         new = self._tip == view.tip or self._clock.now() - self._asked < EVERY
         return self._line if self._line and new else progress_line(view)
 
     def look(self, c: Conversation, run: Callable[..., None]) -> None:
-        """Ask for a line if 30 s have passed and there is something new; ``run`` runs a flow in the background."""
+        """Request a line if 30 s have passed and there are new records; ``run`` runs a flow in the background."""
         now, tip = self._clock.now(), c.transcript.view.tip
         if self._settled or self._under_way or self._tip == tip or now - self._asked < EVERY:
             return
@@ -77,14 +77,14 @@ class ProgressLine:
         run(unguarded(locked(write_line(c), c.lock)), done)
 
     def settle(self) -> Flow[None]:
-        """Before the agent's account is closed: wait for the line that is being written, as it has to be paid for."""
+        """Request no more lines, and wait for one in progress, because the agent must be charged for it."""
         self._settled = True
         if self._under_way is not None:
             yield from Wait(self._under_way, LONGEST_WAIT)
 
 
 def write_line(c: Conversation) -> Flow[str]:
-    """Ask for a line about a conversation; empty if what comes is none."""
+    """Ask a model for a progress line about a conversation; empty if its answer is not a valid line."""
     recent = _recent(c)
     model = c.profile.companion(c.settings.summary_model) or c.profile
     tokens = c.size().tokens
@@ -103,7 +103,7 @@ def write_line(c: Conversation) -> Flow[str]:
 
 
 def _recent(c: Conversation) -> str:
-    """What was said last, as plain text."""
+    """Return the most recent messages as plain text."""
     parts = []
     for item in tuple(c.transcript.view.items[-FEW:]):
         for block in item.said.blocks:
@@ -114,13 +114,13 @@ def _recent(c: Conversation) -> str:
 
 
 def progress_line(view: View) -> str:
-    """What an agent does now; empty before its first tool call."""
-    # A copy of the end: the agent goes on meanwhile.
+    """Return what an agent is doing, from its newest tool call; empty if there is no recent call."""
+    # A copy of the last items, because the agent continues to work meanwhile.
     return next((_in_words(call) for call in _calls(tuple(view.items[-LOOKED_AT:]))), "")
 
 
 def _calls(items: Sequence[Item]) -> Iterator[ToolUse]:
-    """The tool calls, the newest first."""
+    """Yield the tool calls, newest first."""
     for item in reversed(items):
         for block in reversed(item.said.blocks) if item.said.role == "assistant" else ():
             body = block.body() if block.kind == "tool_use" else None
@@ -130,7 +130,7 @@ def _calls(items: Sequence[Item]) -> Iterator[ToolUse]:
 
 @cache
 def _doing() -> dict[str, tuple[str, str]]:
-    """How each tool is put into words, and the input that names what it is used on."""
+    """For each tool: the words for using it, and the input field that names what it is used on."""
     return tomllib.loads(Path(__file__).with_name("progress.toml").read_text(encoding="utf-8"))
 
 
@@ -141,7 +141,7 @@ def _in_words(call: ToolUse) -> str:
 
 
 def _named(field: str, given: str) -> str:
-    """One word for what a tool is used on: a file's name, the first word of a command, the host of an address."""
+    """Return one word for what a tool is used on: a file's name, the host of a URL, or the first word."""
     words = given.split()
     if not words:
         return ""

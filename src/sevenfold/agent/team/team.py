@@ -1,12 +1,12 @@
-"""The agents that one agent has started: starting them, running them, and getting their results to it exactly once.
+"""The sub-agents of one agent: starts them, runs them, and delivers their results exactly once.
 
-A sub-agent is an agent like any other: a conversation with a log, a window and an account of its own, tools, and a
-loop. Its log is a branch of the session's: of nothing, or, for a fork, of everything said so far. It runs as a flow,
-so in the foreground the driver of its parent runs it as part of the tool call, and in the background the runner of the
-session does. What is decided about it is in its parent's log (see `roster`).
+A sub-agent is an agent like any other: a conversation with its own log, window and account, with tools and a loop. Its
+log is a branch of the session's log: an empty one or, for a fork, one with the whole conversation so far. It runs as a
+flow: in the foreground, its parent's driver runs it as part of the tool call; in the background, the session's runner
+does. Its starts and ends are recorded in its parent's log (see `roster`).
 
-After a kill, work that had not ended goes on from the sub-agent's own log: if that holds the final answer, no model is
-asked again.
+After a kill, unfinished work continues from the sub-agent's own log: if that contains the final answer, no further
+request is made.
 """
 
 from __future__ import annotations
@@ -49,64 +49,64 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 MapProgress = Callable[[int, str], None]
-"""Called with the number of a task and a line for each call its agent makes."""
+"""Called with the index of a task and a line of text, for each tool call of its agent."""
 CLOSING = 5.0
-"""Seconds in which agents must have stopped when their session is closed."""
+"""Seconds to wait for each agent to stop when the session is closed."""
 LONGEST_WAIT = 3600.0
 MAPPED = "map-"
-"""What the call of an agent that `Team.map` has started begins with."""
+"""The prefix of the call id of an agent that `Team.map` has started."""
 WARMING = 60.0
-"""Seconds that forks wait for the first of them to have its prefix in the cache."""
+"""Seconds that forks wait for the first of them to write their shared prefix to the cache."""
 LONGEST_REPORT = 16_000
-"""Characters of a result that become part of a message; a longer one is stored, and the message says where."""
+"""How many characters of a result go into a message; a longer one is stored, and the message says where."""
 
 
 class _Worker(Struct):
-    """An agent at work."""
+    """A working agent."""
 
     line: ProgressLine
     over: Signal = field(default_factory=Signal)
-    """Happens when its work has ended."""
+    """Signals that its work has ended."""
     agent: Assembly | None = None
-    """Its parts, once it was opened."""
+    """The agent; None until it is opened."""
     stopped: bool = False
 
 
 class Team:
-    """The agents one agent has started. Thread-safe."""
+    """The agents that one agent has started. Thread-safe."""
 
     def __init__(self, parent: Assembly, definitions: Mapping[str, AgentDefinition]) -> None:
         self.definitions = definitions
         """The types of agents that can be started, by name."""
         self.above: Team | None = parent.descent.parent.team if parent.descent else None
-        """The team that the agent itself belongs to."""
+        """The team that the agent itself belongs to; None for the main agent."""
         self.owner = parent.descent.entry.id if parent.descent else ""
         self.roster = Roster(parent.conversation, self.owner)
         self.root: Team = self.above.root if self.above else self
         self._parent = parent
         self._workers: dict[str, _Worker] = {}
-        """The agents at work, by their ids."""
+        """The working agents, by id."""
         self._warm: dict[str, Signal] = {}
-        """For each place forks begin at: a signal for the moment the first one's answer has begun."""
+        """For each record that forks start from: signals that the first fork's response has begun."""
         self._news = Signal()
         self._closing = self._resumed = False
         self._lock = RLock()
         self.address = self.owner or f"session:{parent.store.name}"
-        """The id of the agent in the mail."""
+        """The id under which the agent sends and receives messages."""
         mailbox = parent.store.mailbox
         self.mail = TeamMail(self, mailbox, parent.clock)
         self.post = Post(mailbox, self.address, self.mail, parent.conversation) if mailbox else None
-        """Its mail; None if its store keeps none."""
+        """Sends and receives its messages; None if the store has no mailbox."""
 
-    # -- looking --------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------
 
     def status(self, entry: AgentEntry) -> AgentStatus:
-        """The state of an agent now."""
+        """Return the current state of an agent."""
         live = self._live(entry.id)
         return "input_required" if live is not None and live.state.grants.pending else entry.status
 
     def progress(self, entry: AgentEntry) -> str:
-        """What an agent does now, or how it ended, in a few words."""
+        """Return in a few words what an agent is doing, or how it ended."""
         if entry.ended is not None:
             return entry.ended.detail
         worker = self._workers.get(entry.id)
@@ -114,7 +114,7 @@ class Team:
         return worker.line.line(live.conversation.transcript.view) if worker and live else ""
 
     def write_progress(self) -> None:
-        """Have lines written about the agents in the background, if that is switched on and may be paid for."""
+        """Let a model write progress lines about background agents, if that is switched on and within the budget."""
         conversation = self.root._parent.conversation
         if not conversation.settings.progress_lines or not conversation.may_spend():
             return
@@ -125,54 +125,54 @@ class Team:
             team.write_progress()
 
     def usd(self, entry: AgentEntry) -> float | None:
-        """What an agent has cost in its whole life, its own agents included."""
+        """Return the total cost of an agent so far, including its own agents; None if unknown."""
         live = self._live(entry.id)
         now = self._cost(live, entry) if live is not None and entry.ended is None else 0.0
         return None if entry.usd is None or now is None else entry.usd + now
 
     def output(self, entry: AgentEntry) -> str:
-        """The file with what an agent said and did; empty if no file holds it."""
+        """Return the path of an agent's transcript; empty if there is no file."""
         return self._parent.store.branch_path(entry.id)
 
     def tasks_of(self, agent: str) -> TaskRegistry | None:
-        """What runs in the background of an agent at work; None if it is not."""
+        """Return the background tasks of a working agent; None if it is not working."""
         live = self._live(agent)
         return live.conversation.tasks if live is not None else None
 
     def spent(self) -> float | None:
-        """What the agent itself and everything it has started have cost, work that goes on included."""
-        # Without the lock: the loop asks this under the conversation's, which is taken under ours when an agent ends.
+        """Return the cost of the agent and everything it has started, including unfinished work; None if unknown."""
+        # No lock, or it could deadlock: the loop calls this under the conversation's, which `_ended` takes under ours.
         costs = [self._parent.conversation.account.usd]
         costs += [self._cost(live, entry) for entry, live in self._at_work() if entry.ended is None]
         return None if None in costs else sum(one for one in costs if one is not None)
 
     @property
     def working(self) -> int:
-        """How many agents are at work, those below them included."""
+        """The number of working agents, including agents that they have started."""
         return len(self._workers) + sum(team.working for team in self.below())
 
     def _live(self, agent: str) -> Assembly | None:
-        """An agent at work; None if it is not, or not opened yet."""
+        """Return a working agent; None if it is not working or not opened yet."""
         worker = self._workers.get(agent)
         return worker.agent if worker is not None else None
 
     def _at_work(self) -> list[tuple[AgentEntry, Assembly]]:
-        """The agents at work, with their entries."""
+        """Return the working agents that are open, with their entries."""
         running = ((self.roster.get(agent), self._live(agent)) for agent in tuple(self._workers))
         return [(entry, live) for entry, live in running if entry and live]
 
     def below(self) -> list[Team]:
-        """The teams of its agents that are at work."""
+        """Return the teams of its working agents."""
         return [live.team for _, live in self._at_work() if live.team is not None]
 
     def states(self) -> Iterator[State]:
-        """Agents that work, or whose result the model has not got, for after a compaction."""
+        """Yield a list of agents that are working or have a pending result, to restore after a compaction."""
         lines = [self._line(one) for one in self.roster if one.ended is None or one.pending]
         if lines:
             yield State(STILL_THERE, "\n".join(reversed(lines)))
 
     def listing(self) -> str:
-        """Every agent, a line for each."""
+        """Return a line for each agent."""
         return "\n".join(map(self._line, self.roster)) or "No agent was started."
 
     def _line(self, entry: AgentEntry) -> str:
@@ -186,9 +186,9 @@ class Team:
     # -- starting -------------------------------------------------------------------------------
 
     def start(self, given: AgentInput, call: str) -> AgentEntry:
-        """Put an agent on the roster for a tool call; the same call again gives the same agent.
+        """Add an agent to the roster for a tool call, without running it; the same call always gives the same agent.
 
-        Raises `InputError` or `Refused` with what to do instead.
+        Raises `InputError` or `Refused`; the message says what to do instead.
         """
         with self._lock:
             agent = agent_id(self._parent.store.name, self.owner, call)
@@ -218,10 +218,10 @@ class Team:
     def map(
         self, prompts: Sequence[str], kind: str, progress: MapProgress | None = None
     ) -> Flow[list[AgentEnd]]:
-        """Have each task done by an agent of this type, at the same time; the flow gets how each ended, in order.
+        """Run an agent of this type for each task, concurrently; the flow returns how each one ended, in order.
 
-        The same tasks at the same place in the conversation are done once: after a kill, it goes on with those that
-        have not ended.
+        The same tasks at the same point of the conversation are done only once: after a kill, only unfinished ones
+        continue.
         """
         yield from self.resume(self._mapped_calls(prompts))
         works = [
@@ -232,7 +232,7 @@ class Team:
         return [one.ended for one in done if one.ended is not None]
 
     def _mapped_calls(self, prompts: Sequence[str]) -> list[str]:
-        """An id for each of these tasks, as a tool call would have one, at this place in the conversation."""
+        """Return a call id for each of these tasks, specific to this point of the conversation."""
         place = self._parent.conversation.transcript.view.tip
         tasks = [f"{place} {number} {prompt}" for number, prompt in enumerate(prompts)]
         return [f"{MAPPED}{sha256(task.encode()).hexdigest()[:24]}" for task in tasks]
@@ -244,7 +244,7 @@ class Team:
         return (yield from self.work(self.start(given, call), progress))
 
     def continue_work(self, entry: AgentEntry, prompt: str) -> AgentEntry:
-        """Give an agent that has ended something more to do, in the background; see `launch`."""
+        """Record new background work for an agent that has ended; run it with `launch`."""
         with self._lock:
             if entry.ended is None:
                 raise Refused(f"{entry.label} is still working")
@@ -265,7 +265,7 @@ class Team:
         return self.definitions[kind]
 
     def _is_fork(self, definition: AgentDefinition, given: AgentInput) -> tuple[bool, str]:
-        """Whether the agent begins with this conversation, and why."""
+        """Return whether the agent is a fork of this conversation, and why."""
         if definition.fork is None:
             return cheaper_as_fork(self._parent, given.model or definition.model)
         if not definition.fork:
@@ -305,7 +305,7 @@ class Team:
         conversation = self.root._parent.conversation
         if conversation.background is None:
             raise Refused("nothing runs in the background here; start it in the foreground")
-        # Before its first step: until then it would count as gone.
+        # Registered now, because it would count as not working until the first step of its flow.
         self._workers[entry.id] = _Worker(ProgressLine(self._parent.clock))
         conversation.run_aside(unguarded(self.work(entry)), partial(self._background_ended, entry))
 
@@ -316,7 +316,7 @@ class Team:
         self.wake_up()
 
     def work(self, entry: AgentEntry, progress: Callable[[str], None] | None = None) -> Flow[AgentEntry]:
-        """Run an agent until its work has ended, or go on with it; the flow gets its entry as it is then."""
+        """Run an agent, or continue it, until its work has ended; the flow returns its updated entry."""
         if entry.ended is not None:
             return entry
         worker = self._workers.setdefault(entry.id, _Worker(ProgressLine(self._parent.clock)))
@@ -360,7 +360,7 @@ class Team:
         conversation = child.conversation
         asked = bool(conversation.transcript.log.keyed(entry.key))
         if asked and (text := _last_words(child)) is not None:
-            # Only how it ended was not recorded.
+            # It had finished, but its end was not recorded.
             return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
         warm = (yield from self._go_ahead(child)) if entry.started.fork and not asked else Signal()
         flow = child.loop.run("" if asked else self._task(child, entry), "" if asked else entry.key)
@@ -374,7 +374,7 @@ class Team:
         return self._judged(finished, child, entry)
 
     def _go_ahead(self, child: Assembly) -> Flow[Signal]:
-        """Let the first of several forks write what they share to the cache; the others wait, to read it."""
+        """Let the first of several forks write their shared prefix to the cache; the others wait, then read it."""
         place = child.conversation.transcript.view.tip or ""
         with self._lock:
             ahead = self._warm.get(place)
@@ -418,7 +418,7 @@ class Team:
         return entry
 
     def _cost(self, child: Assembly, entry: AgentEntry) -> float | None:
-        """What the present work of an agent has cost so far."""
+        """Return the cost of an agent's current work so far; None if unknown."""
         usd = child.team.spent() if child.team is not None else child.conversation.account.usd
         before = child.inherited_usd
         if usd is None or before is None or entry.usd is None:
@@ -446,9 +446,9 @@ class Team:
     # -- results --------------------------------------------------------------------------------
 
     def resume(self, mapped: Collection[str] = ()) -> Flow[None]:
-        """Go on with what an earlier process left: calls get their results, and background work continues.
+        """Continue the work that an earlier process left: open calls get results, and background work continues.
 
-        The work of ``mapped`` calls is left to the one that goes on with them.
+        Work of ``mapped`` calls is not touched, because `map` continues it.
         """
         if self._resumed:
             return
@@ -473,7 +473,7 @@ class Team:
             )
 
     def deliver(self) -> None:
-        """Bring messages and the results of background agents into the conversation, each once."""
+        """Add messages and the results of background agents to the conversation, each exactly once."""
         conversation = self._parent.conversation
         if self.post is not None:
             self.post.deliver()
@@ -486,7 +486,7 @@ class Team:
             self.roster.deliver(entry.id)
 
     def await_result(self, otherwise: Callable[[], bool]) -> Flow[bool]:
-        """Wait while agents work in the background; True if one has a result, or ``otherwise()``."""
+        """Wait for background agents; True on a result, a message or ``otherwise()``, False if none is working."""
         while True:
             news = self._news
             pending = any(one.pending and one.started.background for one in self.roster)
@@ -497,18 +497,18 @@ class Team:
             yield from Wait(news, LONGEST_WAIT)
 
     def wake_up_in(self, entry: AgentEntry) -> None:
-        """Let an agent of the team look again, if it waits for its own agents."""
+        """Wake an agent of the team that is waiting for its own agents, so that it checks again."""
         live = self._live(entry.id)
         if live is not None and live.team is not None:
             live.team.wake_up()
 
     def wake_up(self) -> None:
-        """Let those who wait for a result look again."""
+        """Wake every flow that is waiting for a result, so that it checks again."""
         news, self._news = self._news, Signal()
         news.happen()
 
     def report(self, entry: AgentEntry) -> str:
-        """The result of an agent as a message: every line of it quoted, and stored where it is long."""
+        """Return an agent's result as a message, with every line quoted; a long result is stored and truncated."""
         (text, how), path = entry.result(), None
         if len(text) > LONGEST_REPORT:
             path = self._parent.store.results.keep(entry.key, text.encode())
@@ -518,7 +518,7 @@ class Team:
     # -- stopping -------------------------------------------------------------------------------
 
     def interrupt(self) -> None:
-        """Stop the agents the current tool calls wait for; those in the background go on."""
+        """Stop the agents that current tool calls wait for; background agents continue."""
         with self._lock:
             for entry, live in self._at_work():
                 if not entry.started.background:
@@ -526,7 +526,7 @@ class Team:
         self.wake_up()
 
     def stop(self, to: str) -> AgentEntry:
-        """Stop an agent, wherever it is; returns its entry as it was before."""
+        """Stop an agent, by its id or name; return its entry from before the stop."""
         with self._lock:
             entry = self.roster.find(to)
             if (worker := self._workers.get(entry.id)) is not None:
@@ -538,7 +538,7 @@ class Team:
             return entry
 
     def close(self) -> None:
-        """Stop all agents; work that has not ended goes on when the session is continued."""
+        """Stop all agents; unfinished work continues when the session is resumed."""
         with self._lock:
             self._closing = True
             for _, live in self._at_work():
@@ -560,7 +560,7 @@ ENDS: Mapping[str, str] = {
 
 
 def _last_words(child: Assembly) -> str | None:
-    """The final answer of an agent, if that is the last thing in its log."""
+    """Return an agent's final answer if that is the last message in its log, else None."""
     view = child.conversation.transcript.view
     newest = view.newest
     if newest is None or newest.said.role != "assistant" or view.pending_calls:

@@ -1,4 +1,4 @@
-"""The tools with which a model starts agents, lists them and stops them, and what listens to an agent at work."""
+"""The tools with which a model starts, lists and stops agents, and the progress display of a working agent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.flow import Flow
 
 TeamSource = Callable[[], "Team"]
-"""The team of the agent that has a tool; a tool is made before it."""
+"""Returns the team of the agent that has a tool; a function, because tools are created before the team."""
 
 
 class AgentInput(Struct, forbid_unknown_fields=True):
@@ -54,20 +54,20 @@ class AgentTool(ServiceTool[AgentInput, TeamSource]):
     concurrent = True
 
     def __init__(self, team: TeamSource, types: str) -> None:
-        """``types`` lists the types of agents where the system prompt does not."""
+        """``types`` lists the types of agents, if the system prompt does not."""
         super().__init__(team)
         self.description = "\n\n".join(filter(None, (self.description, types)))
 
     def requires(self, given: AgentInput, context: Context) -> PermissionRequest:
-        """Nothing by itself: what the agent does is permitted call by call."""
+        """Need no approval for the start itself: each tool call of the agent is checked separately."""
         return PermissionRequest(self.name, subject=given.subagent_type or GENERAL)
 
     def act(self, given: AgentInput, context: Context) -> ToolOutput:
-        """Refuse: an agent runs only as part of another one's work."""
+        """Raise `Refused`: an agent can only run as part of another agent's flow."""
         raise Refused("an agent can be started only by an agent at work")
 
     def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
-        """Start the agent; in the foreground, wait for its result."""
+        """Start the agent; if it runs in the foreground, wait for its result."""
         team = self.service()
         entry = team.start(self._typed(given), context.call)
         if not entry.started.background:
@@ -84,7 +84,7 @@ class ListAgentsTool(ServiceTool[NoInput, TeamSource]):
     """Lists agents."""
 
     def act(self, given: NoInput, context: Context) -> ToolOutput:
-        """Every agent with its state."""
+        """Return every agent with its state."""
         return ToolOutput(self.service().listing())
 
 
@@ -102,7 +102,7 @@ class TaskStopTool(ServiceTool[TaskStopInput, TeamSource]):
     """Stops an agent."""
 
     def act(self, given: TaskStopInput, context: Context) -> ToolOutput:
-        """Stop it; what it did stays done."""
+        """Stop the agent; its effects so far remain."""
         entry = self.service().stop(given.task_id)
         if entry.ended is not None:
             return ToolOutput(f"{entry.label} had ended already: {entry.status}.")
@@ -110,19 +110,19 @@ class TaskStopTool(ServiceTool[TaskStopInput, TeamSource]):
 
 
 def team_tools(team: TeamSource, types: str) -> list[Tool]:
-    """The tools of an agent that may start others; for ``types`` see `AgentTool`."""
+    """Return the tools of an agent that may start others; for ``types``, see `AgentTool`."""
     send = SendMessageTool(lambda: team().post)
     return [AgentTool(team, types), ListAgentsTool(team), TaskStopTool(team), send]
 
 
 class ProgressSink:
-    """Shows what a sub-agent does as the progress of the call that started it."""
+    """Reports a sub-agent's tool calls as progress of the call that started it."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._progress = progress
 
     def put(self, event: AgentEvent) -> None:
-        """A line for each call it makes."""
+        """Report a line for each tool call."""
         if isinstance(event, ToolBegan):
             given = event.call.input if isinstance(event.call.input, Mapping) else {}
             about = next((one for one in given.values() if isinstance(one, str)), "")

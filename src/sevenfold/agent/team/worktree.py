@@ -1,7 +1,7 @@
-"""Working copies of a repository for agents that must not get in each other's way.
+"""Separate working copies of a repository, so that agents do not get in each other's way.
 
-A working copy is a git worktree at the commit that is checked out. It is removed when the agent has changed nothing,
-and kept and named otherwise: what an agent did is never thrown away.
+A working copy is a git worktree at the current commit. It is removed if the agent has changed nothing; otherwise it is
+kept and reported, so that an agent's work is never lost.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from sevenfold.errors import Refused
 SECONDS = 60.0
 """How long git may take."""
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
-"""Neither hooks of the repository nor a file monitor it names are run."""
+"""Disables the repository's hooks and any file monitor it configures."""
 
 
 def add(repository: Path, folder: Path) -> str:
-    """Make a working copy; returns the folder of what corresponds to ``repository`` in it. Raises `Refused`."""
+    """Create a working copy if needed; return the folder in it that matches ``repository``. Raises `Refused`."""
     root = Path(_git(repository, "rev-parse", "--show-toplevel"))
     if not folder.exists():
-        _git(repository, "rev-parse", "--verify", "HEAD:./")  # or there would be nothing to work on
+        _git(repository, "rev-parse", "--verify", "HEAD:./")  # raises if HEAD lacks this folder
         folder.parent.mkdir(parents=True, exist_ok=True)
         _git(repository, "worktree", "add", "--detach", str(folder), "HEAD")
     return str(folder / repository.resolve().relative_to(root.resolve()))
 
 
 def leave(folder: str) -> str:
-    """Remove a working copy in which nothing was changed; else a sentence that says where it is."""
+    """Remove a working copy without changes and return an empty text; otherwise return a sentence with its path."""
     if not Path(folder).is_dir():
         return ""
     try:
         root = Path(_git(Path(folder), "rev-parse", "--show-toplevel"))
         changed = _git(root, "status", "--porcelain", "--untracked-files=all", "--ignored")
-        # A commit of its own that is on no branch would be lost with the working copy.
+        # A new commit that is on no branch would be lost with the working copy.
         kept_elsewhere = _git(root, "branch", "--all", "--contains", "HEAD", "--format=%(refname)")
         if changed or not any(line.startswith("refs/") for line in kept_elsewhere.splitlines()):
             return f"[Its changes are in the working copy {root}.]"

@@ -1,1 +1,1 @@
-"""Sessions as files: one JSON record a line, results and notes in folders next to them."""
+"""Sessions as files: one JSON record per line, with results and notes in folders next to the transcript."""

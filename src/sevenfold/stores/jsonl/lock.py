@@ -1,12 +1,12 @@
-"""One writer at a time, by a lock the system releases when its holder dies.
+"""A lock for one writer at a time, which the operating system releases when its holder dies.
 
-The lock is a file next to the one it guards; it names its holder and the holder's fencing number, which is one more
-than that of the holder before. The file stays there, unless what it guards is removed and the lock with it. So a
-process that got a lock checks whether it is still the file of that name: otherwise two processes could hold two
-different ones.
+The lock is a file next to the one it guards. It names its holder and the holder's fencing number, which is one higher
+than the previous holder's. The lock file is only removed together with the file it guards. So a process that acquired
+the lock checks that its open file still has that name: otherwise two processes could hold locks on two different
+files.
 
-A process that hangs cannot be made to release its lock. It can be overtaken: a new lock file takes the name of the one
-it holds, and from then on `FileLock.check` refuses it.
+A hanging process cannot be forced to release its lock, but it can be overtaken: a new lock file replaces the one it
+holds, and from then on `FileLock.check` raises in that process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POLL_SECONDS = 0.05
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a lock."""
+    """The process that holds a lock."""
 
     pid: int
     host: str
@@ -41,10 +41,10 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class FileLock:
-    """The lock on ``path``; held from construction until `release`, or until the process ends."""
+    """A lock on ``path``, held from construction until `release` or the end of the process."""
 
     def __init__(self, path: Path, *, wait: float = 0.0, take: bool = False) -> None:
-        """Raises `TranscriptLocked` after ``wait`` seconds; with ``take`` it overtakes the holder instead."""
+        """Acquire the lock; after ``wait`` seconds, raise `TranscriptLocked` or, with ``take``, overtake the holder."""
         self._guarded = path
         self._path = path.with_name(path.name + ".lock")
         deadline = time.monotonic() + wait
@@ -66,7 +66,7 @@ class FileLock:
         self._identity = held.st_dev, held.st_ino
         before = self._holder()
         self.fence = max(last, before.fence if before else 0) + 1
-        """Larger than that of every holder before."""
+        """The fencing number, larger than every earlier holder's."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now, self.fence))
         os.ftruncate(self._fd, 0)
@@ -85,7 +85,7 @@ class FileLock:
             )
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Release the lock; does nothing if it is released already."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -97,14 +97,14 @@ class FileLock:
         self.release()
 
     def remove(self) -> None:
-        """Remove the lock together with what it guards, and release it."""
-        # Some systems keep a file's name while it is open; then an empty lock stays behind.
+        """Delete the lock file and release the lock, for when the guarded file is deleted."""
+        # Some systems cannot delete an open file; there the lock file stays behind.
         with suppress(OSError):
             self._path.unlink()
         self.release()
 
     def _acquired(self) -> int:
-        """The lock's file if it is ours now, else -1."""
+        """Try to acquire the lock once; return the file descriptor of the lock file, or -1."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         if try_lock(fd) and is_named(fd, self._path):
             return fd
@@ -119,7 +119,7 @@ class FileLock:
 
 
 def is_named(fd: int, path: Path) -> bool:
-    """Is the open file still the one of that name?"""
+    """Whether the open file is still the one at this path."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:
@@ -128,7 +128,7 @@ def is_named(fd: int, path: Path) -> bool:
 
 @contextmanager
 def exclusive(fd: int) -> Iterator[None]:
-    """Keep every other process that asks for the same out of a file for a moment."""
+    """Hold an exclusive lock on an open file during the block; only other lock calls are kept out."""
     lock_file(fd)
     try:
         yield
@@ -142,7 +142,7 @@ if sys.platform == "win32":
     _FAR = 1 << 30
 
     def try_lock(fd: int) -> bool:
-        """Lock a file until it is closed; False if another process has it locked."""
+        """Try to lock a file until it is closed; False if another process has locked it."""
         os.lseek(fd, _FAR, os.SEEK_SET)
         try:
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
@@ -151,12 +151,12 @@ if sys.platform == "win32":
         return True
 
     def lock_file(fd: int) -> None:
-        """Wait until no other process has locked a file, and lock it: for the moment of a write."""
+        """Wait until no other process has locked the file, then lock it; meant for the duration of a write."""
         while not try_lock(fd):
             time.sleep(_POLL_SECONDS / 50)
 
     def unlock_file(fd: int) -> None:
-        """Let others lock the file."""
+        """Release the lock on the file."""
         os.lseek(fd, _FAR, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
 
@@ -164,7 +164,7 @@ else:
     import fcntl
 
     def try_lock(fd: int) -> bool:
-        """Lock a file until it is closed; False if another process has it locked."""
+        """Try to lock a file until it is closed; False if another process has locked it."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -172,9 +172,9 @@ else:
         return True
 
     def lock_file(fd: int) -> None:
-        """Wait until no other process has locked a file, and lock it: for the moment of a write."""
+        """Wait until no other process has locked the file, then lock it; meant for the duration of a write."""
         fcntl.flock(fd, fcntl.LOCK_EX)
 
     def unlock_file(fd: int) -> None:
-        """Let others lock the file."""
+        """Release the lock on the file."""
         fcntl.flock(fd, fcntl.LOCK_UN)

@@ -1,17 +1,17 @@
-"""A log in a file: one JSON record a line, appended, never rewritten.
+"""A log in a file: one JSON record per line, appended, never rewritten.
 
-A kill at any byte loses at most the write under way. What it leaves of a line is not removed: the next writer ends it
-with a line break, and readers count it as damaged. A write that fails takes back what it had written, so a record that
-was reported as not stored never counts. How far writes are forced to the disk is a setting; forced or not, they survive
-the end of the process, and forced ones a power cut as well.
+A kill at any byte loses at most the write in progress. A torn line is not removed: the next writer ends it with a line
+break, and readers count it as damaged. A failed write removes the bytes it had written, so a record that was reported
+as not stored never counts. A setting decides which writes are synced to disk. All writes survive the end of the
+process; synced writes also survive a power cut.
 
-A writer that is overtaken keeps its open file and may be about to write, or stopped in the middle of it. So the file is
-not shared with it: the new writer adds an empty line, and continues in a copy of all that comes before that line, under
-the same name. An append looks where its lines have landed. In front of the empty line they are in the copy; behind it
-they are in a file without a name, and the append is refused.
+An overtaken writer still has the file open and may be about to write, or stopped in the middle of a write. So the new
+writer does not share the file: it appends an empty line, copies everything before that line, and gives the copy the
+file's name. Every append checks where its lines ended up. Lines before the empty line are in the copy; lines after it
+are in a file that no longer has a name, and the append is refused.
 
 Files are read forwards or from the end, one line at a time. A line longer than the limit is not read into memory: it
-comes back empty, with its size in ``problem``.
+is returned empty, with its size in ``problem``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from sevenfold.stores.jsonl.lock import FileLock, is_named, try_lock
 from sevenfold.stores.log import LineLog, positions
 
 LINE_LIMIT = 64 * 1024 * 1024
-"""Bytes. The largest body a provider takes is half of that."""
+"""In bytes; twice the largest request body that a provider accepts."""
 
 _CHUNK = 256 * 1024
 _WRITING = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
 _process = os.getpid()
-"""This process; asking the system each time would cost more than the rest of the check."""
+"""The id of this process; a system call for each append would cost more than the rest of the check."""
 
 
 def _note_process() -> None:
@@ -49,7 +49,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Line(Struct, frozen=True):
-    """One line of a file as it is there, its line end included."""
+    """One line of a file, unchanged, including its line end."""
 
     offset: int
     raw: bytes
@@ -57,12 +57,12 @@ class Line(Struct, frozen=True):
 
     @property
     def torn(self) -> bool:
-        """True for a last line whose writing was cut short."""
+        """True for a last line without its newline, left by an interrupted write."""
         return not self.problem and not self.raw.endswith(b"\n")
 
 
 def scan(path: Path, start: int = 0, *, limit: int = LINE_LIMIT) -> Iterator[Line]:
-    """All lines from ``start`` on, which must be the beginning of one."""
+    """Yield all lines from offset ``start``, which must be the start of a line."""
     with opened(path) as file:
         yield from _scan(file, file.seek(start), limit)
 
@@ -85,7 +85,7 @@ def _scan(file: BinaryIO, offset: int, limit: int) -> Iterator[Line]:
 def find(
     path: Path, text: bytes, end: int | None = None, *, limit: int = LINE_LIMIT
 ) -> Iterator[tuple[int, bytes]]:
-    """The lines that contain ``text``, each with its offset, the last one first, from ``end`` towards the start."""
+    """Yield the lines that contain ``text``, each with its offset, from ``end`` back to the start of the file."""
     with opened(path) as file:
         edge = file.seek(0, os.SEEK_END) if end is None else end
         while (hit := _rfind(file, text or b"\n", edge)) >= 0:
@@ -95,7 +95,7 @@ def find(
 
 
 def _rfind(file: BinaryIO, needle: bytes, end: int) -> int:
-    """The last place before ``end`` where ``needle`` begins and ends, or -1."""
+    """Return the offset of the last ``needle`` that lies entirely before ``end``, or -1."""
     edge, overlap = end, b""
     while edge > 0:
         begin = max(0, edge - _CHUNK)
@@ -108,35 +108,35 @@ def _rfind(file: BinaryIO, needle: bytes, end: int) -> int:
 
 
 class Sync(StrEnum):
-    """When writes are forced to the disk."""
+    """When writes are synced to disk."""
 
     ALWAYS = "always"
     """After every append."""
     DURABLE = "durable"
-    """Where losing them would lose more than a turn: compactions, and at the end."""
+    """Where a lost write would cost more than a turn: for compactions, and when the log is closed."""
     NEVER = "never"
-    """Left to the system."""
+    """Never; the operating system decides."""
 
 
 class JsonlLog(LineLog):
-    """A transcript file. Readers need no lock; the one writer holds it from `open` to `close`."""
+    """A transcript file. Readers need no lock; the only writer holds the lock from `open` to `close`."""
 
     def __init__(self, path: Path, *, limit: int = LINE_LIMIT, start: int = 0, header: int = 0) -> None:
-        """``start`` is the position of the first line, ``header`` how many bytes come before it in the file."""
+        """A log for reading; ``start`` is the first line's position, ``header`` the bytes before it in the file."""
         self.path = path
         self.fence = 0
-        """The fencing number of the writer; 0 for a log that is only read."""
+        """The writer's fencing number; 0 for a log opened for reading."""
         self.was_torn = False
-        """True when the last writer was cut off in the middle of a line."""
+        """True if the previous writer was interrupted in the middle of a line."""
         self._limit = limit
         self._header = header
         self._shift = header - start
-        """What must be added to a position to get an offset in the file."""
+        """The number to add to a position to get an offset in the file."""
         self._fd = -1
         self._size = 0
         self._always = False
         self._forces = True
-        """Are durable writes forced to the disk; or ``_always`` all of them?"""
+        """Whether durable writes are synced to disk; with ``_always``, all writes are."""
         self._lock: FileLock | None = None
         self._torn = False
         self._process = _process
@@ -153,9 +153,9 @@ class JsonlLog(LineLog):
         start: int = 0,
         header: int = 0,
     ) -> JsonlLog:
-        """Open a transcript for writing, made if it is not there; ``wait`` seconds for another writer.
+        """Open a transcript for writing, and create it if needed; wait up to ``wait`` seconds for another writer.
 
-        With ``take`` a writer that has not released it by then is overtaken: its next append is refused.
+        With ``take``, a writer that still holds the lock after that is overtaken: its next append is refused.
         """
         log = cls(path, limit=limit, start=start, header=header)
         with ExitStack() as cleanup, explained(path):
@@ -171,7 +171,7 @@ class JsonlLog(LineLog):
         return log
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Write the lines in one go; see `sevenfold.ports.Log`."""
+        """Write all lines at once; see `sevenfold.ports.Log`."""
         single = len(lines) == 1
         data = lines[0] if single else b"".join(lines)
         if self._lock is None or self._process != _process or len(data) > self._limit:
@@ -200,9 +200,9 @@ class JsonlLog(LineLog):
         return (first,) if single else positions(first, lines)
 
     def _look_up(self, size: int) -> int:
-        """Where the last ``size`` bytes are that were written, when the file is not as this writer left it.
+        """Return the offset of the last ``size`` bytes written, after another process changed the file.
 
-        Raises if they are not in the transcript.
+        Raises `TranscriptError` if the bytes are not in the transcript.
         """
         end = os.lseek(self._fd, 0, os.SEEK_CUR)
         assert self._lock is not None
@@ -221,11 +221,11 @@ class JsonlLog(LineLog):
         return end - size
 
     def _must_be_writable(self, lines: Sequence[bytes]) -> None:
-        """Raise if these lines cannot be written."""
+        """Raise `TranscriptError` if these lines cannot be written."""
         if self._lock is None:
             raise TranscriptError(f"{self.path}: opened for reading only, so nothing can be appended")
         if self._process != _process:
-            # A fork shares its parent's lock, and knows nothing of what the parent has written since.
+            # A forked process shares its parent's lock but does not know what the parent has written since.
             raise TranscriptError(
                 f"{self.path}: opened by process {self._process}, of which this one ({_process}) is a fork; two that "
                 "write would lose what the other said. Open a session of its own in the new process"
@@ -236,12 +236,12 @@ class JsonlLog(LineLog):
             )
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines from a position on."""
+        """Yield the lines from a position on."""
         for line in scan(self.path, start + self._shift, limit=self._limit):
             yield line.offset - self._shift, line.raw
 
     def find(self, text: bytes, before: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """The lines that contain ``text``, the newest first."""
+        """Yield the lines that contain ``text``, newest first."""
         end = None if before is None else before + self._shift
         for offset, line in find(self.path, text, end, limit=self._limit):
             if offset < self._header:
@@ -249,7 +249,7 @@ class JsonlLog(LineLog):
             yield offset - self._shift, line
 
     def close(self) -> None:
-        """Force what was written to the disk, unless that is switched off, and let others write."""
+        """Sync the file to disk, unless that is switched off, and release the lock."""
         fd, lock, self._fd, self._lock = self._fd, self._lock, -1, None
         try:
             if fd >= 0 and self._forces:
@@ -263,15 +263,15 @@ class JsonlLog(LineLog):
                 lock.release()
 
     def _take_back(self, data: bytes) -> None:
-        """Remove what was written of it, unless others have written since."""
+        """Remove the part of ``data`` that a failed write left, unless others have written since."""
         if data.startswith(os.pread(self._fd, len(data) + 1, self._size)):
-            # A line that lacks only its end would count once the next writer ends it.
+            # A line that lacks only its newline would become valid as soon as the next writer ends it.
             with suppress(OSError):
                 os.ftruncate(self._fd, self._size)
             self._find_end()
 
     def _find_end(self) -> None:
-        """Learn how long the file is and whether its last line is torn."""
+        """Determine the file's size and whether its last line is torn."""
         self._size = os.fstat(self._fd).st_size
         self._torn = self._size > 0 and os.pread(self._fd, 1, self._size - 1) != b"\n"
 
@@ -286,9 +286,9 @@ def _locked(path: Path, wait: float, take: bool) -> FileLock:
 
 
 def _opened_alone(path: Path) -> int:
-    """A transcript opened and locked for its writer; if another process has it so, a copy takes its name first.
+    """Open and lock a transcript for writing; if another process still has it locked, replace it by a copy first.
 
-    That process was overtaken, or someone deleted the file by which it held its lease.
+    That process was overtaken, or someone deleted the lock file of its lease.
     """
     while True:
         with ExitStack() as cleanup:
@@ -304,14 +304,14 @@ def _opened_alone(path: Path) -> int:
 
 
 def _chunks(path: Path, end: int) -> Iterator[bytes]:
-    """A file up to a position, piece by piece."""
+    """Yield the content of a file up to an offset, in chunks."""
     with opened(path) as file:
         while chunk := file.read(min(_CHUNK, end - file.tell())):
             yield chunk
 
 
 def end_of(path: Path) -> tuple[int, bool]:
-    """How many bytes a transcript has, and whether its last line is torn."""
+    """Return the size of a transcript in bytes and whether its last line is torn."""
     with opened(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
@@ -319,12 +319,12 @@ def end_of(path: Path) -> tuple[int, bool]:
 
 
 def line_before(path: Path, position: int) -> bytes | None:
-    """The line that ends at a position, torn or not; empty at the beginning, None if no line ends there."""
+    """Return the line, torn or not, that ends at a position; empty at position 0, None if no line ends there."""
     if position == 0:
         return b""
     with opened(path) as file:
         start = _rfind(file, b"\n", position - 1) + 1
         file.seek(start)
         line = file.read(position - start)
-    # The next writer ends a torn line, so the line end that is not there yet is counted.
+    # The next writer will end a torn line, so its missing newline counts already.
     return line if line.endswith(b"\n") or start + len(line) == position - 1 else None

@@ -1,11 +1,11 @@
-"""The mailbox of a project, in SQLite: in a file that agents of all processes share, or in memory.
+"""The mailbox of a project, in SQLite: in a file shared by the agents of all processes, or in memory.
 
 The file has a write-ahead log, so that a message survives a kill without waiting for the disk. SQLite before 3.51.3 can
-damage such a file when one process starts the log over while another one writes; here whatever writes holds a lock on
-a file next to it, so no two do.
+damage such a file when one process restarts the log while another one writes. So every writer holds a lock on a file
+next to it, and only one writes at a time.
 
-A message that has arrived loses its text. Its id is kept for a while: a sender that was killed before it got its
-receipt can send it again.
+The text of a delivered message is deleted. Its id is kept for a while, because a sender that was killed before it got
+its receipt may send the message again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from sevenfold.stores.files import explained, private_folder
 from sevenfold.stores.jsonl.lock import exclusive
 
 MOST_WAITING = 1_000
-"""Messages that may wait for one recipient."""
+"""How many messages may wait for one recipient."""
 MOST_AT_ONCE = 100
 IDS_KEPT = 100_000
-"""Of messages that have arrived."""
+"""How many ids to keep, counting back from the newest message."""
 WAIT_SECONDS = 10.0
 """How long to wait for another process."""
 _OWN = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
@@ -42,19 +42,19 @@ CREATE INDEX IF NOT EXISTS waiting ON message (recipient, sequence) WHERE body I
 
 
 class SqliteMailbox:
-    """A `sevenfold.ports.Mailbox`; without a path it is in memory. Its file is made when the first message comes."""
+    """A `sevenfold.ports.Mailbox`; in memory if it has no path. Its file is created with the first message."""
 
     def __init__(self, path: Path | None = None, *, forced: bool = False) -> None:
-        """With ``forced`` each message also survives a power cut."""
+        """With ``forced``, every message also survives a power cut."""
         self._path = path
         self._forced = forced
         self._alone = Lock()
         self._db: sqlite3.Connection | None = None
         self._guard = -1
-        """The open lock file; -1 in memory."""
+        """The file descriptor of the lock file; -1 in memory."""
 
     def send(self, message: AgentMessage) -> Literal["queued", "delivered", "refused"]:
-        """Take a message; see `sevenfold.ports.Mailbox`."""
+        """Queue a message; see `sevenfold.ports.Mailbox`."""
         with self._writing() as db:
             known = "SELECT body IS NULL FROM message WHERE sender = ? AND id = ?"
             for (arrived,) in db.execute(known, (message.sender, message.id)):
@@ -72,7 +72,7 @@ class SqliteMailbox:
             return "queued"
 
     def waiting(self, recipient: str, most: int = MOST_AT_ONCE) -> Sequence[AgentMessage]:
-        """What has not been acknowledged; see `sevenfold.ports.Mailbox`."""
+        """Return the first messages not yet acknowledged; see `sevenfold.ports.Mailbox`."""
         if self._db is None and self._path is not None and not self._path.exists():
             return ()
         with self._opened() as db:
@@ -83,13 +83,13 @@ class SqliteMailbox:
         return [msgspec.json.decode(body, type=AgentMessage) for (body,) in found]
 
     def acknowledge(self, messages: Iterable[AgentMessage]) -> None:
-        """Forget their texts; see `sevenfold.ports.Mailbox`."""
+        """Mark messages as delivered and delete their texts; see `sevenfold.ports.Mailbox`."""
         if names := [(one.sender, one.id) for one in messages]:
             with self._writing() as db:
                 db.executemany("UPDATE message SET body = NULL WHERE sender = ? AND id = ?", names)
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
-        """Change the texts that are kept, and leave nothing of the old ones in the file."""
+        """Apply ``change`` to all stored messages, and leave no trace of the old texts in the file."""
         with self._writing() as db:
             found = db.execute("SELECT sequence, body FROM message WHERE body IS NOT NULL").fetchall()
             changed = [(change(body), sequence) for sequence, body in found]
@@ -102,7 +102,7 @@ class SqliteMailbox:
         """Close the file."""
         with self._alone:
             if self._db is not None:
-                with self._guarded():  # the last one to close it starts the log over
+                with self._guarded():  # the last one to close it restarts the log
                     self._db.close()
                 if self._guard >= 0:
                     os.close(self._guard)
@@ -110,7 +110,7 @@ class SqliteMailbox:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        # Leaving the connection's own context commits, or rolls back if there was an error.
+        # Leaving the connection's own context commits, or rolls back after an error.
         with self._opened() as db, self._guarded(), db:
             db.execute("BEGIN IMMEDIATE")
             yield db

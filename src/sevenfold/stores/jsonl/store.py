@@ -1,8 +1,8 @@
-"""Sessions in a folder: a transcript each, and next to it their results, notes, branches and agent state.
+"""Sessions in a folder: a transcript for each, and next to it its results, notes, branches and agent state.
 
-A branch begins with the transcript, or with another branch, up to a position and continues in a file of its own. The
-first line of that file is no record: it says where the branch begins, and what the line before that position is, so
-that a transcript that was rewritten since is noticed.
+A branch starts with the lines of the transcript, or of another branch, up to a position, and continues in its own
+file. The first line of that file is not a record: it stores where the branch starts and a digest of the line before
+that position, so that a later rewrite of the transcript is noticed.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ LARGEST_TEXT = 4 * 1024 * 1024
 
 
 class FileResults:
-    """Tool results in a folder, each in its own file; the folder is made when the first one comes.
+    """Tool results in a folder, each in its own file; the folder is created with the first result.
 
-    A file is named after its call and its content. Ids and paths come from elsewhere and are never trusted: a name is
-    made safe before it is used, and of a path only the last part counts, looked up in this folder and nowhere else.
-    Links are not followed.
+    A file is named after its tool call and its content. Ids and paths are untrusted input: a name is made safe before
+    it is used, and only the last part of a path is used, looked up in this folder and nowhere else. Links are not
+    followed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,7 +63,7 @@ class FileResults:
         raise AssertionError("unreachable: two contents share a SHA-256")
 
     def fetch(self, path: str) -> bytes:
-        """What was stored under a path; see `sevenfold.ports.Results`."""
+        """Return the result stored under a path; see `sevenfold.ports.Results`."""
         name = result_name(path, self.folder.name)
         content = read_regular(self.folder / name) if name else None
         if content is None:
@@ -72,14 +72,14 @@ class FileResults:
 
 
 class FileText:
-    """A text in a file that only its owner can read, replaced as a whole; see `sevenfold.ports.StoredText`."""
+    """A text in a file that only its owner can read, always replaced whole; see `sevenfold.ports.StoredText`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.path = str(path)
 
     def read(self) -> str | None:
-        """The text, or None if there is none yet."""
+        """Return the text, or None if there is none yet."""
         with explained(self._path), suppress(FileNotFoundError), self._path.open("rb") as file:
             return file.read(LARGEST_TEXT).decode(errors="replace")
         return None
@@ -94,23 +94,23 @@ class FileText:
 
 
 class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type", omit_defaults=True):
-    """Where a branch begins."""
+    """The point at which a branch leaves the transcript or another branch."""
 
     start: int
-    """The position of its first line."""
+    """The position of the branch's first line."""
     after: str
-    """A digest of the line before it."""
+    """A digest of the line before that position."""
     of: str = ""
-    """The branch it begins with; empty for the transcript."""
+    """The parent branch; empty for the transcript."""
 
     @classmethod
     def at(cls, position: int, before: bytes, of: str = "") -> BranchPoint:
-        """At a position, after a line."""
+        """Create the point at a position, given the line that ends there."""
         return cls(position, blake2b(before.rstrip(b"\n"), digest_size=16).hexdigest(), of)
 
     @classmethod
     def read(cls, path: Path) -> tuple[BranchPoint, int]:
-        """That of a branch's file, and how many bytes it takes there."""
+        """Read the point from the first line of a branch's file; also return that line's length in bytes."""
         header = next(scan(path)).raw
         try:
             return msgspec.json.decode(header, type=cls), len(header)
@@ -118,29 +118,29 @@ class BranchPoint(Struct, frozen=True, tag="branch", tag_field="type", omit_defa
             raise TranscriptForeign(f"{path}: this is not a branch of a session ({error})") from error
 
     def header(self) -> bytes:
-        """The first line of the branch's file."""
+        """Return the first line of the branch's file."""
         return msgspec.json.encode(self) + b"\n"
 
     def base(self, files: SessionFiles, limit: int = LINE_LIMIT) -> PrefixLog:
-        """The lines it begins with."""
+        """Return the lines before the branch, as a read-only log."""
         if self.of:
             return read_branch(files, files.branch(self.of), limit).upto(self.start)
         return JsonlLog(files.transcript, limit=limit).upto(self.start)
 
     def fits(self, files: SessionFiles) -> bool:
-        """Is what comes before it what the branch began with?"""
+        """Whether the lines before the branch are still the same, here and in its parent branches."""
         before = line_before(*_place(files, self.of, self.start))
         if before is None or BranchPoint.at(self.start, before, self.of) != self:
             return False
         return not self.of or BranchPoint.read(files.branch(self.of))[0].fits(files)
 
     def depth(self, files: SessionFiles) -> int:
-        """How many branches it begins with."""
+        """Return the number of parent branches between this one and the transcript."""
         return 1 + BranchPoint.read(files.branch(self.of))[0].depth(files) if self.of else 0
 
 
 def read_branch(files: SessionFiles, path: Path, limit: int = LINE_LIMIT) -> LineLog:
-    """A branch for reading, by its file."""
+    """Open a branch for reading, by its file."""
     point, header = BranchPoint.read(path)
     return _joined(files, point, JsonlLog(path, limit=limit, start=point.start, header=header), limit)
 
@@ -162,7 +162,7 @@ def _begin(files: SessionFiles, path: Path, of: str, at: int | None) -> None:
 
 
 def _place(files: SessionFiles, of: str, position: int) -> tuple[Path, int]:
-    """The file with the line that ends at a position of a branch, or of the transcript, and where in it that is."""
+    """Find the file whose line ends at a position of a branch or the transcript; return it and the file offset."""
     while of:
         path = files.branch(of)
         point, header = BranchPoint.read(path)
@@ -184,25 +184,25 @@ def _joined(files: SessionFiles, point: BranchPoint, own: LineLog, limit: int = 
 
 
 class JsonlStore:
-    """The sessions of one folder; a `sevenfold.ports.Store`. The folder is made when something is first written."""
+    """The sessions of one folder; a `sevenfold.ports.Store`. The folder is created on the first write."""
 
     def __init__(self, folder: Path, *, sync: Sync = Sync.DURABLE, project: Project | None = None) -> None:
-        """``project`` has what is no transcript's own: notes, memory and mail; in the same folder unless given."""
+        """``project`` is where notes, memory and mailbox are kept; by default in the same folder."""
         self.folder = folder
         self._sync = sync
         self._project = project or Project(folder)
 
     def files(self, session: str) -> SessionFiles:
-        """Where the session's files are."""
+        """Return the paths of the session's files."""
         return SessionFiles(self.folder, safe_name(session))
 
     def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
-        """The session's log for writing; see `sevenfold.ports.Store`."""
+        """Open the session's log for writing; see `sevenfold.ports.Store`."""
         private_folder(self.folder)
         return JsonlLog.open(self.files(session).transcript, sync=self._sync, **lease)
 
     def read(self, session: str) -> JsonlLog:
-        """The session's log for reading."""
+        """Open the session's log for reading; raises `TranscriptMissing` if there is none."""
         log = JsonlLog(self.files(session).transcript)
         log.head(1)  # raises if there is none
         return log
@@ -210,7 +210,7 @@ class JsonlStore:
     def branch(
         self, session: str, name: str, *, of: str = "", at: int | None = None, **lease: Unpack[Lease]
     ) -> LineLog:
-        """A branch of the session for writing; see `sevenfold.ports.Store`."""
+        """Open a branch of the session for writing; see `sevenfold.ports.Store`."""
         files = self.files(session)
         path = files.branch(name)
         if not path.exists():
@@ -224,11 +224,11 @@ class JsonlStore:
             raise
 
     def branches(self, session: str) -> Sequence[str]:
-        """The names of the session's branches, in their safe form."""
+        """Return the names of the session's branches, in their safe form."""
         return [path.stem for path in self.files(session).branch_files()]
 
     def transcript(self, session: str, branch: str = "") -> Path | None:
-        """The file that holds the session's log, or that of a branch."""
+        """Return the path of the session's transcript, or of a branch's file."""
         files = self.files(session)
         return files.branch(branch) if branch else files.transcript
 
@@ -245,52 +245,52 @@ class JsonlStore:
         return FileText(self.files(session).agent / "state.json")
 
     def memory(self) -> FileFolder:
-        """What outlives the sessions."""
+        """The memory that outlives the sessions."""
         return FileFolder(self._project.memory)
 
     def mailbox(self) -> SqliteMailbox:
-        """Messages between the agents of the folder, whatever their process."""
+        """The mailbox shared by the agents of this folder, in any process."""
         return SqliteMailbox(self._project.mailbox, forced=self._sync is Sync.ALWAYS)
 
     @contextmanager
     def lock(self, name: str, *, wait: float = 0.0) -> Iterator[None]:
-        """Hold a lock of that name; see `sevenfold.ports.Store`."""
+        """Hold the lock of that name during the block; see `sevenfold.ports.Store`."""
         private_folder(self.folder)
         with FileLock(self.folder / safe_name(name), wait=wait):
             yield
 
     def sessions(self) -> Sequence[SessionInfo]:
-        """The sessions there are, the newest first."""
+        """Return the existing sessions, newest first."""
         found = Project(self.folder).sessions()
         return [SessionInfo(_name_of(file.path), file.modified, file.size) for file in found]
 
     def export(self, session: str) -> Iterator[bytes]:
-        """The session's lines."""
+        """Yield the session's lines."""
         return (line.raw for line in scan(self.files(session).transcript, limit=sys.maxsize))
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
-        """Fill a new session; see `sevenfold.ports.Store`."""
+        """Create a session from these lines; see `sevenfold.ports.Store`."""
         fill(self.open(session), session, lines)
 
 
 class FileStore(JsonlStore):
-    """One session in a file of any name, with its notes in a project's folder."""
+    """One session in a file of any name, with its notes in the project's folder."""
 
     def __init__(self, path: Path, project: Project, *, sync: Sync = Sync.DURABLE) -> None:
         super().__init__(path.parent, sync=sync, project=project)
         self._path = path
 
     def files(self, session: str) -> SessionFiles:
-        """Where the session's files are, whatever it is called."""
+        """Return the paths of the session's files; its name is ignored."""
         return SessionFiles(self.folder, self._path.stem, self._path)
 
     def open(self, session: str, **lease: Unpack[Lease]) -> JsonlLog:
-        """The log for writing; its folder is the user's and stays as it is."""
+        """Open the log for writing; its folder is the user's own, so it may also be a link."""
         return JsonlLog.open(self._path, sync=self._sync, **lease)
 
 
 def _name_of(transcript: Path) -> str:
-    """The session a transcript is of: its file's name, or its id where that could not be one."""
+    """Return the session of a transcript: its file name, or its id if that cannot be a file name."""
     name = transcript.stem
     if is_plain(name):
         return name
