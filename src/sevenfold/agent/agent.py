@@ -128,7 +128,7 @@ class _BaseAgent:
     def restore_plan(self, record: str) -> RestorePlan:
         """Plan how to restore the files to their state when this user message was sent; `restore` carries it out.
 
-        Raises `sevenfold.errors.Refused` if checkpoints are off, or while a tool call may be changing files.
+        Raises `sevenfold.errors.Refused` if checkpoints are off, the record is unknown, or files are being changed.
         """
         log, checkpoints = self.assembly.store.log, self._kept_files()
         found = log.record(record)
@@ -199,7 +199,7 @@ class _BaseAgent:
 class Agent(_BaseAgent):
     """A model with tools that works until it is done.
 
-    All options are optional:
+    The model is required; all options can be omitted:
 
         tools              functions and tools; default: the standard tools
         name               the name under which to store the session, so it can be resumed; default: not stored

@@ -2,7 +2,7 @@
 
 It is a flow, written once for sync and async programs. Neighbouring calls of tools that allow it run concurrently; all
 others run one after another. Every failure becomes an error result, and so does an interruption. A tool that does not
-stop when interrupted is abandoned: the executor no longer waits for it.
+stop when interrupted is left behind: the executor no longer waits for it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Executor:
         self.halted: str | None = None
         """The reason if a hook wants the whole run to stop, else None."""
         self.patience = GRACE
-        """Seconds that an interrupted tool gets to end before it is abandoned."""
+        """Seconds that an interrupted tool gets to end before it is left behind."""
         self._hooks = hooks
         self._callbacks = callbacks
         self._asking = threading.Lock()
@@ -330,7 +330,7 @@ class Executor:
         abort = self.context.abort
 
         def report(text: str) -> None:
-            # After an interrupt the call may have been abandoned and its result reported already.
+            # After an interrupt, the call may have been left behind and its result reported already.
             if not abort.is_set():
                 self._callbacks.report(ToolProgress(call, text))
 

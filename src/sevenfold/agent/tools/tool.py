@@ -109,7 +109,7 @@ class StandardTool(ABC, Generic[Given]):
     input: ClassVar[type[Struct]]
     """The class of its input; its fields are the properties the model fills in."""
     action: ClassVar[Literal["", "read", "write"]] = ""
-    """What it does to the file named by the field ``path`` of its input; empty if it needs no permission."""
+    """What it does to the file named by the field ``path`` of its input; empty if it has no such file."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
