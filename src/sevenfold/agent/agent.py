@@ -1,7 +1,7 @@
 """`sevenfold.Agent` and `sevenfold.AsyncAgent`: a model with tools that works until it is done.
 
-A run goes on in a thread, or a task, of its own, so that the caller can look, queue and interrupt meanwhile, and so
-that an interrupt from the keyboard never hits the middle of a write.
+A run takes place in its own thread (or asyncio task). The caller can inspect, queue and interrupt meanwhile, and a
+keyboard interrupt never hits the middle of a write.
 """
 
 from __future__ import annotations
@@ -57,26 +57,26 @@ CHECKS = MappingProxyType(
         ),
     }
 )
-"""Checks of the options that only an agent has."""
+"""Validation of the options that only agents have."""
 
 
 class _BaseAgent:
-    """What both kinds of agent have in common."""
+    """The common base of `Agent` and `AsyncAgent`."""
 
     def __init__(self, model: str, options: AgentOptions, client: Client | AsyncClient) -> None:
         self.assembly = Assembly(model, options, client)
-        """The parts of the agent, to build on."""
+        """The parts of the agent, for programs that build on it."""
         self._owned = options.get("client") is None
         self._running = False
 
     @property
     def model(self) -> str:
-        """The model."""
+        """The name of the model."""
         return self.assembly.model
 
     @property
     def grants(self) -> Grants:
-        """What the agent is permitted; its ``mode`` can be changed at any time."""
+        """The agent's permissions; their ``mode`` can be changed at any time."""
         return self.assembly.state.grants
 
     @property
@@ -86,22 +86,22 @@ class _BaseAgent:
 
     @property
     def plans(self) -> PlanFile:
-        """The plan, and whether one is being made."""
+        """The plan, and whether the agent is planning."""
         return self.assembly.state.plans
 
     @property
     def skills(self) -> SkillCatalog:
-        """The skills there are."""
+        """The available skills."""
         return self.assembly.skills
 
     @property
     def team(self) -> Team | None:
-        """The agents it has started; None if it may start none."""
+        """The sub-agents it has started; None if it may not start any."""
         return self.assembly.team
 
     @property
     def goal(self) -> str:
-        """The goal of the session; it comes back, word for word, after every compaction."""
+        """The goal of the session, restored verbatim after every compaction."""
         return self.assembly.state.goal
 
     @goal.setter
@@ -117,18 +117,18 @@ class _BaseAgent:
 
     @property
     def running(self) -> bool:
-        """Whether it is working."""
+        """Whether the agent is busy."""
         return self._running
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Queued messages that the model has not got yet."""
+        """Queued messages that have not been sent to the model yet."""
         return self.assembly.loop.waiting
 
     def restore_plan(self, record: str) -> RestorePlan:
-        """How to bring back the files as they were when this message of the user was sent.
+        """Plan how to restore the files to their state when this user message was sent; `restore` carries it out.
 
-        Raises `sevenfold.errors.Refused` if files are not kept, or are being changed. `restore` carries it out.
+        Raises `sevenfold.errors.Refused` if checkpoints are off, the record is unknown, or files are being changed.
         """
         log, checkpoints = self.assembly.store.log, self._kept_files()
         found = log.record(record)
@@ -137,7 +137,7 @@ class _BaseAgent:
         return checkpoints.plan(lambda tip: (at := log.record(tip)) is None or at[0] >= found[0])
 
     def restore(self, plan: RestorePlan, *, but: Collection[str] = ()) -> Mapping[str, str]:
-        """Bring files back, but for some; returns those that could not be brought back, and why."""
+        """Restore files, except those in ``but``; returns the files that could not be restored, and why."""
         return self._kept_files().restore(plan, but=but)
 
     def _kept_files(self) -> Checkpoints:
@@ -148,7 +148,7 @@ class _BaseAgent:
         return self.assembly.checkpoints
 
     def run_command(self, command: str, *, asked: bool = False) -> ToolOutput:
-        """Run a command line for the user; ``asked``: only with permission, like a command of the agent's."""
+        """Run a command line for the user; with ``asked``, only if permitted, like the agent's own commands."""
         parts, call = self.assembly, ToolCall("for-the-user", ShellTool.name, {"command": command})
         with self._claimed():
             parts.executor.begin()
@@ -161,22 +161,22 @@ class _BaseAgent:
             return box.run(call.name, call.input, replace(context, environ=lambda: environ))
 
     def note_command(self, command: str, output: ToolOutput) -> None:
-        """Have the model see a command the user ran, and what it printed, with the user's next message."""
+        """Show the model a command the user ran, and its output, along with the user's next message."""
         conversation = self.assembly.conversation
         with conversation.together():
             conversation.user(f"! {command}")
             conversation.note(CommandOutput(command, output.text).render())
 
     def queue(self, text: str) -> None:
-        """Send a message while it works; the model gets it with the results of the running tools."""
+        """Queue a message while the agent works; the model gets it with the results of the running tools."""
         self.assembly.loop.queue(text)
 
     def interrupt(self) -> None:
-        """Stop the current answer and the running tools; what was said and done stays in the conversation."""
+        """Stop the current answer and the running tools; what is done so far stays in the conversation."""
         self.assembly.loop.interrupt()
 
     def _run(self, prompt: str) -> Flow[Finished]:
-        """Claim the agent for a run, which can be interrupted from now on."""
+        """Claim the agent for a run, which can be interrupted from this call on."""
         self._claim()
         self.assembly.presence.watch()
         return self.assembly.loop.run(prompt)
@@ -188,7 +188,7 @@ class _BaseAgent:
 
     @contextmanager
     def _claimed(self) -> Iterator[Loop]:
-        """Claim the agent for something other than a run; what its loop does can be interrupted."""
+        """Claim the agent for something other than a run, which `interrupt` can also stop."""
         self._claim()
         try:
             yield self.assembly.loop
@@ -199,36 +199,36 @@ class _BaseAgent:
 class Agent(_BaseAgent):
     """A model with tools that works until it is done.
 
-    Every option besides the model can be left out:
+    The model is required; all options can be omitted:
 
         tools              functions and tools; default: the standard tools
-        name               the name to keep it under, so that it can be continued; default: it is not kept
+        name               the name under which to store the session, so it can be resumed; default: not stored
         branch             the name of a fork of that session to work in; default: the session itself
         folder             the workspace; default: the current directory
         mode               ask, accept_edits, plan or autonomous
-        rules              permission rules, in lists under allow, ask and deny
-        consent            asks the user for permission; default: whatever needs consent is refused
-        ask                puts the model's questions to the user
+        rules              permission rules: lists under allow, ask and deny
+        consent            asks the user for permission; default: anything that needs consent is refused
+        ask                passes the model's questions to the user
         hooks              `Hooks`, or `AsyncHooks` for an `AsyncAgent`
-        mentions           True: files that a prompt mentions as @path are attached to it
-        checkpoints        True: keep files as they were before the agent changed them; `restore` brings them back
-        memory             False: remember nothing across sessions; "tool": the model also has a tool for its memory
-        agents             True: it may start agents; a mapping: these besides those defined in files
-        store              where a session with a name is kept: a folder, a URL or a `sevenfold.ports.Store`
+        mentions           True: attach files that a prompt mentions as @path
+        checkpoints        True: save files before the agent changes them; `restore` restores them
+        memory             False: remember nothing across sessions; "tool": also give the model a memory tool
+        agents             True: it may start sub-agents; a mapping: further types, besides those defined in files
+        store              where named sessions are stored: a folder, a URL or a `sevenfold.ports.Store`
         mcp                MCP servers whose tools it may use: names with configurations, or `McpServers`
-        max_turns          requests in one run
-        max_usd            dollars in the whole session; only for models whose prices are known
-        max_output_tokens  tokens the model writes in one run
-        max_tokens         tokens of one answer
-        client             a client of an official SDK, or one of ours; default: the environment decides
-        system             the system prompt, in place of the standard one
-        guidance           what else the model should know, added to the standard prompt
-        settings           settings that override those of files and environment, or a source of all settings
-        listen             functions called with every event of the engine; they may veto what is proposed
-        thinking           the request's field of that name
+        max_turns          limit on requests in one run
+        max_usd            limit in dollars for the whole session; only for models whose prices are known
+        max_output_tokens  limit on the tokens the model writes in one run
+        max_tokens         limit on the tokens of one answer
+        client             a client of an official SDK, or one of ours; default: chosen from the environment
+        system             a system prompt that replaces the standard one
+        guidance           additional guidance for the model, added to the standard prompt
+        settings           settings that override files and environment, or a source of all settings
+        listen             functions called with every event of the engine; they can veto proposals
+        thinking           the request field of that name
         source             on whose behalf requests are made: main, or sdk for a program's own
-        clock              tells the time
-        ids                names records; default: random names
+        clock              provides the time
+        ids                generates record ids; default: random ids
     """
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
@@ -251,9 +251,9 @@ class Agent(_BaseAgent):
         self.close()
 
     def run(self, prompt: str = "") -> Finished:
-        """Work until there is nothing left to do; without a prompt it continues where it stopped.
+        """Work until there is nothing left to do; without a prompt, continue where the last run stopped.
 
-        An interrupt from the keyboard stops it like `interrupt`, and is raised when the conversation is in order.
+        A keyboard interrupt stops the run like `interrupt`, and is raised once the conversation is consistent.
         """
         with closing(self.stream(prompt)) as events:
             (ended,) = deque(events, maxlen=1)
@@ -261,14 +261,14 @@ class Agent(_BaseAgent):
         return ended.finished
 
     def stream(self, prompt: str = "") -> Generator[AgentEvent, None, None]:
-        """Work, and yield events meanwhile; closing the iterator interrupts."""
+        """Run like `run`, and yield events meanwhile; closing the iterator interrupts the run."""
         flow = self._run(prompt)
         self._events = events = EventQueue()
         self.assembly.reporter.sink = events
         self._work = work = Future[Finished]()
         work.add_done_callback(lambda _: events.end())
         try:
-            # A tool may close the agent before this returns, so the work is known by then.
+            # A tool may close the agent before this returns, so `_work` is set before the thread starts.
             interrupt.in_own_thread(partial(self._drive, flow), "sevenfold-agent", work)
             while (event := events.get()) is not None:
                 yield event
@@ -279,17 +279,17 @@ class Agent(_BaseAgent):
     def map(
         self, prompts: Sequence[str], agent: str = "fork", progress: MapProgress | None = None
     ) -> list[AgentEnd]:
-        """Have several tasks done at the same time, each by an agent of this type; returns how each ended, in order.
+        """Run several tasks concurrently, each with a sub-agent of this type; returns how each ended, in order.
 
-        Forks know the conversation so far and read it from the cache. Nothing of theirs enters it: say what matters of
-        their reports in the next prompt. The same tasks at the same place are done once, also after a kill.
-        ``progress`` is called with the number of a task and a line for each call its agent makes.
+        Forks know the conversation so far and read it from the cache. Nothing they do enters the conversation: repeat
+        what matters in the next prompt. The same tasks at the same point in the conversation run only once, even after
+        a kill. ``progress`` is called with a task's number and a line of text for each call its agent makes.
         """
         with self._claimed() as loop:
             return self._drive(loop.map(prompts, agent, progress))
 
     def compact(self, instructions: str = "", **wish: Unpack[Wishes]) -> Compacted | None:
-        """See `Session.compact`; interrupted, it raises `sevenfold.errors.Aborted` and changes nothing."""
+        """See `Session.compact`; if interrupted, raises `sevenfold.errors.Aborted` and changes nothing."""
         request = CompactionRequest(trigger="manual", instructions=instructions, **wish)
         with self._claimed() as loop:
             return self._drive(loop.compact(request))
@@ -307,8 +307,8 @@ class Agent(_BaseAgent):
         self._running = False
 
     def close(self) -> None:
-        """Stop working, and let others open the session."""
-        with ExitStack() as parts:  # the last one first, and each whatever becomes of the others
+        """Stop working, and release the session so that others can open it."""
+        with ExitStack() as parts:  # in reverse order, each even if another one fails
             if self._owned:
                 parts.callback(self._client.close)
             parts.callback(self.session.close)
@@ -326,7 +326,7 @@ class Agent(_BaseAgent):
 
 
 class AsyncAgent(_BaseAgent):
-    """The same agent, awaited."""
+    """The async version of `Agent`."""
 
     def __init__(self, model: str, **options: Unpack[AgentOptions]) -> None:
         options = checked(options, AgentOptions, awaits=True, fitting=CHECKS)
@@ -348,7 +348,7 @@ class AsyncAgent(_BaseAgent):
         await self.close()
 
     async def run(self, prompt: str = "") -> Finished:
-        """See `Agent.run`; cancelling it stops it like `interrupt`, with the conversation in order."""
+        """See `Agent.run`; cancelling it stops the run like `interrupt` and leaves the conversation consistent."""
         async with aclosing(self.stream(prompt)) as events:
             async for event in events:
                 last = event

@@ -63,72 +63,72 @@ if TYPE_CHECKING:
     from sevenfold.conversation.hooks import HookInput, HookOutcome
 
 FORK_ROOM = 8_000
-"""Characters of one result that a fork reads."""
+"""The most characters of one tool result in a fork that only reads."""
 MENTIONS_SHARE = 4
-"""The files that a message mentions may take one part in so many of the window."""
+"""The files that a message mentions may take one in this many parts of the effective window."""
 
 
 class AgentOptions(TypedDict, total=False):
-    """The options of an agent, apart from its model."""
+    """The options of an agent, except its model."""
 
     tools: Iterable[Any] | None
     """Functions and tools; None: the standard tools."""
     name: str | None
-    """The name to keep it under, so that it can be continued; None: it is not kept."""
+    """The name under which the session is stored, so it can be resumed; None: it is not stored."""
     branch: str | None
-    """The name of a fork of that session to work in, new or continued; None: the session itself."""
+    """The name of a fork of that session to work in, new or existing; None: the session itself."""
     folder: str | Path
     """The workspace."""
     mode: Mode
-    """``ask``, ``accept_edits``, ``plan`` or ``autonomous``; by default that of the last run, or ``ask``."""
+    """``ask``, ``accept_edits``, ``plan`` or ``autonomous``; default: the saved mode of the session, or ``ask``."""
     rules: Mapping[str, Sequence[str]] | None
     """Permission rules under ``allow``, ``ask`` and ``deny``."""
     consent: ConsentFunction | None
-    """Asks the user for permission; None: whatever needs consent is refused."""
+    """Asks the user for permission; None: anything that needs consent is refused."""
     ask: AskUser | None
-    """Puts the model's questions to the user."""
+    """Passes the model's questions to the user."""
     hooks: Any
     """`Hooks`, or `AsyncHooks` for an `AsyncAgent`."""
     mentions: bool
-    """Whether to read the files a prompt mentions as ``@path`` and attach them to it; off by default."""
+    """Whether to attach the files a prompt mentions as ``@path``; off by default."""
     agents: bool | Mapping[str, AgentDefinition]
-    """Whether it may start agents: those that are built in and defined in files, or these besides; off by default."""
+    """Whether it may start sub-agents, of built-in types and types in files; a mapping adds types; off by default."""
     store: Store | Path | str | None
-    """Where a session with a name is kept: a folder, a URL, or a `Store`; None: in the user's home."""
+    """Where named sessions are stored: a folder, a URL, or a `Store`; None: in the user's home."""
     mcp: Any
     """MCP servers whose tools it may use: a mapping from names to configurations, or a `McpServers`."""
     max_turns: int | None
-    """Requests in one run."""
+    """Limit on requests in one run."""
     max_usd: float | None
-    """Dollars in the whole session."""
+    """Limit in dollars for the whole session."""
     max_output_tokens: int | None
-    """Tokens the model writes in one run."""
+    """Limit on the tokens the model writes in one run."""
     max_tokens: int
-    """Tokens of one answer."""
+    """Limit on the tokens of one answer."""
     client: Any
-    """A client of an official SDK, or one of ours; by default the environment decides."""
+    """A client of an official SDK, or one of ours; default: chosen from the environment."""
     system: str | SystemPrompt | None
-    """The system prompt, in place of the standard one."""
+    """A system prompt that replaces the standard one."""
     guidance: str | None
-    """What else the model should know, added to the standard prompt."""
+    """Additional guidance for the model, added to the standard prompt."""
     settings: Mapping[str, object] | Source | None
-    """Settings that override those of files and environment, or a source of all settings."""
+    """Settings that override files and environment, or a source of all settings."""
     listen: Iterable[Listener]
-    """Functions called with every event of the engine; they may veto what is proposed."""
+    """Functions called with every event of the engine; they can veto proposals."""
     checkpoints: bool
-    """Keep files as they were before the agent changed them, so that they can be brought back; off by default."""
+    """Whether to save files before the agent changes them, so they can be restored; off by default."""
     memory: bool | Literal["tool"]
-    """Remember lasting facts across sessions; on for a session that is kept. ``tool``: with a tool for the model."""
+    """Remember lasting facts across sessions; on for named sessions. ``tool``: also give the model a memory tool."""
     thinking: Mapping[str, Any] | None
     source: Literal["main", "sdk"]
     """On whose behalf requests are made: a user at a terminal, or a program."""
     clock: Clock | None
     ids: Ids | None
-    """Names records; random by default, so that only a repeatable run needs it."""
+    """Generates record ids; random by default, so only reproducible runs need to set it."""
 
 
 class Assembly:
-    """The parts of an agent; everything but the waiting."""
+    """The parts of an agent, common to `Agent` and `AsyncAgent`, which only add the waiting."""
 
     def __init__(
         self,
@@ -137,16 +137,16 @@ class Assembly:
         client: Client | AsyncClient,
         descent: Descent | None = None,
     ) -> None:
-        """``descent`` is what makes it a sub-agent."""
+        """``descent`` describes a sub-agent and its parent; None for an agent that no other agent started."""
         self.model = find(model).model
         self.options = options
         self.client = client
         self.descent = descent
         self.team: Team | None = None
-        """The agents it has started; None if it may start none."""
+        """The sub-agents it has started; None if it may not start any."""
         consent = options.get("consent")
         self.consent = one_at_a_time(consent) if consent and descent is None else consent
-        """Asks the user for permission, for itself and for its agents; None: there is no user."""
+        """Asks the user for permission, also on behalf of its sub-agents; None: there is no user."""
         self.clock = options.get("clock") or SystemClock()
         self.workspace = Path(options.get("folder", ".")).expanduser().resolve()
         if not self.workspace.is_dir():
@@ -158,7 +158,7 @@ class Assembly:
         self.reporter = Reporter()
         self.home, self.store = self._open_store(options.get("name"), options.get("branch"))
         self.servers: McpServers | None = None
-        """The MCP servers whose tools it may use."""
+        """The MCP servers whose tools it may use; None if there are none."""
         try:
             self.profile = factory.profile_for(self.store, model, client)
             if descent is not None:
@@ -187,20 +187,20 @@ class Assembly:
             store = factory.on_disk(name, where)
             return AgentHome.for_session(store.store, name, branch), store
         home, store = AgentHome.for_session(None), factory.in_memory("agent", settings, self.workspace)
-        # The model reads stored results with its Read tool, so they must be files.
+        # The model reads stored results with its Read tool, so they must be files, even for a session in memory.
         results = FileResults(home.results)
         recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
 
     def descend(self, descent: Descent) -> Assembly:
-        """A sub-agent of this one."""
+        """Create a sub-agent of this agent."""
         return Assembly(descent.entry.started.model, descent.options(), self.client, descent)
 
     def _connect_servers(self) -> McpServers | None:
         given = self.options.get("mcp")
         if given is None:
             return None
-        # Imported here, because most agents have no servers.
+        # Imported here because most agents have no servers.
         from sevenfold.agent.mcp.servers import McpServers
 
         return given if isinstance(given, McpServers) else McpServers.of(given, self.workspace, files=False)
@@ -223,21 +223,21 @@ class Assembly:
         self.conversation: Conversation = self._conversation()
         self.team = Team(self, self.types.known) if self.types else None
         self.inherited_usd = self.descent.inherited_usd(self.store) if self.descent else 0.0
-        """What the conversation it begins with had cost; None if a price is unknown."""
+        """The cost of the conversation a fork starts with; 0 for other agents, None if a price is unknown."""
         self.checkpoints: Checkpoints | None = self._checkpoints()
-        """The files as they were before the agent changed them; None if they are not kept."""
+        """Copies of files from before the agent changed them; None if checkpoints are off."""
         self.hooks = AgentHooks(self.common, self._report_hooks)
         self.executor = self._executor()
         self.follow = self._server_follower()
         models = (self.model, self.store.settings.current().summary_model or self.model)
         limits.check_usd(models, self.conversation.account.usd)
         self.mentions = self._mentions()
-        """Reads the files that a message mentions; None: mentions are words like any other."""
+        """Reads the files that a message mentions; None: ``@path`` has no special meaning."""
         self.loop = self._loop = Loop(self, limits)
         self.presence = Presence(self)
         self._resumed = len(self.conversation.transcript.view) > 0
         self.started = False
-        """Whether SessionStart hooks have been fired."""
+        """Whether the SessionStart (or SubagentStart) hooks have fired."""
         self._announced_files: tuple[LoadedFile, ...] = ()
         for file in self.state.recent.files.values():
             if file.call:
@@ -248,7 +248,7 @@ class Assembly:
         self.conversation.events.listen(self.reporter.listen)
 
     def grants_within(self, permissions: Permissions, saved: Mode | None) -> Grants:
-        """Its permissions, from those without rules and the mode that was saved."""
+        """The agent's grants: ``permissions`` with its mode and rules; ``saved`` is the mode saved last, if any."""
         if self.descent is not None:
             return self.descent.grants(permissions)
         mode, rules = self.options.get("mode") or saved or "ask", self.options.get("rules") or {}
@@ -256,14 +256,14 @@ class Assembly:
 
     @cached_property
     def types(self) -> AgentCatalog | None:
-        """The types of agents it may start; None if it may start none."""
+        """The types of agents it may start; None if it may not start any."""
         if self.descent is not None:
             return self.descent.parent.types
         given, settings = self.options.get("agents", False), self.store.settings.current()
-        # In the smallest windows there is no room for the tools.
+        # The smallest windows have no room for the tools.
         if given is False or not settings.agent_depth or self.fit.size == "tiny":
             return None
-        # Imported here, because most agents start no others.
+        # Imported here because most agents start no others.
         from sevenfold.agent.team.definitions import AgentCatalog
 
         folders = self.workspace, self.user_folder
@@ -271,7 +271,7 @@ class Assembly:
 
     @property
     def _lists_types(self) -> bool:
-        """Whether the prompt lists the types of agents, and not their tool; a fork has its parent's of both."""
+        """Whether the prompt, not the tool's description, lists the agent types; a fork sends what its parent does."""
         if self.descent is not None and self.descent.fork:
             return self.descent.parent._lists_types
         return self.has_standard_prompt
@@ -289,7 +289,7 @@ class Assembly:
                 lambda: cast(Team, self.team), "" if self._lists_types else self.types.text()
             )
         if (descent := self.descent) is not None:
-            # Only for the model to know: what it may use is decided when it is called.
+            # This only affects what the model is shown; what it may use is decided at each call.
             listed = {one.name for one in descent.parent.own_tools}
             if not descent.fork:
                 listed = {name for name in listed if descent.definition.allows(name)}
@@ -297,7 +297,7 @@ class Assembly:
         return together(self.own_tools, self.servers.tools() if self.servers else ())
 
     def _server_follower(self) -> McpUpdater | None:
-        """Keeps the agent in step with its servers."""
+        """The updater that keeps the agent's tools and prompt in sync with its MCP servers; None without servers."""
         if self.servers is None:
             return None
         from sevenfold.agent.mcp.servers import McpUpdater
@@ -307,13 +307,13 @@ class Assembly:
 
     @property
     def has_standard_prompt(self) -> bool:
-        """Whether the system prompt is the standard one, and not one of the caller's."""
+        """Whether the system prompt is the standard one, not the caller's."""
         return self.options.get("system") is None
 
     @property
     def remembers(self) -> bool:
         """Whether it remembers lasting facts across sessions."""
-        # A session that an agent starts from its shell has no user whose words could be remembered.
+        # A session that another agent starts from its shell has no user whose words could be remembered.
         usual = self.options.get("name") is not None and AGENT_VARIABLE not in os.environ
         return bool(self.options.get("memory", usual))
 
@@ -380,7 +380,7 @@ class Assembly:
         return Executor(self.box, context, state.grants, self.hooks, callbacks)
 
     def _reader(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
-        """Carry out what a fork reads: no other tool is there, the user is not asked, and nothing is noted."""
+        """Carry out a fork's calls with reading tools only, without asking the user or recording what was read."""
         desk = Desk(self.workspace)
         desk.restore(self.state.desk.state())
         given = replace(
@@ -396,7 +396,7 @@ class Assembly:
         return Executor(box, given, grants, self.hooks, Callbacks()).run(calls)
 
     def _mentions(self) -> Callable[[str], Any] | None:
-        """Reads the files a prompt mentions, as the tools would."""
+        """The function that reads the files a prompt mentions, under the same rules as the tools; None if off."""
         if not self.options.get("mentions"):
             return None
         executor = self.executor.with_tools(Toolbox([Look()]), self._learn_mentioned)
@@ -406,7 +406,7 @@ class Assembly:
     # -- while it works -------------------------------------------------------------------------
 
     def common(self) -> dict[str, Any]:
-        """The fields of every hook input."""
+        """The fields that every hook input has."""
         below = self.descent
         return {
             **({"agent_id": below.entry.id, "agent_type": below.definition.name} if below else {}),
@@ -417,7 +417,7 @@ class Assembly:
         }
 
     def close(self) -> None:
-        """Stop the agents it has started, save the state, and end background commands and servers."""
+        """Stop its sub-agents, save the state, and end background commands and MCP servers."""
         with ExitStack() as parts:
             parts.callback(self.presence.close)
             if self.servers is not None and self.descent is None:
@@ -427,18 +427,18 @@ class Assembly:
                 parts.callback(self.team.close)
 
     def end(self) -> None:
-        """Close a sub-agent, its log included."""
+        """Close a sub-agent, including its conversation and log."""
         with ExitStack() as parts:
             parts.callback(self.conversation.close)
             parts.callback(self.store.recall.close)
             parts.callback(self.close)
 
     def session_end(self) -> SessionEnd:
-        """The event for the hooks when the agent is closed."""
+        """The hook event for closing the agent."""
         return SessionEnd(**self.common(), reason="other")
 
     def news(self) -> list[HookInput]:
-        """What hooks have not received: that the session began, and which instruction files were read."""
+        """Hook events not fired yet (session start, instruction files loaded); also updates prompt and servers."""
         if self.follow is not None:
             self.follow()
         self._note_lost_tasks()
@@ -459,11 +459,11 @@ class Assembly:
         return events
 
     def want_prompt(self, prompt: SystemPrompt) -> None:
-        """Set the system prompt of the next epoch; until then, its changes are announced."""
+        """Set the system prompt of the next epoch; until then, its changes are announced in messages."""
         self.conversation.want(self.conversation.wanted.saying(prompt))
 
     def _note_lost_tasks(self) -> None:
-        """Tell the model of commands that ended with an earlier process."""
+        """Tell the model about background commands that ended with an earlier process."""
         if lines := slots.task_lines(self.state.take_lost_tasks()):
             self.conversation.note(TasksGone("\n".join(lines)).render())
             self.state.save()
@@ -486,7 +486,7 @@ class Assembly:
         )
 
     def background_tasks(self) -> list[dict[str, str]]:
-        """Running background commands, as Stop hooks receive them."""
+        """The running background commands, in the form Stop hooks receive."""
         return [
             {
                 "id": task.id,
@@ -500,7 +500,7 @@ class Assembly:
         ]
 
     def _report_hooks(self, outcome: HookOutcome) -> None:
-        """Show messages of hooks, and report those that failed."""
+        """Show the messages of hooks, and report failed hooks."""
         for text in outcome.messages:
             self.reporter.put(Notice(text))
         for failure in outcome.failures:
@@ -508,16 +508,16 @@ class Assembly:
             self.conversation.events.aside("hooks", reason)
 
     def _learn_mentioned(self, call: ToolCall, output: ToolOutput) -> None:
-        # Without an id, as no call of the model shows the file.
+        # Without a call id, because no call of the model shows the file.
         self.state.learn(replace(call, id=""), output, lambda *_: None)
 
     def is_own_file(self, path: str) -> bool:
-        """Whether this is one of the session's own files."""
+        """Whether the path is one of the session's own files."""
         own = {self.store.path, self.store.notes.path}
         return path in own or Path(path).is_relative_to(self.home.folder)
 
     def skill_text(self, name: str) -> str:
-        """The text of a skill; empty if it is gone, or its folder is no longer trusted."""
+        """The text of a skill; empty if there is no such skill any more, or its folder is no longer trusted."""
         if name not in self.skills.known:
             return ""
         shown = SkillTool(self.skills).act(SkillInput(name), self.executor.context)

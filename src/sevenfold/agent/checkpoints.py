@@ -1,12 +1,12 @@
-"""Checkpoints: files as they were before the agent changed them, so that a rewind can bring them back.
+"""Checkpoints: copies of files from before the agent changed them, so that a rewind can restore them.
 
-Before a call that may change files, and after it, the workspace is looked at. What differs after the call is the
-agent's doing; what differs when the next one begins is the user's. Contents are kept by their hash, in the agent's
-folder; neither git nor anything in the workspace is touched. A call that names its file is looked at alone; any other,
-such as a command, needs all files, and the first one keeps them all.
+The workspace is scanned before and after each call that may change files. Differences after the call were made by the
+agent; differences when the next call begins were made by the user. Contents are stored by hash in the agent's folder;
+git and the workspace stay untouched. For a call that names its file, only that file is scanned. Any other call, such
+as a command, needs a scan of all files; the first such call stores them all.
 
-The journal says what was seen, begun and changed, in the order of time, so that a process that is killed loses nothing:
-what a call left behind that never ended is the agent's, and a restore that never ended is finished.
+The journal records what was seen, begun and changed, in chronological order, so a killed process loses nothing: changes
+of a call that never ended are attributed to the agent, and a restore that never ended is completed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sevenfold.stores.files import private_folder
 
 LARGEST_FILE = 2 * 1024 * 1024
 LARGEST_FOLDER = 200 * 1024 * 1024
-"""Bytes of all contents that are kept."""
+"""The most bytes of contents that are stored altogether."""
 MOST_FILES = 100_000
 TOO_LARGE = "larger than 2 MB"
 FULL = "200 MB are kept already"
@@ -40,47 +40,47 @@ UNREADABLE = "cannot be read"
 SECRET = "it holds a secret"
 YOURS = "you have changed it since"
 CLOCK_STEP = 50_000_000
-"""Nanoseconds by which the system's stamp on a file may lag behind the clock."""
+"""Nanoseconds by which a file's timestamps may lag behind the clock."""
 
 By = Literal["agent", "user", "rewind"]
 
 
 class FileState(Struct, frozen=True, omit_defaults=True):
-    """What a file was."""
+    """The content (by hash) and mode of a file at one time."""
 
     digest: str
     mode: int
     unkept: str = ""
-    """Why its content is not kept; then ``digest`` only tells it from others."""
+    """Why the content is not stored; then ``digest`` only distinguishes it from other states. Empty if it is stored."""
 
 
 Tree = Mapping[str, FileState | None]
-"""Files by their path below the workspace; None is one that is not there."""
+"""File states by path relative to the workspace; None: the file does not exist."""
 
 
 class FilesSeen(Struct, frozen=True, tag="seen"):
-    """Files that were looked at for the first time."""
+    """Files that were scanned for the first time."""
 
     files: Tree
     whole: bool = False
-    """Whether these are all files there are."""
+    """Whether all files of the workspace are known from now on."""
 
 
 class CallBegan(Struct, frozen=True, tag="began"):
-    """A call that may change files."""
+    """A call that may change files began."""
 
     tip: str
-    """The newest record of the conversation then."""
+    """The newest record of the conversation at that time."""
     at: int
-    """When, in nanoseconds since 1970."""
+    """The time, in nanoseconds since 1970."""
 
 
 class CallsEnded(Struct, frozen=True, tag="ended"):
-    """No call that may change files is under way any more."""
+    """The last running call that may change files has ended."""
 
 
 class FileChange(Struct, frozen=True):
-    """A file that became another."""
+    """The states of one file before and after a change."""
 
     path: str
     before: FileState | None
@@ -88,7 +88,7 @@ class FileChange(Struct, frozen=True):
 
 
 class FilesChanged(Struct, frozen=True, tag="changed"):
-    """Files that were changed, and by whom."""
+    """Files were changed, by the agent, the user or a rewind."""
 
     tip: str
     by: By
@@ -96,7 +96,7 @@ class FilesChanged(Struct, frozen=True, tag="changed"):
 
 
 class RestoreBegan(Struct, frozen=True, tag="restoring"):
-    """A restore that begins; it has ended with the change that follows."""
+    """A restore began; the next `FilesChanged` by a rewind ends it."""
 
     files: tuple[FileChange, ...]
 
@@ -105,18 +105,18 @@ Line = FilesSeen | CallBegan | CallsEnded | FilesChanged | RestoreBegan
 
 
 class RestorePlan(Struct, frozen=True):
-    """What a restore would do."""
+    """The changes a restore would make."""
 
     files: tuple[FileChange, ...] = ()
-    """From what is there now to what was there then."""
+    """Changes from the current to the earlier states."""
     ask: Mapping[str, str] = {}
-    """Those of them to ask the user about, and why."""
+    """Paths among them that the user should confirm, and why."""
     lost: Mapping[str, str] = {}
-    """Files that cannot be brought back, and why."""
+    """Paths of files that cannot be restored, and why."""
 
 
 class Checkpoints:
-    """The files of one workspace, as one agent found and left them."""
+    """Tracks the files of one workspace and the changes one agent makes to them."""
 
     def __init__(
         self,
@@ -127,12 +127,12 @@ class Checkpoints:
         busy: Callable[[], bool] = lambda: False,
         is_secret: Callable[[str], bool] = lambda text: False,
     ) -> None:
-        """``listing`` gives the paths of all files that count; ``busy`` tells of commands in the background.
+        """``listing`` returns the paths of all files to track; ``busy`` is True while background commands run.
 
-        What ``is_secret`` is not kept.
+        Content for which ``is_secret`` is True is not stored.
         """
         self.problem = ""
-        """Why changes by commands cannot be brought back; empty if they can."""
+        """Why changes by commands cannot be restored; empty if they can."""
         self._folder = folder
         self._workspace = workspace
         self._listing = listing
@@ -141,24 +141,24 @@ class Checkpoints:
         self._is_secret = is_secret
         self._lock = threading.RLock()
         self._open: list[Sequence[str] | None] = []
-        """Calls under way, by the files they may change; None is any."""
+        """The files that each running call may change; None: any file."""
         self._began = 0
         self._looked: dict[str, tuple[tuple[int, ...], FileState]] = {}
-        """Files by what the system says of them, so that none is read twice."""
+        """File states with the stat data they were read at, so that unchanged files are not read again."""
         self._known: dict[str, FileState | None] = {}
         self._whole = False
         self._changes: list[FilesChanged] = []
         self._kept = -1
         self._unended = ""
-        """The record at which a call began that has not ended, in this process or an earlier one."""
+        """The tip when a call began that has not ended, in this process or an earlier one; empty if there is none."""
         self._restoring: Sequence[FileChange] = ()
-        """Files of a restore that has not ended."""
+        """The changes of a restore that has not ended."""
         self._load()
 
-    # -- looking --------------------------------------------------------------------------------------
+    # -- scanning -------------------------------------------------------------------------------------
 
     def begin(self, paths: Sequence[str] | None = None) -> None:
-        """A call begins that may change these files, or any."""
+        """Scan and record the state before a call that may change these files; None: any file."""
         with self._lock:
             names = self._names(paths)
             self._look(names, "agent" if self._open or self._busy() else "user")
@@ -166,7 +166,7 @@ class Checkpoints:
             self._open.append(names)
 
     def end(self, paths: Sequence[str] | None = None) -> None:
-        """A call that was begun with these has ended."""
+        """Scan and record the changes of a call that has ended; ``paths`` as passed to `begin`."""
         with self._lock:
             names = self._names(paths)
             self._look(names, "agent")
@@ -175,12 +175,12 @@ class Checkpoints:
                 self._write(CallsEnded())
 
     def _look(self, names: Sequence[str] | None, by: By) -> None:
-        """Compare files, or all there are, with what is known of them, and write down what differs."""
+        """Compare files (None: all files) with their known states, and record the differences as made by ``by``."""
         listed = self._all() if names is None else names
         now = {name: self._state(name) for name in listed}
         unknown = {name for name in now if name not in self._known}
         if self._whole and names is None and by == "agent":
-            # One that is older than the call was there before, where it did not count: its folder was ignored.
+            # A new file that is older than the call existed before it, but was not listed: its folder was ignored.
             unknown = {name for name in unknown if self._stamp(name) < self._began - CLOCK_STEP}
         whole = names is None and not self.problem
         if unknown or (whole and not self._whole):
@@ -194,11 +194,11 @@ class Checkpoints:
             self._write(FilesChanged(self._unended or self._tip() or "", by, tuple(changed)))
 
     def _everything(self) -> list[str] | None:
-        """What can be said anything about: all files, or those that were edited."""
+        """The argument for `_look` that covers all we track: None (all files), or only the files scanned so far."""
         return None if self._whole else list(self._known)
 
     def _all(self) -> list[str]:
-        """The files that count, and those that are known."""
+        """The listed files and all files known already."""
         try:
             names = {name for path in self._listing() if (name := self._name(path))}
         except Refused as refusal:
@@ -215,14 +215,14 @@ class Checkpoints:
         return None if paths is None else [name for path in paths if (name := self._name(path))]
 
     def _stamp(self, name: str) -> int:
-        """When the system last changed anything about a file."""
+        """The time of a file's last change of content or metadata, in nanoseconds; 0 if it cannot be read."""
         try:
             return (self._workspace / name).lstat().st_ctime_ns
         except OSError:
             return 0
 
     def _name(self, path: str) -> str:
-        """A file's path below the workspace; empty if it is not in it, or no text, or git's own."""
+        """A file's path relative to the workspace; empty if it is outside, in ``.git``, or not valid Unicode."""
         try:
             name = Path(path).relative_to(self._workspace).as_posix()
             name.encode()
@@ -231,7 +231,7 @@ class Checkpoints:
         return "" if name == "." or name.split("/", 1)[0] == ".git" else name
 
     def _state(self, name: str) -> FileState | None:
-        """What a file is now; its content is kept if it can be."""
+        """The current state of a file, None if there is no regular file; stores its content if possible."""
         path = self._workspace / name
         try:
             about = path.lstat()
@@ -245,7 +245,7 @@ class Checkpoints:
             return None
         except OSError:
             return FileState("", 0, UNREADABLE)
-        if time.time_ns() - about.st_ctime_ns > CLOCK_STEP:  # or the next change may have the same stamp
+        if time.time_ns() - about.st_ctime_ns > CLOCK_STEP:  # else a change may keep the timestamp
             self._looked[name] = mark, state
         return state
 
@@ -285,7 +285,7 @@ class Checkpoints:
         return True
 
     def content(self, state: FileState | None) -> bytes:
-        """What a file held; raises `Refused` if that is not there any more."""
+        """The stored content of a file state; raises `Refused` if it is missing or damaged."""
         if state is None:
             return b""
         try:
@@ -296,10 +296,10 @@ class Checkpoints:
             raise Refused("the content kept of it was changed: it is damaged, or a secret in it was purged")
         return content
 
-    # -- bringing back --------------------------------------------------------------------------------
+    # -- restoring ------------------------------------------------------------------------------------
 
     def plan(self, since: Callable[[str], bool]) -> RestorePlan:
-        """How to bring back the files as they were before the agent's first change whose record is ``since``."""
+        """Plan how to undo the agent's changes, beginning with the first one whose tip satisfies ``since``."""
         with self._lock:
             if self._open:
                 raise Refused("files are being changed; wait until that is done, or interrupt it")
@@ -331,14 +331,14 @@ class Checkpoints:
             )
 
     def restore(self, plan: RestorePlan, *, but: Collection[str] = ()) -> Mapping[str, str]:
-        """Carry out a plan, but for some files; returns those that could not be brought back, and why."""
+        """Carry out a plan, except for the files in ``but``; returns the files that could not be restored, and why."""
         with self._lock:
             chosen = tuple(file for file in plan.files if file.path not in but)
             self._write(RestoreBegan(chosen))
             return self._bring_back()
 
     def _bring_back(self) -> Mapping[str, str]:
-        """Carry out the restore that was begun."""
+        """Carry out the restore in progress; returns the files that could not be restored, and why."""
         done: list[FileChange] = []
         failed: dict[str, str] = {}
         for file in self._restoring:
@@ -377,7 +377,7 @@ class Checkpoints:
             temporary.unlink(missing_ok=True)
 
     def difference(self, plan: RestorePlan) -> Iterator[str]:
-        """What a plan would do, as a unified diff."""
+        """The changes of a plan as unified diffs."""
         for file in plan.files:
             texts = []
             for state in (file.before, file.after):
@@ -395,12 +395,12 @@ class Checkpoints:
     # -- the journal ----------------------------------------------------------------------------------
 
     def _write(self, line: Line) -> None:
-        """Take a line in and write it down."""
+        """Apply a journal line to the state in memory, and append it to the journal."""
         self._take(line)
         self._append(msgspec.json.encode(line))
 
     def _append(self, line: bytes) -> None:
-        """Write a line; one that cannot be written is a problem, and never stops the agent."""
+        """Append a line to the journal; a failure is noted in `problem` and never stops the agent."""
         try:
             private_folder(self._folder)
             with (self._folder / "journal.jsonl").open("ab") as file:
@@ -425,13 +425,13 @@ class Checkpoints:
                 self._restoring = files
 
     def _load(self) -> None:
-        """Read the journal; what was begun and never ended is put in order."""
+        """Read the journal, and finish what an earlier process began but did not end."""
         try:
             lines = (self._folder / "journal.jsonl").read_bytes().split(b"\n")
         except OSError:
             return
         for raw in lines:
-            # A line torn by a kill is passed over: what it would have said is found by looking.
+            # A line torn by a kill is skipped: the next scan finds what it would have recorded.
             with suppress(msgspec.DecodeError):
                 self._take(msgspec.json.decode(raw, type=Line))
         if lines[-1]:
@@ -444,7 +444,7 @@ class Checkpoints:
 
 
 def may_change(request: PermissionRequest) -> Sequence[str] | None:
-    """The files that a call may change; None if it may change any."""
+    """The files that a call may change; empty if none, None if any."""
     match request.action:
         case "none" | "read" | "fetch":
             return ()

@@ -1,7 +1,7 @@
-"""What an agent reports while it works, and the queues through which its events reach the reader.
+"""The events an agent reports while it works, and the queues through which they reach the reader.
 
-Events are frozen. Pieces and progress wait for a slow reader. Events of the engine never do, because they are reported
-while the session is locked, and the reader may be about to look at the session.
+Events are frozen. If the reader is slow, reporting pieces and progress blocks until it catches up. Engine events never
+block: they are reported while the session is locked, and the reader may be waiting for that lock.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from sevenfold.events import Event as EngineEvent
 from sevenfold.ports import Piece
 
 MOST_WAITING = 1_000
-"""Unread events before the agent waits for its reader."""
+"""How many unread events there may be before the agent waits for its reader."""
 
 
 End = Literal["done", "interrupted", "max_turns", "budget", "refused", "blocked", "cut"]
 
 
 class Finished(Struct, frozen=True):
-    """Why a run ended, and what the model said last."""
+    """Why a run ended, and the text of the model's last answer."""
 
     end: End
     text: str = ""
     turns: int = 0
     tokens: int = 0
-    """Tokens the model wrote."""
+    """Output tokens."""
     usd: float | None = None
-    """What the run cost."""
+    """The cost of the run; None if a price is unknown."""
     detail: str = ""
 
 
@@ -53,7 +53,7 @@ class ToolProgress(Struct, frozen=True):
 
 
 class ToolEnded(Struct, frozen=True):
-    """A tool call has its result."""
+    """A tool call ended; ``output`` is its result."""
 
     call: ToolCall
     output: ToolOutput
@@ -61,22 +61,22 @@ class ToolEnded(Struct, frozen=True):
 
 
 class Happened(Struct, frozen=True):
-    """An event of the engine: a layer acted, a request was sent, the cache broke…"""
+    """An engine event: a layer acted, a request was sent, the cache broke…"""
 
     event: EngineEvent
 
 
 class Mentioned(Struct, frozen=True):
-    """A file or folder that the user mentioned was read, or could not be."""
+    """A file or folder that the user mentioned was read, or could not be read."""
 
     path: str
-    """As it was typed."""
+    """The path as the user typed it."""
     output: ToolOutput
     folder: bool = False
 
 
 class Notice(Struct, frozen=True):
-    """A message of a hook to the user."""
+    """A message from a hook to the user."""
 
     text: str
 
@@ -91,37 +91,37 @@ AgentEvent = Piece | ToolBegan | ToolProgress | ToolEnded | Happened | Mentioned
 
 
 class EventSink(Protocol):
-    """Takes events."""
+    """Receives events."""
 
     def put(self, event: AgentEvent) -> None:
-        """Take an event."""
+        """Receive an event."""
 
 
 class Reporter:
-    """Passes events on to the current reader, if there is one."""
+    """Forwards events to the current reader, if there is one."""
 
     def __init__(self) -> None:
         self.sink: EventSink | None = None
 
     def put(self, event: AgentEvent) -> None:
-        """Report an event."""
+        """Forward an event to the reader."""
         if self.sink is not None:
             self.sink.put(event)
 
     def wait_until_handled(self) -> None:
-        """Wait until the reader is done with everything that was reported so far, if it reads in another thread."""
+        """Wait until the reader has handled all events reported so far; only for a reader in another thread."""
         if isinstance(self.sink, EventQueue):
             self.sink.wait_until_handled()
 
     def listen(self, event: EngineEvent) -> None:
-        """Report an event of the engine, as a listener of the session."""
+        """Report an engine event; registered as a listener of the session."""
         self.put(Happened(event))
         if isinstance(event, Compacting) and event.text:
             self.put(Notice(event.text))
 
 
 class EventQueue:
-    """Events from the agent's thread to the reader's."""
+    """A queue from the agent's thread to the reader's thread."""
 
     def __init__(self, most: int = MOST_WAITING) -> None:
         self._events: deque[AgentEvent] = deque()
@@ -132,7 +132,7 @@ class EventQueue:
         self._reported = self._taken = self._handled = 0
 
     def put(self, event: AgentEvent) -> None:
-        """Add an event; waits for the reader if there are too many, except for events of engine and hooks."""
+        """Add an event; blocks while the queue is full, except for engine events and notices."""
         with self._changed:
             if not isinstance(event, Happened | Notice):
                 self._changed.wait_for(lambda: len(self._events) < self._most or self._left)
@@ -142,30 +142,30 @@ class EventQueue:
             self._changed.notify_all()
 
     def wait_until_handled(self) -> None:
-        """Wait until the reader is done with everything that was reported so far."""
+        """Wait until the reader has handled all events put so far."""
         with self._changed:
             goal = self._reported
             self._changed.wait_for(lambda: self._handled >= goal or self._left or self._over)
 
     def end(self) -> None:
-        """There will be no more events."""
+        """Mark the end of the events."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
 
     def leave(self) -> None:
-        """The reader is gone: drop events, and wait for it no longer."""
+        """Note that the reader is gone: drop all events, and stop waiting for it."""
         with self._changed:
             self._left = True
             self._events.clear()
             self._changed.notify_all()
 
     def get(self) -> AgentEvent | None:
-        """The next event; None when there will be no more."""
+        """Wait for the next event; returns None after the last one."""
         with self._changed:
-            self._handled = self._taken  # a reader that asks for more is done with what it has
+            self._handled = self._taken  # a reader that asks for the next event has handled the last one
             self._changed.notify_all()
-            # In short steps, so that an interrupt from the keyboard is seen.
+            # Wait in short steps, so that a keyboard interrupt is noticed.
             while not self._events and not self._over:
                 self._changed.wait(0.5)
             event = self._events.popleft() if self._events else None
@@ -175,7 +175,7 @@ class EventQueue:
 
 
 class AsyncEventQueue:
-    """Events from the event loop, or from a tool's thread, to a reader on the event loop."""
+    """A queue from the event loop, or a tool's thread, to a reader on the event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -186,9 +186,9 @@ class AsyncEventQueue:
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def end(self) -> None:
-        """There will be no more events."""
+        """Mark the end of the events."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, None)
 
     async def get(self) -> AgentEvent | None:
-        """The next event; None when there will be no more."""
+        """Wait for the next event; returns None after the last one."""
         return await self._events.get()

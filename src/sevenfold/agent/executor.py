@@ -1,8 +1,8 @@
-"""The executor: from tool calls to their results, past hooks, permissions and the user.
+"""The executor: turns tool calls into results, by way of hooks, permissions and the user's consent.
 
-It is a flow, written once for programs that block and programs that await. Calls of tools that may run concurrently do;
-all others run one after another. Whatever goes wrong becomes a result, and so does an interruption: a tool that does
-not stop when it is interrupted is left behind.
+It is a flow, written once for sync and async programs. Neighbouring calls of tools that allow it run concurrently; all
+others run one after another. Every failure becomes an error result, and so does an interruption. A tool that does not
+stop when interrupted is left behind: the executor no longer waits for it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Asked(Struct, frozen=True):
     request: PermissionRequest
     decision: PermissionDecision
     agent: str = ""
-    """The sub-agent that makes the call; empty: the agent itself does."""
+    """The sub-agent that makes the call; empty if the agent itself does."""
 
     @property
     def wish(self) -> PermissionRequest:
@@ -62,55 +62,55 @@ class Asked(Struct, frozen=True):
 
 
 class Consented(Struct, frozen=True):
-    """The user's answer."""
+    """The user's answer to a request for consent."""
 
     granted: bool
     always: bool = False
-    """Also allow it for the rest of the session, by the rules the decision names."""
+    """Whether to add the rules in `PermissionDecision.would_allow` for the rest of the session."""
     remark: str = ""
     unanswered: bool = False
-    """There was no user to ask, or asking failed; the remark says so."""
+    """True if there was no user to ask, or asking failed; the remark says which."""
 
 
 ConsentFunction = Callable[[Asked], Consented]
 
 
 def refuse(asked: Asked) -> Consented:
-    """Consent of a session without a user to ask."""
+    """Refuse consent, in a session without a user to ask."""
     return Consented(False, remark=NO_USER, unanswered=True)
 
 
 class AgentHooks(Struct, frozen=True):
-    """How an agent's flows fire hooks."""
+    """Fires hooks from an agent's flows."""
 
     common: Callable[[], Mapping[str, Any]]
-    """The fields of every hook input."""
+    """Returns the fields that every hook input has."""
     heard: Callable[[HookOutcome], None]
     """Called with every outcome, to show messages and failures."""
 
     def fire(self, event: HookInput) -> Flow[HookOutcome]:
-        """Fire the hooks of an event."""
+        """Fire the hooks of an event; the flow returns their combined outcome."""
         outcome = yield from Fire(event)
         self.heard(outcome)
         return outcome
 
 
 class Callbacks(Struct, frozen=True, kw_only=True):
-    """What an executor calls while it works."""
+    """The functions an executor calls while it works."""
 
     consent: ConsentFunction = refuse
     report: Callable[[AgentEvent], None] = lambda event: None
-    """Called when a call begins, goes on and ends."""
+    """Receives an event when a call begins, makes progress and ends."""
     learn: Callable[[ToolCall, ToolOutput], None] | None = None
-    """Called with each call that was carried out, before its result goes anywhere."""
+    """Called after each tool ran, before its result is used anywhere."""
     checkpoints: Checkpoints | None = None
-    """Keeps the files as they were before each call that may change some."""
+    """Saves files before each call that may change some."""
     save: Callable[[], None] = lambda: None
     """Called after each round of calls, before their results are returned."""
 
 
 class _Settled(Exception):
-    """A call has its result without being carried out: it cannot be, or may not be."""
+    """Raised with the result of a call that is not carried out, because it is invalid or not permitted."""
 
     def __init__(self, output: ToolOutput) -> None:
         self.output = output
@@ -126,34 +126,34 @@ class Executor:
         self.context = context
         self.grants = grants
         self.halted: str | None = None
-        """Why a hook wants the agent to stop altogether; None if none does."""
+        """The reason if a hook wants the whole run to stop, else None."""
         self.patience = GRACE
-        """Seconds a tool gets to end when it is interrupted; then it is left behind."""
+        """Seconds that an interrupted tool gets to end before it is left behind."""
         self._hooks = hooks
         self._callbacks = callbacks
         self._asking = threading.Lock()
         self._children: list[Executor] = []
 
     def with_tools(self, box: Toolbox, learn: Callable[[ToolCall, ToolOutput], None]) -> Executor:
-        """An executor with other tools and the same permissions, whose calls are not reported."""
+        """Make an executor with other tools and the same permissions; its calls are not reported as events."""
         callbacks = Callbacks(consent=self._callbacks.consent, learn=learn, save=self._callbacks.save)
         child = Executor(box, self.context, self.grants, self._hooks, callbacks)
         self._children.append(child)
         return child
 
     def begin(self) -> None:
-        """Before a run: what stopped the run before does not stop this one."""
+        """Prepare for a new run, by clearing what stopped the last one."""
         self.halted = None
         self.context = replace(self.context, abort=Abort())
         for child in self._children:
             child.context = self.context
 
     def stop(self) -> None:
-        """Stop running tools and everything they started."""
+        """Tell running tools, and everything they started, to stop."""
         self.context.abort.set()
 
     def run(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
-        """Carry out calls; returns a ``tool_result`` block for each, in order."""
+        """Carry out calls; the flow returns a ``tool_result`` block for each, in order."""
         results: list[Mapping[str, Any]] = []
         for group in self._groups(calls):
             results += yield from Gather([self._run(call) for call in group], CONCURRENT)
@@ -161,7 +161,7 @@ class Executor:
         return results
 
     def _groups(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
-        """The calls in order, with neighbours that may run concurrently grouped."""
+        """The calls in order, in groups; neighbours that may run concurrently share one."""
         for concurrent, run in groupby(calls, lambda call: self.box.concurrent(call.name)):
             group = list(run)
             yield from [group] if concurrent else ([call] for call in group)
@@ -169,7 +169,7 @@ class Executor:
     # -- one call -------------------------------------------------------------------------------
 
     def _run(self, call: ToolCall) -> Flow[Mapping[str, Any]]:
-        """Carry out one call; whatever goes wrong becomes its result."""
+        """Carry out one call; any failure becomes its result."""
         began = time.monotonic()
         try:
             output = yield from self._use(call)
@@ -210,19 +210,19 @@ class Executor:
         try:
             after = yield from self._fire(used)
         except Aborted:
-            # What the tool did is done, even if its hooks were interrupted.
+            # The tool has done its work, even if its hooks were interrupted.
             return output
         return _with_hooks(output, call.name, after, before.context)
 
     def _request(self, call: ToolCall) -> PermissionRequest:
-        """What a call is about to do."""
+        """The permission a call needs; raises `_Settled` if the call is invalid."""
         request = self.box.permission_request(call.name, call.input, self.context)
         if isinstance(request, ToolOutput):
             raise _Settled(request)
         return request
 
     def _decide(self, request: PermissionRequest) -> PermissionDecision:
-        """Allow the request, or have the user asked."""
+        """The decision on a request: allow it, or ask the user; raises `_Settled` if it is denied."""
         decision = self.grants.now.decide(request)
         if decision.verdict == "deny":
             raise _Settled(denied(decision.reason))
@@ -231,7 +231,7 @@ class Executor:
     def _permitted(
         self, call: ToolCall, request: PermissionRequest, before: HookOutcome
     ) -> Flow[tuple[ToolCall, PermissionRequest]]:
-        """The call as it may be carried out, and what it is permitted to do."""
+        """Get permission; returns the call, perhaps with input changed by a hook, and the permitted request."""
         decision, hook = self._decide(request), before.permission
         by_rule = decision.verdict == "ask" and decision.rule
         verdict = hook.verdict if hook is not None and not by_rule else decision.verdict
@@ -248,7 +248,7 @@ class Executor:
             if answered.updated_input is not None:
                 call = replace(call, input=dict(answered.updated_input))
                 request = self._request(call)
-                self._decide(request)  # what a rule forbids stays forbidden
+                self._decide(request)  # raises if the changed input is denied
             return call, request
         with self.grants.asking(f"{request.tool}: {request.subject or request.action}"):
             said = yield from self._consent(Asked(call, request, decision))
@@ -262,7 +262,7 @@ class Executor:
         raise _Settled(denied(f"{words} {said.remark}" if said.remark else words))
 
     def _consent(self, asked: Asked) -> Run[Consented]:
-        """Ask the user, unless interrupted."""
+        """Ask the user; an interrupt ends the waiting."""
         ask, stopped, patience = partial(self._ask_user, asked), self.context.abort.is_set, self.patience
         return Run(
             lambda: run_interruptibly(ask, stopped, patience),
@@ -272,9 +272,9 @@ class Executor:
     def _act_between_checkpoints(
         self, call: ToolCall, request: PermissionRequest, context: Context
     ) -> Flow[ToolOutput]:
-        """Use the tool; if it may change files, they are kept as they were before."""
+        """Run the tool; if it may change files, save them before and record the changes after it."""
         act, tool = self._act(call, context), self.box.get(call.name)
-        # Only its author knows what a function does.
+        # A function without a kind may do anything, so any file may change.
         paths = None if isinstance(tool, FunctionTool) and not tool.kind else may_change(request)
         checkpoints = self._callbacks.checkpoints
         if checkpoints is None or paths == ():
@@ -289,12 +289,12 @@ class Executor:
         return output
 
     def _act(self, call: ToolCall, context: Context) -> Flow[ToolOutput]:
-        """Use the tool, unless interrupted."""
+        """Run the tool; an interrupt ends the waiting."""
         box, stopped = self.box, self.context.abort.is_set
         if (flow := box.flow(call.name, call.input, context)) is not None:
             return sendable((yield from flow), call.name)
         tool = box.get(call.name)
-        # Only briefly for a function that cannot notice that it should stop.
+        # Wait only briefly for a function that cannot notice that it should stop.
         deaf = isinstance(tool, FunctionTool) and not tool.listens
         patience = min(SHORT_GRACE, self.patience) if deaf else self.patience
         awaiting = SHORT_GRACE if isinstance(tool, AsyncTool) else patience
@@ -307,7 +307,7 @@ class Executor:
         )
 
     def _ask_user(self, asked: Asked) -> Consented:
-        """Ask one question at a time, and none that an earlier answer has settled."""
+        """Ask one question at a time, and skip those that an earlier answer has settled."""
         with self._asking:
             if asked.decision.verdict == "ask" and self.grants.now.decide(asked.request).verdict == "allow":
                 return Consented(True)
@@ -330,7 +330,7 @@ class Executor:
         abort = self.context.abort
 
         def report(text: str) -> None:
-            # After an interrupt the call may have been left behind, and its result reported.
+            # After an interrupt, the call may have been left behind and its result reported already.
             if not abort.is_set():
                 self._callbacks.report(ToolProgress(call, text))
 
@@ -348,7 +348,7 @@ def _about(call: ToolCall) -> dict[str, Any]:
 
 
 def _settle_if_refused(outcome: HookOutcome) -> None:
-    """Give a call that hooks refuse its result."""
+    """Raise `_Settled` with a denial if the hooks refuse the call."""
     refused = outcome.permission if outcome.permission and outcome.permission.verdict == "deny" else None
     if outcome.blocked is not None or refused is not None:
         reason = outcome.blocked or (refused.reason if refused else "") or "no reason given"
@@ -356,7 +356,7 @@ def _settle_if_refused(outcome: HookOutcome) -> None:
 
 
 def _with_hooks(output: ToolOutput, tool: str, after: HookOutcome, before: Sequence[str]) -> ToolOutput:
-    """The output with what hooks replace in it and add to it; ``before`` are the additions of PreToolUse."""
+    """The output as changed and extended by hooks; ``before`` is the context added by PreToolUse hooks."""
     if after.updated_output is not UNSET:
         updated = after.updated_output
         words = updated if isinstance(updated, str) else msgspec.json.encode(updated).decode()

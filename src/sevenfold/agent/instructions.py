@@ -1,8 +1,8 @@
-"""Instruction files: what the user and a project's authors have written down for the agent.
+"""Instruction files: written by the user and a project's authors for the agent.
 
 `load` reads AGENTS.md and CLAUDE.md of the user, then of every folder from the project's root down to the working
-directory, and what they import with ``@path``. A file reaches no further than its owner: the project's files import
-from the project, the user's from the user's folder, and links that lead out of it are refused. The content of a file
+directory, and the files they import with ``@path``. Imports cannot leave the owner's folder: the project's files import
+from the project, the user's from the user's folder, and links that lead outside are refused. The content of a file
 never makes loading fail: in place of a file that could not be loaded, the prompt says why.
 """
 
@@ -22,10 +22,10 @@ from sevenfold.agent.texts import InstructionFile, InstructionProblem, Instructi
 from sevenfold.errors import InputError
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
-"""The files looked for in every folder, in this order."""
+"""The files read in every folder, in this order."""
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of the largest file that is read."""
+"""The size of the largest file that is read, in bytes."""
 
 MOST_HOPS = 4
 """How deep imports may be nested: the imports of a file's imports are two hops away from it."""
@@ -34,12 +34,12 @@ MOST_IMPORTS = 500
 """How many imports are followed in all."""
 
 MOST_CHARACTERS = 4 * LARGEST
-"""How much text may be loaded before no more imports are followed."""
+"""How much text may be loaded before imports are no longer followed."""
 
 Owner = Literal["user", "project"]
 LoadReason = Literal["session_start", "compact", "include"]
 _Identity = tuple[int, int]
-"""The device and the number of a file, whatever its name."""
+"""The device and inode of a file, which identify it under any name."""
 
 _FENCE = re.compile(r"[\s>]*(`{3,}|~{3,})(.*)")
 _LIST_ITEM = re.compile(r"\s*([-*+]|\d+[.)])\s")
@@ -48,17 +48,17 @@ _BACKTICKS = re.compile(r"`+")
 _IMPORT = re.compile(r"""(?:(?<=[\s("'\[])|^)@((?:\\ |[^\s\\])+)""", re.MULTILINE)
 _AFTER_PATH = ".,;:!?)]}\"'"
 _LIKE_A_PATH = re.compile(r"(\.{0,2}|~)/.|.*\.\w+$")
-# Characters of the Unicode tag block are shown nowhere, but models read them.
+# Characters of the Unicode tag block are invisible everywhere, but models read them.
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\U000e0000-\U000e007f]")
 
 
 class LoadedFile(Struct, frozen=True):
-    """A file that was looked at: its text, why it was loaded, and what went wrong."""
+    """An instruction file that was found: its text, why it was loaded, and any problem."""
 
     path: str
     owner: Owner
     reason: LoadReason
-    """Why it was loaded: it is one of the files always read, or another one imports it."""
+    """Why it was loaded: at session start, after a compaction, or because another file imports it."""
     text: str = ""
     parent: str | None = None
     """The file that imports it."""
@@ -67,7 +67,7 @@ class LoadedFile(Struct, frozen=True):
     note: str | None = None
     """How the text had to be repaired."""
     known: str = ""
-    """The file that already has the same text; then it is not repeated."""
+    """The path of an earlier file with the same text, if any; then the text is left out here."""
 
 
 def load(
@@ -92,7 +92,7 @@ def load(
 
 
 def upwards(workspace: Path, home: Path) -> Iterator[Path]:
-    """The folder and those above it, up to the root of its repository; the user's home is not a project."""
+    """The folder and its parents up to the repository root; stops before the user's home, which is not a project."""
     for folder in (workspace, *workspace.parents):
         if folder == home:
             return
@@ -102,17 +102,17 @@ def upwards(workspace: Path, home: Path) -> Iterator[Path]:
 
 
 def project_root(workspace: Path, home: Path) -> Path:
-    """The root of the repository a folder is in; the folder itself if it is in none."""
+    """The root of the repository that contains the folder; the folder itself if there is none."""
     return next((folder for folder in upwards(workspace, home) if (folder / ".git").exists()), workspace)
 
 
 def as_text(loaded: tuple[LoadedFile, ...]) -> Instructions | None:
-    """The loaded files as a section of the prompt; None if they have no text."""
+    """The loaded files as a prompt section; None if there is neither text nor a problem to report."""
     return Instructions.of([_framed(file) for file in loaded if file.text or file.problem])
 
 
 def imports(text: str) -> tuple[str, ...]:
-    """The paths a text imports, each once; code in it is an example, not an import."""
+    """The paths a text imports, each once; ``@path`` inside code is not an import."""
     found = (
         match[1].replace("\\ ", " ").rstrip(_AFTER_PATH)
         for paragraph in _BLANK_LINES.split(_without_code_blocks(text))
@@ -122,7 +122,7 @@ def imports(text: str) -> tuple[str, ...]:
 
 
 class _Loader:
-    """One pass over all files: what was loaded, and which texts are known already."""
+    """Loads all files in one pass, and remembers which files and texts it has loaded already."""
 
     def __init__(self, home: Path | None) -> None:
         self.loaded: list[LoadedFile] = []
@@ -132,13 +132,13 @@ class _Loader:
         self._known: dict[_Identity | str | None, str] = {}
 
     def folder(self, folder: Path, bounds: Path, owner: Owner, reason: LoadReason) -> None:
-        """Load the files of a folder; ``bounds`` is how far their imports may reach."""
+        """Load the instruction files of a folder; their imports must be inside ``bounds``."""
         for name in NAMES:
             if os.path.lexists(folder / name):
                 self._take(*_read(LoadedFile(str(folder / name), owner, reason), bounds), bounds)
 
     def _take(self, file: LoadedFile, identity: _Identity | None, bounds: Path, hops: int = 0) -> None:
-        # The same file by another name, a cycle of imports, or a copy: once is enough.
+        # The same file under another name, a cycle of imports, or a copy: load it only once.
         known = self._known.get(identity) or self._known.get(file.text) or ""
         if file.problem or known:
             known = "" if file.problem else known
@@ -152,7 +152,7 @@ class _Loader:
                 break
 
     def _imported(self, reference: str, by: LoadedFile, bounds: Path, hops: int) -> bool:
-        """Load an import; False if there were too many and no more are loaded."""
+        """Load an import; returns False if the limit is reached and no more imports should be loaded."""
         self._followed += 1
         path = Path(by.path).parent / reference
         if reference.startswith("~/") and self._home:
@@ -164,7 +164,7 @@ class _Loader:
             return False
         file, identity = _read(file, bounds)
         if file.problem and not _LIKE_A_PATH.match(reference):
-            return True  # a name with an @ in front, as people and packages have
+            return True  # not a path but an @name, as of a person or a package
         if hops > MOST_HOPS and identity not in self._known:
             file = replace(file, problem=f"it is more than {MOST_HOPS} imports away")
         self._take(file, identity, bounds, hops)
@@ -178,7 +178,7 @@ def _framed(file: LoadedFile) -> InstructionFile | InstructionProblem:
 
 
 def _read(file: LoadedFile, bounds: Path) -> tuple[LoadedFile, _Identity | None]:
-    """The file with its text, or with the reason why it has none; and what tells it from all others."""
+    """Read a file; returns it with its text or problem, and its identity, None if it could not be read."""
     try:
         real = Path(file.path).resolve()
         if not real.is_relative_to(bounds):
@@ -209,7 +209,7 @@ def _decoded(file: LoadedFile, raw: bytes) -> LoadedFile:
 
 
 def _without_code_blocks(text: str) -> str:
-    """The text with an empty line for every line of a fenced or indented block."""
+    """The text with every line of a fenced or indented code block replaced by an empty line."""
     kept: list[str] = []
     fence, listing, code_may_begin = "", False, True
     for line in text.split("\n"):
@@ -223,7 +223,7 @@ def _without_code_blocks(text: str) -> str:
         elif code_may_begin and not listing and line.startswith(("    ", "\t")):
             line = ""
         elif line.strip() and (_LIST_ITEM.match(line) or code_may_begin):
-            # Indented lines in a list belong to its items.
+            # Indented lines in a list belong to its items and are not code.
             listing = bool(_LIST_ITEM.match(line)) or (listing and line[0].isspace())
         code_may_begin = not line.strip()
         kept.append(line)
@@ -231,7 +231,7 @@ def _without_code_blocks(text: str) -> str:
 
 
 def _without_code_spans(paragraph: str) -> str:
-    """The paragraph without the code between two equally long runs of backticks."""
+    """The paragraph without inline code, which is text between two equally long runs of backticks."""
     runs = list(_BACKTICKS.finditer(paragraph))
     partner: dict[int, int] = {}
     newest: dict[int, int] = {}

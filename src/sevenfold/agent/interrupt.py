@@ -1,9 +1,9 @@
-"""Waiting that can be interrupted: for tools, for the user, and for models.
+"""Interruptible waiting: for tools, for the user, and for models.
 
-Work that does not end when it is asked to is left behind: it may go on in its thread, but the agent no longer waits
-for it. A model may think for minutes before its first word, so a request is made in a thread, or a task, of its own.
-When the run is interrupted, the next piece of the answer raises `Aborted`, which closes the connection and carries
-what was said; if no piece comes, the request is left behind with what had been seen of its answer.
+Work that does not end when it is asked to is left behind: it may continue in its thread, but the agent no longer waits
+for it. A model may think for minutes before its first word, so each request is made in its own thread or task. When the
+run is interrupted, the next piece of the answer raises `Aborted`, which closes the connection and carries the partial
+answer. If no piece arrives, the request is left behind, and the error carries what was received so far.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ TICK = 0.05
 GRACE = 3.0
 """Seconds that interrupted work gets to end by itself."""
 SHORT_GRACE = 0.25
-"""The same for a coroutine, which can be cancelled, for a function that cannot notice, and for a request."""
+"""The same for a coroutine, which can be cancelled, a function that cannot notice the interrupt, and a request."""
 SPOKEN = ("main", "sdk", "agent")
-"""Sources of requests whose answers are shown while they come: those of the conversation itself."""
+"""Query sources whose answers are streamed to the reader: those of the conversation itself."""
 
 
 class LeftBehind(Aborted):
@@ -45,10 +45,10 @@ class LeftBehind(Aborted):
 def in_own_thread(
     work: Callable[[], R], name: str = "sevenfold-work", result: Future[R] | None = None
 ) -> Future[R]:
-    """Do the work in a thread of its own: a shared pool would make others wait for what may take minutes.
+    """Run ``work`` in a new thread; returns its future. A shared pool would not do: work can take minutes.
 
-    The thread does not keep the process alive, and may be started while the interpreter shuts down. ``result`` is for
-    a caller that must have it before the work begins. Raises RuntimeError if the system has no thread left.
+    The thread does not keep the process alive, and may be started while the interpreter shuts down. Pass ``result`` if
+    you need the future before the work begins. Raises RuntimeError if the system cannot start another thread.
     """
     result = Future() if result is None else result
     result.set_running_or_notify_cancel()
@@ -69,7 +69,7 @@ def in_own_thread(
 
 
 def run_interruptibly(work: Callable[[], R], interrupted: Callable[[], bool], grace: float) -> R:
-    """Do the work in a thread of its own; raises `LeftBehind` if it goes on after an interrupt."""
+    """Run ``work`` in a new thread and wait for it; raises `LeftBehind` if it is still running after an interrupt."""
     result = in_own_thread(work)
     while not result.done():
         wait([result], TICK)
@@ -81,7 +81,7 @@ def run_interruptibly(work: Callable[[], R], interrupted: Callable[[], bool], gr
 async def await_interruptibly(
     work: Coroutine[Any, Any, R], interrupted: Callable[[], bool], grace: float
 ) -> R:
-    """Await the work; if it goes on after an interrupt, cancels it and raises `LeftBehind`."""
+    """Await ``work``; if it is still running after an interrupt, cancel it and raise `LeftBehind`."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
@@ -96,7 +96,7 @@ async def await_interruptibly(
 
 
 async def await_end(task: asyncio.Future[Any]) -> None:
-    """Wait until a task has ended, even if the waiting task is cancelled meanwhile, which is raised afterwards."""
+    """Wait until a task has ended; a cancellation of the waiting task is raised only afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -108,7 +108,7 @@ async def await_end(task: asyncio.Future[Any]) -> None:
 
 
 class _Listener:
-    """Passes on the pieces of an answer until the request is interrupted, and keeps its text."""
+    """Forwards the pieces of an answer until the request is interrupted, and collects its text."""
 
     def __init__(self, call: Call, watch: Watcher | None, stopped: Signal) -> None:
         self._watch = watch if call.source.partition(":")[0] in SPOKEN else None
@@ -118,7 +118,7 @@ class _Listener:
         self._begun = Answer("msg_interrupted", "", ())
 
     def begin(self, head: Answer) -> None:
-        """The provider began to answer: ``head`` has the id, the model and the usage it reported."""
+        """Called when the answer begins; ``head`` has the id, the model and the usage the provider reported."""
         self._begun = head
         if isinstance(self._given, HeadWatcher):
             self._given.begin(head)
@@ -132,7 +132,7 @@ class _Listener:
             self._watch(piece)
 
     def aborted(self) -> Aborted:
-        """The error of a request that was left behind, with what it said."""
+        """The error for a request that was left behind, with the partial answer."""
         words = "".join(self._words)
         said = (blocks.text(words),) if words.strip() else ()
         return Aborted("the call was stopped", partial=replace(self._begun, blocks=said))
@@ -143,7 +143,7 @@ class InterruptibleClient(Struct, frozen=True):
 
     client: Client
     stopped: Callable[[], Signal]
-    """Returns the signal of the current run."""
+    """Returns the stop signal of the current run."""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request; raises `Aborted` if the run is interrupted."""
@@ -164,11 +164,11 @@ class InterruptibleClient(Struct, frozen=True):
 
 
 class AsyncInterruptibleClient(Struct, frozen=True):
-    """The same, awaited."""
+    """The async version of `InterruptibleClient`."""
 
     client: AsyncClient
     stopped: Callable[[], Signal]
-    """Returns the signal of the current run."""
+    """Returns the stop signal of the current run."""
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
         """Send the request; raises `Aborted` if the run is interrupted."""
@@ -206,24 +206,24 @@ async def _happens(signal: Signal) -> None:
 
 
 class _Warming(Struct, frozen=True):
-    """Hears when an answer begins: what was sent is in the cache then."""
+    """Fires ``warm`` when an answer begins: from then on, the request is in the prompt cache."""
 
     warm: Signal
 
     def begin(self, head: Answer) -> None:
-        """The answer has begun."""
+        """Called when the answer begins."""
         self.warm.happen()
 
     def __call__(self, piece: Piece) -> None:
-        """What the answer says is heard elsewhere."""
+        """Ignore the pieces; only the beginning matters here."""
 
 
 def with_client(flow: Flow[R], child: Assembly, warm: Signal) -> Flow[R]:
-    """The flow of a sub-agent with a client of its own, which stops with it; its answers are not shown.
+    """The flow of a sub-agent, with requests that stop when the sub-agent is stopped; its answers are not streamed.
 
-    ``warm`` happens when its first answer begins.
+    ``warm`` fires when its first answer begins. If its time limit has passed, the sub-agent is interrupted.
     """
-    client: Any = child.client  # of the kind that fits the driver, which makes one of the two calls
+    client: Any = child.client  # sync or async to match the driver, which makes only one of the two calls
 
     def stopped() -> Signal:
         return child.loop.stopped

@@ -2,7 +2,7 @@
 
     queued messages → what is due (offload, clear, compact) → request → answer → tools → background work
 
-`Loop._turn` is one round of it. All of it is a flow: it yields what it needs (a model's answer, tools, hooks, a pause),
+`Loop._turn` is one iteration. The loop is a flow: it yields what it needs (a model's answer, tools, hooks, a pause),
 and its driver does the waiting.
 """
 
@@ -39,35 +39,35 @@ if TYPE_CHECKING:
     from sevenfold.record.decisions import AgentEnd
 
 RETRIES = 4
-"""How often a request is repeated that a provider could not answer just then."""
+"""How many times a request is retried after a temporary failure of the provider."""
 STOP_HOOKS = 8
-"""How often in a row hooks may keep the agent from stopping."""
+"""How many times in a row hooks may keep the agent from stopping."""
 INTERRUPTED = "[The user interrupted the answer here.]"
 ENDS: Mapping[str | None, End] = {
     "refusal": "refused",
     "max_tokens": "cut",
     "model_context_window_exceeded": "cut",
 }
-"""How a run ends, by the reason why the model's last answer did; otherwise it is done."""
+"""How a run ends, by the stop reason of the model's last answer; ``done`` for all other reasons."""
 NOTHING_TO_DO = 'there is nothing left to do, and nothing new was said: say what to do next, as in run("…")'
 NOT_TAKEN_IN = "the message was not taken in, send it again if it is still meant"
-"""Detail of a run that was interrupted before it began."""
+"""`Finished.detail` of a run that was interrupted before its prompt was recorded."""
 
 
 class RunLimits(Struct, frozen=True):
-    """When to stop, even if there is more to do."""
+    """Limits at which a run stops, even if there is more to do; None: no limit."""
 
     turns: int | None = None
     """Requests in one run."""
     usd: float | None = None
     """Dollars in the whole session."""
     tokens: int | None = None
-    """Tokens the model writes in one run."""
+    """Output tokens in one run."""
 
     def check_usd(self, models: Iterable[str], spent: float | None) -> None:
-        """Raise `InputError` if the limit in dollars cannot be kept.
+        """Raise `InputError` if the dollar limit cannot be enforced because a price is unknown.
 
-        ``models`` are those that will be asked, ``spent`` is what the session has cost; None if that is not known.
+        ``models`` are the models that will be asked; ``spent`` is the session's cost so far, None if unknown.
         """
         unpriced = next((model for model in models if find(model).price(0) is None), None)
         if self.usd is None or (unpriced is None and spent is not None):
@@ -88,9 +88,9 @@ class Loop:
     def __init__(self, agent: Assembly, limits: RunLimits) -> None:
         self.limits = limits
         self.signals: Callable[[], Signal] = Signal
-        """Makes the signal of a run; a test that moves time by hand puts another one here."""
+        """Creates the stop signal of each run; tests that control time replace it."""
         self.stopped = Signal()
-        """Happens when the current run is interrupted."""
+        """The stop signal of the current run; it fires when the run is interrupted."""
         self._agent, self._team, self._hooks = agent, agent.team, agent.hooks
         self._executor, self._conversation = agent.executor, agent.conversation
         self._conversation.keeps_cut_off = True
@@ -107,11 +107,11 @@ class Loop:
 
     @property
     def _usd(self) -> float | None:
-        """What the session has cost; None if a price is unknown."""
+        """The session's cost in dollars; None if a price is unknown."""
         return self._conversation.account.usd
 
     def queue(self, text: str) -> None:
-        """Send a message while the agent works; the model gets it with the results of the running tools."""
+        """Queue a message while the agent works; the model gets it with the results of the running tools."""
         self._queued.append(text)
         if self._team is not None:
             self._team.wake_up()
@@ -126,12 +126,12 @@ class Loop:
 
     @property
     def _counted(self) -> float | None:
-        """What counts against the limit in dollars."""
+        """The dollars that count against the limit: with a team, the cost of the root agent and all agents below it."""
         return self._usd if self._team is None else self._team.root.spent()
 
     @property
     def left(self) -> RunLimits:
-        """What is left of each limit."""
+        """The remainder of each limit."""
         limits = self.limits
         return RunLimits(
             None if limits.turns is None else max(0, limits.turns - self._turns),
@@ -141,22 +141,22 @@ class Loop:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Queued messages that the model has not got yet."""
+        """Queued messages that have not been sent to the model yet."""
         return tuple(self._queued)
 
     # -- running --------------------------------------------------------------------------------
 
     def run(self, prompt: str = "", key: str = "") -> Flow[Finished]:
-        """Work until there is nothing left to do, which includes what agents in the background still do.
+        """Work until there is nothing left to do, including the work of background agents.
 
-        The run can be interrupted from this call on, not only from the flow's first step. A prompt with a ``key`` is
-        another agent's: it is recorded once, and hooks for the user's prompts do not see it.
+        The run can be interrupted from this call on, not only from the flow's first step. A prompt with a ``key`` comes
+        from another agent: it is recorded only once, and no UserPromptSubmit hook runs for it.
         """
         self._begin()
         return self._run(prompt, key)
 
     def map(self, prompts: Sequence[str], kind: str, progress: MapProgress | None) -> Flow[list[AgentEnd]]:
-        """Have tasks done by agents of a type; can be interrupted like a run."""
+        """Run each task with a sub-agent of type ``kind``; can be interrupted like a run."""
         if (team := self._team) is None:
             raise Refused("this agent may start no others: make it with agents=True")
         if isinstance(prompts, str):
@@ -200,7 +200,7 @@ class Loop:
             return self._finished("interrupted")
 
     def _turn(self) -> Flow[Finished | None]:
-        """One request and everything its answer asks for; None if there is more to do."""
+        """Make one request and carry out the tool calls of its answer; returns None if there is more to do."""
         if limit := self._limit():
             return self._finished(limit)
         yield from self._fire_news()
@@ -223,7 +223,7 @@ class Loop:
         return None
 
     def _ask(self) -> Flow[Outcome]:
-        """Get one answer; if the provider is busy, ask again after a pause."""
+        """Get one answer; if the provider fails temporarily, retry after a pause."""
         for attempt in range(RETRIES + 1):
             try:
                 outcome = yield from turn(self._conversation)
@@ -243,21 +243,21 @@ class Loop:
     # -- messages and hooks ---------------------------------------------------------------------
 
     def _fire_news(self) -> Flow[None]:
-        """Fire the hooks of events that happened since the last request, and note the context they add."""
+        """Fire the hooks for events since the last request, and add their context to the conversation."""
         for event in self._agent.news():
             outcome = yield from self._hooks.fire(event)
             for context in outcome.context:
                 self._conversation.note(context)
 
     def _await_team(self) -> Flow[bool]:
-        """Wait while agents work in the background; True if one has ended, or a message is queued."""
+        """Wait for background agents; returns False if none is at work, True if there is something to handle first."""
         team = self._team
         return team is not None and (
             yield from team.await_result(lambda: bool(self._queued or self._stopping))
         )
 
     def _submit_queued(self) -> Flow[None]:
-        """Take in results of agents and queued messages; one that a hook refuses is announced as an event."""
+        """Record agents' results and queued messages; a message that a hook refuses is reported as an event."""
         if self._team is not None:
             self._team.deliver()
         while self._queued:
@@ -271,7 +271,7 @@ class Loop:
                 self._conversation.events.aside("queue", refused)
 
     def _submit(self, text: str) -> Flow[str | None]:
-        """Take in a message of the user; returns the reason if a hook refuses it."""
+        """Record a user message; returns the reason if a hook refuses it, else None."""
         submitted = UserPromptSubmit(**self._hooks.common(), prompt=text)
         outcome = yield from self._hooks.fire(submitted)
         refused = outcome.blocked if outcome.blocked is not None else outcome.stop
@@ -287,7 +287,7 @@ class Loop:
         return None
 
     def _held_back(self) -> Flow[str | None]:
-        """Ask the hooks if the agent may stop; returns the reason if not."""
+        """Ask the hooks whether the agent may stop; returns the reason if it may not, else None."""
         if self._stopping or self._held >= STOP_HOOKS:
             return None
         descent = self._agent.descent
@@ -303,14 +303,14 @@ class Loop:
     # -- keeping the conversation in order --------------------------------------------------------
 
     def _close_calls(self) -> None:
-        """Answer calls of an earlier run that have no result: without one, every request would fail."""
+        """Give calls of an earlier run without a result an error result; otherwise every request would fail."""
         if waiting := self._conversation.waiting:
             self._conversation.tool_results(
                 [blocks.result(call, NO_RESULT, is_error=True) for call in waiting]
             )
 
     def _close_answer(self) -> None:
-        """Answer the calls in what was kept of an interrupted answer, or say that it was interrupted."""
+        """Give the calls in an interrupted answer error results; if it has none, note the interruption."""
         kept, self._conversation.cut_off = self._conversation.cut_off, None
         if kept is None:
             return
@@ -322,7 +322,7 @@ class Loop:
     # -- stopping -------------------------------------------------------------------------------
 
     def _limit(self) -> End | None:
-        """Why the next request must not be made; None if it may."""
+        """The reason why the next request must not be made; None if it may."""
         if self._stopping:
             return "interrupted"
         left = self.left
@@ -345,5 +345,5 @@ def _input(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError:
-        # The answer was cut off in the middle; the toolbox reports that the input does not fit.
+        # The answer was cut off in the middle; the toolbox will report that the input is invalid.
         return bytes(raw).decode(errors="replace")

@@ -1,10 +1,10 @@
-"""Files that a message mentions, attached to it.
+"""Attaches to a message the files that it mentions.
 
-They are read as the model would read them: by the same reader, within the same limits, past the same permissions,
-hooks and consent. What cannot be read is reported and left out; the message itself is sent as it was typed. Mentions
-are ``@src/app.py``, ``@"a name with spaces.md"``, or ``@docs/`` for the entries of a folder. Pasted text is full of
-other uses of the sign (decorators, packages, addresses), so a path that does not exist is only reported if it can
-hardly be anything else, and nothing inside a fenced block is a mention.
+They are read as the model would read them: with the same tool and limits, and subject to the same permissions, hooks
+and consent. A file that cannot be read is reported and left out; the message itself is sent as typed. Mentions are
+``@src/app.py``, ``@"a name with spaces.md"``, or ``@docs/`` for the entries of a folder. Pasted text is full of other
+uses of the at sign (decorators, packages, addresses), so a path that does not exist is reported only if it can hardly
+be anything but a path, and nothing inside a fenced block is a mention.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from sevenfold.prompts.context import MentionedFile, MentionedFolder
 from sevenfold.record import blocks
 
 MOST_MENTIONS = 20
-"""Paths of one message that are read."""
+"""How many paths of one message are read."""
 MOST_ENTRIES = 200
-"""Entries of a folder that are listed."""
+"""How many entries of a folder are listed."""
 CHARACTERS_PER_TOKEN = 3
 IMAGE_TOKENS = 2_000
 _MENTION = re.compile(r"""(?<![^\s(\[{'"`])@(?:"([^"\n]+)"|([^\s"'`<>(){}\[\],;|]+))""")
 _FENCED = re.compile(r"^(`{3,})[^`\n]*\n.*?(?:^\1`*\s*$|\Z)", re.DOTALL | re.MULTILINE)
 _MOST_LOOKED_AT = 1_000
 _ENDING = ".:!?"
-"""Ends a sentence rather than a path."""
+"""Characters that, at the end of a mention, end the sentence rather than the path."""
 _PLAINLY_A_PATH = re.compile(r"~?[\w./+-]*(?:/[\w+-]*\.\w+|/)|[\w+-]+\.[a-z]{1,4}")
 
 
 def mentioned(text: str) -> tuple[str, ...]:
-    """The words after the signs, each once, in order."""
+    """The paths that a text mentions (the words after at signs), each once, in order."""
     found: dict[str, None] = {}
     for match in islice(_MENTION.finditer(_FENCED.sub("", text)), _MOST_LOOKED_AT):
         if word := match[1] or match[2].rstrip(_ENDING):
@@ -54,15 +54,15 @@ def mentioned(text: str) -> tuple[str, ...]:
 
 
 def plainly_a_path(word: str) -> bool:
-    """Whether it can hardly be anything but a path, so that its absence should be reported."""
+    """Whether a word can hardly be anything but a path, so a missing file should be reported."""
     return _PLAINLY_A_PATH.fullmatch(word) is not None
 
 
 class Look(ReadTool):
-    """Shows a file as Read does, and lists the entries of a folder; the same rules and hooks apply to both."""
+    """Shows a file as Read does, or lists the entries of a folder, under the rules and hooks for Read."""
 
     def act(self, given: ReadInput, context: Context) -> ToolOutput:
-        """Show the file or the folder."""
+        """Show the file, or list the folder."""
         path = files.permitted_path(given.path, context)
         return _entries(path) if Path(path).is_dir() else super().act(given, context)
 
@@ -71,17 +71,17 @@ class Mentions:
     """Reads the files that messages of one session mention as ``@path``."""
 
     def __init__(self, executor: Executor, tokens: int, report: Callable[[Mentioned], None]) -> None:
-        """``tokens`` of files fit with one message.
+        """``tokens`` is the most that the files of one message may take.
 
-        ``report`` is called with each path that was read, or could not be.
+        ``report`` is called with each path that was read or could not be read.
         """
         self._executor = executor
         self._tokens = tokens
         self._report = report
 
     def read(self, text: str) -> Flow[list[Attachment]]:
-        """Read what a text mentions; returns the attachments for its message."""
-        # The session is not locked while a report waits for a slow reader of events.
+        """Read the files a text mentions; the flow returns the attachments for its message."""
+        # Unguarded, so that the session is not locked while a report waits for a slow reader of events.
         return unguarded(self._read(text))
 
     def _read(self, text: str) -> Flow[list[Attachment]]:
@@ -98,7 +98,7 @@ class Mentions:
         return [ToolCall(f"mention-{number}", Look.name, {"path": word}) for number, word in found]
 
     def _is_readable(self, word: str) -> bool:
-        """Whether to read this path. The user is never asked about a path that does not exist."""
+        """Whether to read this path; the user is never asked about a path outside the workspace that does not exist."""
         context = self._executor.context
         try:
             real = files.resolve(word, context).real
@@ -114,7 +114,7 @@ class Mentions:
     def _attachments(
         self, calls: Sequence[ToolCall], results: Sequence[Mapping[str, Any]]
     ) -> list[Attachment]:
-        """What was read, as far as it fits with the message."""
+        """The attachments for what was read, as far as they fit; reports each path."""
         room = self._tokens * CHARACTERS_PER_TOKEN
         made: list[Attachment] = []
         for call, result in zip(calls, results, strict=True):

@@ -1,9 +1,9 @@
-"""Commands as processes of this machine: one that is waited for, others in the background.
+"""Runs shell commands as processes on this machine, in the foreground or in the background.
 
-Every command runs in bash, with no input, its two outputs as one, and nothing of an earlier command but the folder it
-ended in. Its output is taken as it comes and kept within bounds: both ends of a command that is waited for, in memory;
-the beginning of one in the background, in a file. When its time is up, or it is stopped, it ends with everything it
-started.
+Every command runs in bash, without input, with standard output and error combined. Only the working directory carries
+over from one command to the next. Output is read as it arrives and bounded: of a foreground command, both ends are kept
+in memory; of a background command, the beginning is kept in a file. When a command times out or is stopped, everything
+it started ends with it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from sevenfold.conversation.gate import Gate
 from sevenfold.errors import InputError, Refused
 
 GENTLY = 0.5
-"""Seconds a command gets to end by itself when it is asked to."""
+"""Seconds a command gets to end by itself after SIGTERM."""
 _TICK = 0.05
 _SCRIPT = 'trap \'pwd -P >&"$SEVENFOLD_CWD_FD"\' EXIT; eval "$1"'
 KEPT_AT_EACH_END = 128 * 1024
-"""Bytes of output kept at the beginning and at the end."""
+"""Bytes kept of the beginning, and of the end, of an output."""
 MOST_IN_A_FILE = 64 * 1024 * 1024
-"""Bytes of output kept of a command in the background."""
+"""The most bytes of output kept of a background command."""
 
 TaskState = Literal["running", "completed", "failed", "killed", "gone"]
-"""gone: how it ended is unknown, because the process that ran it ended first."""
+"""``gone``: it is unknown how the command ended, because the Sevenfold process that ran it ended first."""
 GONE = "ended with the process that started it"
 
 
 class BackgroundTask(Struct, frozen=True, omit_defaults=True):
-    """A command in the background, as it is now, or as it is saved."""
+    """The state of a background command, current or saved."""
 
     id: str = field(name="task")
     command: str
@@ -49,27 +49,27 @@ class BackgroundTask(Struct, frozen=True, omit_defaults=True):
     path: str
     code: int | None = None
     read: int = 0
-    """Bytes of its output that were read."""
+    """Bytes of its output that have been read."""
     unread: int = 0
-    """Bytes of its output that were not read yet."""
+    """Bytes of its output that have not been read yet."""
     mark: str = ""
-    """The name of the mark its processes carry."""
+    """The name of the `ProcessMark` that its processes carry."""
 
 
 class LocalProcesses:
-    """Runs commands on this machine; ``folder`` takes the output of those in the background.
+    """Runs commands on this machine; the output of background commands goes to files in ``folder``.
 
-    ``earlier`` are tasks an earlier process started: what is left of them is ended, and their output can still be read.
+    ``earlier`` are tasks of an earlier process: any that still run are killed, and their output can still be read.
     """
 
     def __init__(
         self, folder: Path, earlier: Iterable[BackgroundTask] = (), gate: Gate | None = None
     ) -> None:
-        """``gate`` masks secrets in the files."""
+        """``gate`` masks secrets in the output files."""
         self._folder = folder
         self._gate = gate
         self._tasks: dict[str, _Background | BackgroundTask] = {}
-        """All tasks; those of an earlier process, which have ended, as they were saved."""
+        """All tasks; those of an earlier process, which have ended, in their saved form."""
         self._read: dict[str, int] = {}
         for task in earlier:
             if task.state == "running":
@@ -87,9 +87,9 @@ class LocalProcesses:
         stopped: Callable[[], bool],
         progress: Callable[[str], None],
     ) -> tuple[str, CommandRan]:
-        """Run a command until it ends, its time is up or ``stopped()``; what it printed, and how it ended.
+        """Run a command until it ends, times out or is ``stopped()``; returns its output and how it ended.
 
-        The folder it ended in is empty if it did not say.
+        `CommandRan.cwd` is the directory the command ended in; empty if unknown.
         """
         started = time.monotonic()
         ends = _Ends(progress)
@@ -102,9 +102,9 @@ class LocalProcesses:
             return ends.text(), CommandRan(command, code, problem, running.ended_in(), took)
 
     def start(self, command: str, *, cwd: str, environ: Mapping[str, str]) -> BackgroundTask:
-        """Run a command in the background."""
+        """Start a command in the background."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        # Names of earlier tasks are not used again, since their output may still be read.
+        # Names of earlier tasks are not reused, because their output may still be read.
         taken = {*self._tasks, *(path.stem for path in self._folder.glob("task-*.log"))}
         name = next(name for name in map("task-{}".format, count(1)) if name not in taken)
         sink = _OutputFile(self._folder / f"{name}.log", self._gate)
@@ -121,7 +121,7 @@ class LocalProcesses:
         return [self._task(name) for name in list(self._tasks)]  # another thread may start one meanwhile
 
     def wait(self, name: str, seconds: float, stopped: Callable[[], bool]) -> BackgroundTask:
-        """A task as it is when it has ended, or after this time."""
+        """Wait until a task ends, the time is up or ``stopped()``; returns its current state."""
         task, deadline = self._task(name), time.monotonic() + seconds
         if isinstance(found := self._tasks[name], _Background):
             while not stopped() and (left := deadline - time.monotonic()) > 0:
@@ -131,14 +131,14 @@ class LocalProcesses:
         return task
 
     def read(self, name: str, most: int) -> bytes:
-        """What a task has printed since this was last called, at most so many bytes."""
+        """The output of a task since the last call, at most ``most`` bytes."""
         task = self._task(name)
         found = _piece(task.path, task.read, most)
         self._read[name] = task.read + len(found)
         return found
 
     def stop(self, name: str) -> BackgroundTask:
-        """End a task with everything it started."""
+        """End a task and everything it started; returns its final state."""
         self._task(name)
         self._stop(name)
         return self._task(name)
@@ -161,7 +161,7 @@ class LocalProcesses:
 
 
 class _ShellCommand(ChildProcess):
-    """A shell command, which tells the folder it ends in."""
+    """A shell command that reports the directory it ends in."""
 
     def __init__(self, command: str, cwd: str, environ: Mapping[str, str]) -> None:
         shell = shutil.which("bash", path=environ.get("PATH")) or shutil.which("bash")
@@ -183,7 +183,7 @@ class _ShellCommand(ChildProcess):
         os.close(self._cwd)
 
     def ended_in(self) -> str:
-        """The folder the command ended in."""
+        """The directory the command ended in; empty if it did not report one."""
         os.set_blocking(self._cwd, False)
         try:
             found = os.read(self._cwd, 65536)
@@ -193,7 +193,7 @@ class _ShellCommand(ChildProcess):
 
 
 class _Background:
-    """A command in the background, pumped by a thread."""
+    """A background command; a thread reads its output."""
 
     def __init__(self, name: str, command: str, sink: _OutputFile, running: _ShellCommand) -> None:
         self._name, self._command, self._sink, self._running = name, command, sink, running
@@ -231,7 +231,7 @@ class _Background:
 
 
 class _Ends:
-    """Keeps the beginning and the end of an output, in memory."""
+    """Keeps the beginning and the end of an output in memory."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._progress = progress
@@ -240,7 +240,7 @@ class _Ends:
         self.left_out = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take more output."""
+        """Add a chunk of output."""
         self._progress(chunk.decode(errors="replace"))
         room = KEPT_AT_EACH_END - len(self._first)
         self._first += chunk[:room]
@@ -254,7 +254,7 @@ class _Ends:
         del self._last[:over]
 
     def text(self) -> str:
-        """The output, or both ends of it with a note in between."""
+        """The output, or its two ends with a note in between if it was too long."""
         self._shorten()
         if not self.left_out:
             return (self._first + self._last).decode(errors="replace")
@@ -263,7 +263,7 @@ class _Ends:
 
 
 class _OutputFile:
-    """Keeps the beginning of an output, in a file."""
+    """Keeps the beginning of an output in a file."""
 
     def __init__(self, path: Path, gate: Gate | None = None) -> None:
         self.path = path
@@ -272,7 +272,7 @@ class _OutputFile:
         self._stream = gate.stream() if gate else None
 
     def add(self, chunk: bytes) -> None:
-        """Take more output; with a gate, lines are written when they are whole."""
+        """Add a chunk of output; with a gate, a line is written only when it is complete."""
         self._write(self._stream.add(chunk) if self._stream else chunk)
 
     def _write(self, chunk: bytes) -> None:
@@ -283,14 +283,14 @@ class _OutputFile:
                 self._file.write(b"\n(more output than is kept)\n")
 
     def close(self) -> None:
-        """Take no more."""
+        """Write what is left, and close the file."""
         if self._stream is not None:
             self._write(self._stream.end())
         self._file.close()
 
 
 def _size(path: str) -> int:
-    """How many bytes of output there are in a file; 0 if it is gone."""
+    """The size of an output file in bytes; 0 if it is gone."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -299,9 +299,9 @@ def _size(path: str) -> int:
 
 
 def _piece(path: str, place: int, most: int) -> bytes:
-    """A piece of the output in a file; nothing if it is gone.
+    """At most ``most`` bytes of an output file, from ``place`` on; nothing if the file is gone.
 
-    A command can put something else in the place of its file, so only a regular file is read.
+    A command can replace its output file by something else, so only a regular file is read.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,8 +1,8 @@
-"""Programs as child processes, each of which ends with everything it started.
+"""Runs programs as child processes, and can kill each with everything it started.
 
-A process leads a session of its own, so one signal reaches its whole group. What left the group is found, on Linux, by
-a mark that every descendant carries in its environment, and by a pipe that all of them hold open; that pipe ends when
-they are gone. Only what sheds its environment and closes everything it inherited gets away.
+Each process leads its own session, so one signal reaches its whole group. Descendants that left the group are found, on
+Linux, by a mark in the environment that all of them inherit, and by a pipe that all of them hold open; the pipe reaches
+end of file when they are gone. Only a process that clears its environment and closes all inherited files can escape.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Self
 from msgspec import Struct
 
 MOST_BYTES = 1024 * 1024
-"""How much of an output `run_program` keeps."""
+"""How many bytes of each output `run_program` keeps."""
 GRACE = 2.0
-"""Seconds in which survivors are looked for after the last new one was found."""
+"""Seconds to keep searching for survivors after the last new one was found."""
 _TICK = 0.05
 TIMED_OUT = "it took too long"
 STOPPED = "it was stopped"
@@ -34,19 +34,19 @@ _MOST_DRAINED = 256 * 1024
 _LONGEST_END = 30.0
 _END_TICK = 0.01
 Sink = Callable[[bytes], object]
-"""Takes more output."""
+"""Receives a chunk of output."""
 _MARK = re.compile("SEVENFOLD_RUN_[0-9a-f]{24}")
 
 
 class CommandResult(Struct, frozen=True):
-    """How a command ended, or what a function returned, as if a command had printed it."""
+    """How a command ended and what it printed; the result of a function hook is converted to this form too."""
 
     code: int | None = 0
     """The exit code, negative for a signal; None if it did not end by itself."""
     stdout: bytes = b""
     stderr: bytes = b""
     cut: bool = False
-    """Whether standard output was longer than what was kept."""
+    """Whether standard output was too long and only its beginning was kept."""
     problem: str = ""
     """Why it did not end by itself; empty if it did."""
 
@@ -60,10 +60,10 @@ def run_program(
     given: bytes | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> CommandResult:
-    """Run a program until it ends, its time is up or ``stopped()``; ``given`` is its input, if it has any.
+    """Run a program until it ends, times out or is ``stopped()``; ``given`` is its standard input, if any.
 
-    When its time is up or it is stopped, everything it started is killed. A program that ends by itself leaves running
-    what it put into the background on purpose.
+    If it times out or is stopped, everything it started is killed. If it ends by itself, processes that it put into the
+    background on purpose keep running.
     """
     try:
         child = ChildProcess(argv, cwd=cwd, environ=environ, given=given, errors_apart=True)
@@ -77,7 +77,7 @@ def run_program(
 
 
 class _Beginning:
-    """Keeps the beginning of an output; the rest is read and dropped."""
+    """Keeps the beginning of an output and drops the rest."""
 
     def __init__(self) -> None:
         self.kept = bytearray()
@@ -90,9 +90,9 @@ class _Beginning:
 
 
 class ChildProcess:
-    """A process that leads a session of its own, and the pipes to it, none of which makes another wait.
+    """A process that leads its own session, and its pipes, none of which blocks another.
 
-    Raises OSError or ValueError if it cannot be started. Leaving it with an error ends everything it started.
+    Raises OSError or ValueError if it cannot be started. Leaving the context with an error kills everything it started.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ChildProcess:
         errors_apart: bool = False,
         pass_fds: Sequence[int] = (),
     ) -> None:
-        """``given`` is its input, if it has any; with ``errors_apart``, standard error has a pipe of its own."""
+        """``given`` is its standard input, if any; with ``errors_apart``, standard error gets a separate pipe."""
         self.mark, self._alive = ProcessMark(), LivenessPipe()
         self._given = memoryview(given or b"")
         try:
@@ -138,7 +138,7 @@ class ChildProcess:
     def pump(
         self, *sinks: Sink, deadline: float | None, stopped: Callable[[], bool], gently: float = 0.0
     ) -> str:
-        """Move bytes until the process ends; if it has to be ended, returns why: `TIMED_OUT` or `STOPPED`."""
+        """Transfer input and output until the process ends; returns `TIMED_OUT` or `STOPPED` if it had to be killed."""
         with selectors.DefaultSelector() as selector:
             pipes = [pipe for pipe in (self.child.stdout, self.child.stderr, self.child.stdin) if pipe]
             for pipe, sink in zip_longest(pipes, sinks):
@@ -149,7 +149,7 @@ class ChildProcess:
             problem = self._until_it_ends(selector, deadline, stopped)
             if problem:
                 end(self.child, self.mark, self._alive, gently=gently)
-            # What is in the pipes is taken, within reason; what a process left running on purpose prints later is not.
+            # Read what is left in the pipes, within limits, but not what processes left running print later.
             for key in list(selector.get_map().values()):
                 for _ in range(_MOST_DRAINED // _CHUNK):
                     if key.data is None or not _read(selector, key):
@@ -188,7 +188,7 @@ class ChildProcess:
 
 
 def _read(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
-    """Move a piece of output; False if there is none now."""
+    """Pass a chunk of output to its sink; returns False if there is none now."""
     try:
         chunk = os.read(key.fd, _CHUNK)
     except BlockingIOError:
@@ -201,14 +201,14 @@ def _read(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
 
 
 class ProcessMark:
-    """An environment variable with a name of its own; a process in two trees carries two of them."""
+    """A uniquely named environment variable that marks a process and its descendants, which may carry several."""
 
     def __init__(self, name: str = "") -> None:
-        # Processes that are none of ours may carry any other name.
+        # With any other name, processes that are not ours might match, and would be killed.
         self.name = name if _MARK.fullmatch(name) else f"SEVENFOLD_RUN_{secrets.token_hex(12)}"
 
     def carriers(self) -> Iterator[int]:
-        """The processes that carry it."""
+        """The ids of the processes that carry the mark."""
         needle = f"{self.name}=".encode()
         for environ in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
@@ -217,34 +217,34 @@ class ProcessMark:
 
 
 class LivenessPipe:
-    """A pipe that is never written to; it ends when every process that holds it has ended."""
+    """A pipe that is never written to; it reaches end of file when every process that holds it has ended."""
 
     def __init__(self) -> None:
         self._seen, self.held = os.pipe()
         self._open = {self._seen, self.held}
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close our ends of the pipe."""
         for descriptor in self._open:
             os.close(descriptor)
 
     def release(self) -> None:
-        """Close the own end that children inherited, so that only they hold it."""
+        """Close our copy of the end that the child inherited, so that only descendants hold it."""
         os.close(self.held)
         self._open.discard(self.held)
 
     def holders(self) -> Iterator[int]:
-        """The other processes that hold it."""
+        """The ids of the other processes that hold the pipe."""
         pipe = f"pipe:[{os.fstat(self._seen).st_ino}]"
         for folder in Path("/proc").glob("[0-9]*/fd"):
             with contextlib.suppress(OSError):
                 held = any(str(one.readlink()) == pipe for one in folder.iterdir())
-                # A child of this process has our descriptors, and our command line, until it executes its program.
+                # A new child of this process has our descriptors and command line until it executes its program.
                 if held and _command_line(folder.parent.name) != _command_line("self"):
                     yield int(folder.parent.name)
 
     def all_gone(self, seconds: float) -> bool:
-        """Wait until no process holds it, or so many seconds; whether none does."""
+        """Wait at most this many seconds until no process holds the pipe; returns whether none does."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._seen, selectors.EVENT_READ)
             return bool(selector.select(seconds))
@@ -253,9 +253,9 @@ class LivenessPipe:
 def end(
     child: subprocess.Popen[bytes], mark: ProcessMark, pipe: LivenessPipe, *, gently: float = 0.0
 ) -> None:
-    """Kill the child's group and everything that carries the mark, until none of it is left.
+    """Kill the child's group and everything that carries the mark or holds the pipe, until nothing is left.
 
-    With ``gently`` they are asked to end first, and get so many seconds for it.
+    With ``gently``, send SIGTERM to the group first, and wait up to that many seconds.
     """
     if gently and child.returncode is None:
         _signal_group(child.pid, signal.SIGTERM)
@@ -263,18 +263,18 @@ def end(
     began, seen = time.monotonic(), set[int]()
     deadline = began + GRACE
     while time.monotonic() < min(deadline, began + _LONGEST_END):
-        # Until the child was waited for, its number cannot become that of another group.
+        # Until the child has been waited for, the system cannot give its id to another group.
         if child.returncode is None:
             _signal_group(child.pid, signal.SIGKILL)
         strays = {*mark.carriers(), *pipe.holders()}
         for pid in strays:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        # A scan can miss a process that is just being started; the pipe cannot.
+        # A scan can miss a process that is just starting; the pipe cannot.
         if pipe.all_gone(_END_TICK) and not strays:
             break
         if strays - seen:
-            # It is still running away, and on a busy machine a single look may take as long as it is given.
+            # New processes still appear, and on a busy machine one scan may take as long as the whole grace period.
             seen |= strays
             deadline = time.monotonic() + GRACE
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -282,7 +282,7 @@ def end(
 
 
 def end_strays(mark: ProcessMark) -> None:
-    """Kill everything that carries the mark of an earlier process."""
+    """Kill everything that carries this mark; for tasks started by an earlier Sevenfold process."""
     deadline = time.monotonic() + GRACE
     while time.monotonic() < deadline and (strays := list(mark.carriers())):
         for pid in strays:

@@ -1,9 +1,9 @@
-"""The system prompt of an agent, and the description of where it runs.
+"""The system prompt of an agent, including the description of its environment.
 
 It consists of sections. A section is computed once and kept until the conversation is cleared or compacted, because
-every byte of it is part of the cache key. One that must vary (the date, what is left of limits) is computed before each
-request, and announced when it has changed. What a project brings (its instruction files, its skills, its git status)
-counts only in a folder the user trusts.
+every byte of it is part of the cache key. A volatile section (the date, what is left of limits) is recomputed before
+each request, and announced in a message when it has changed. A project's own content (instruction files, skills, git
+status) is used only if the user trusts the folder.
 """
 
 from __future__ import annotations
@@ -56,31 +56,31 @@ _ORDER: tuple[type[Text], ...] = (
 )
 R = TypeVar("R")
 STEPS = (1.0, 0.5, 0.25, 0.1)
-"""Shares of a limit at which what is left of it is announced to the model."""
+"""Fractions of a limit at which the model is told what is left of it."""
 APART = frozenset({texts.McpInstructions.file})
 """Volatile sections whose changes are announced elsewhere, piece by piece."""
 STYLES_FOLDER = "output-styles"
 GIT_SECONDS = 2.0
-"""How long git may take."""
+"""How many seconds git may take."""
 _GIT_STATUS = (
-    # Settings in a repository can name a program for git to run, and files anywhere can make a repository.
+    # A repository's settings can make git run a program, and files in any folder can form a repository.
     *("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "--no-optional-locks"),
     *("status", "--short", "--branch", "--ignore-submodules=all"),
 )
 
 
 class SectionSource(Struct, frozen=True):
-    """Where a section comes from: something to call when it is needed."""
+    """A section's name and the function that computes its text."""
 
     name: str
     compute: Callable[[], str | None]
-    """Gives the text, or None when there is nothing to say now."""
+    """Returns the text, or None if the section is not needed now."""
     stage: Stage = "session"
     volatile: str = ""
 
     @classmethod
     def of(cls, kind: type[Text], compute: Callable[[], Text | None]) -> SectionSource:
-        """A source of one of our own texts, which knows its name, its stage and whether it varies."""
+        """A source for one of our own texts; name, stage and volatility come from the text's class."""
 
         def words() -> str | None:
             text = compute()
@@ -89,19 +89,19 @@ class SectionSource(Struct, frozen=True):
         return cls(kind.file, words, kind.stage, kind.volatile)
 
     def section(self) -> Section | None:
-        """The section as it is now."""
+        """Compute the section; returns None if it has no text now."""
         text = self.compute()
         return Section(self.name, text, self.stage, self.volatile) if text and text.strip() else None
 
 
 class Sections(Struct, frozen=True):
-    """The sections of one session with what was computed so far; the session holds the newest of these."""
+    """The sections of one session with those computed so far; immutable, so each change creates a new object."""
 
     sources: tuple[SectionSource, ...]
     kept: Mapping[str, Section | None] = {}
 
     def prompt(self) -> tuple[SystemPrompt, Sections]:
-        """The prompt as it is now, and the sections with all that need not be computed again."""
+        """The current prompt, and a copy of this object that keeps all sections that need not be recomputed."""
         now = {
             source.name: self.kept[source.name] if source.name in self.kept else source.section()
             for source in self.sources
@@ -110,14 +110,14 @@ class Sections(Struct, frozen=True):
         return SystemPrompt(tuple(filter(None, now.values()))), replace(self, kept=steady)
 
     def renewed(self) -> Sections:
-        """After clear or compact: every section is computed again, instruction files included."""
+        """A copy without computed sections, for use after clear or compact: all of them are recomputed."""
         return replace(self, kept={})
 
 
 def standard(
     session_sources: Iterable[SectionSource], static: Iterable[type[Text]] = texts.STATIC
 ) -> Sections:
-    """Our own prompt: the static sections, then these in a fixed order, however they were given."""
+    """The standard prompt: static sections first, then the session's in a fixed order, however they were passed."""
     places = {kind.file: place for place, kind in enumerate(_ORDER)}
     fixed = [SectionSource.of(kind, kind) for kind in static]
     mine = sorted(session_sources, key=lambda source: (places.get(source.name, len(places)), source.name))
@@ -128,7 +128,7 @@ class AgentPrompt:
     """The system prompt of one session."""
 
     def __init__(self, agent: Assembly, limits: Callable[[], tuple[RunLimits, RunLimits]]) -> None:
-        """``limits`` returns the limits of a run, and what is left of each."""
+        """``limits`` returns the limits of a run, and the remainder of each."""
         self._agent = agent
         self._reason: LoadReason = "session_start"
         self.loaded: tuple[LoadedFile, ...] = ()
@@ -152,15 +152,15 @@ class AgentPrompt:
         fixed = texts.STATIC if agent.fit.size == "full" else (texts.Brief,)
         self._sections: Sections = standard(sources, fixed)
         self.sent = SystemPrompt()
-        """The prompt before the messages, with the changes announced since."""
+        """The prompt as the model knows it: the one sent before the messages, with the changes announced since."""
 
     def compute(self) -> SystemPrompt:
-        """The prompt as it is now."""
+        """Compute the current prompt, to be sent before the messages."""
         self.sent = self._computed()
         return self.sent
 
     def news(self) -> SystemPrompt | None:
-        """The prompt with its varying parts as they are now; None if the model knows all of it."""
+        """The prompt with its volatile sections updated; None if the model knows all of it already."""
         now = self.sent.now(self._computed(), but=APART)
         if now == self.sent:
             return None
@@ -168,7 +168,7 @@ class AgentPrompt:
         return now
 
     def renew(self) -> SystemPrompt:
-        """Compute every section again: instruction files are read, and skills looked for, once more."""
+        """Recompute every section, after reading instruction files and skills again."""
         self._reason = "compact"
         self._agent.skills.look()
         self._sections = self._sections.renewed()
@@ -199,25 +199,25 @@ class AgentPrompt:
 
 
 def _memory_section(agent: Assembly) -> Iterator[SectionSource]:
-    """What is remembered; a session that is continued keeps the index of its epoch until a compaction."""
+    """The source of the memory section; a resumed session keeps the index of its epoch until a compaction."""
     if not agent.remembers or agent.store.memory is None:
         return
     both = [one for one in (agent.store.memory, agent.store.user_memory) if one is not None]
     scopes = [lasting(one, agent.clock) for one in both]
-    # What it added itself since then is in its messages: another prompt would only cost it the cache.
+    # What the session itself added since then is in its messages; a changed prompt would only break its cache.
     stored = [_stored_index(epoch) for _, epoch in islice(agent.store.log.decisions(Epoch), 1)]
     kind = texts.MemoryIndex
     yield SectionSource(kind.file, lambda: stored.pop() if stored else _memory_index(scopes), kind.stage)
 
 
 def _memory_index(scopes: Sequence[Memory]) -> str | None:
-    """The indexes of these memories as one section; None if nothing was ever remembered."""
+    """The indexes of these memories as one section; None if they are all empty."""
     found = {f"{memory.path}/MEMORY.md": index for memory in scopes if (index := memory.index())}
     return texts.MemoryIndex(" and ".join(found), "\n".join(found.values())).render() if found else None
 
 
 def _stored_index(epoch: Epoch) -> str | None:
-    """The index that precedes the messages of an epoch."""
+    """The memory index in the system prompt of an epoch; None if it has none."""
     tag = texts.MemoryIndex.tag
     words = "\n".join(words_of(read(bytes(raw))) for raw in epoch.system)
     found = re.search(f"<{tag}>.*?</{tag}>", words, re.DOTALL)
@@ -231,7 +231,7 @@ def _preferences(agent: Assembly, settings: Settings) -> Iterator[SectionSource]
     if language:
         yield SectionSource.of(texts.Language, lambda: texts.Language(language))
     if style is not None:
-        # A project's styles count if its folder is trusted.
+        # A project's styles are used only if its folder is trusted.
         folders = [agent.user_folder, *([agent.workspace / ".sevenfold"] if agent.trusted else [])]
         found = find_style(style, folders)
         yield SectionSource.of(texts.OutputStyle, lambda: found)
@@ -245,14 +245,14 @@ def _budgets(limits: RunLimits, left: RunLimits) -> texts.Budgets | None:
 
 
 def _step(limit: float | None, left: float | None, form: Callable[[float], R]) -> R | None:
-    """What is left at most, in steps: announcing every change would take room and say little."""
+    """An upper bound on what is left, in steps: announcing every change would take room and say little."""
     if limit is None or left is None:
         return None
     return form(min(limit * share for share in STEPS if limit * share >= left))
 
 
 def find_style(name: str, folders: Sequence[Path]) -> texts.OutputStyle:
-    """The output style of this name from the last of these folders that has it; raises `SettingError` if none has."""
+    """The output style of this name, from the last folder that has it; raises `SettingError` if none does."""
     places = [folder / STYLES_FOLDER / f"{name}.md" for folder in reversed(folders)]
     for path in places:
         try:
@@ -277,9 +277,9 @@ def describe_environment(
     trusted: bool = False,
     git_seconds: float = GIT_SECONDS,
 ) -> texts.Environment:
-    """Folder, platform, shell and git status, as they are now.
+    """Describe the current folder, platform, shell and git status.
 
-    Git is run only in a folder the user trusts, because a repository's own configuration can make git run programs.
+    Git runs only in a folder the user trusts, because a repository's own configuration can make git run programs.
     """
     git, changes = _git(cwd, environ, git_seconds) if trusted else (None, None)
     return texts.Environment(
@@ -293,7 +293,7 @@ def describe_environment(
 
 
 def _git(cwd: Path, environ: Mapping[str, str], seconds: float) -> tuple[str | None, str | None]:
-    """The line about the branch, and the lines about files; a slow repository or a missing git is fine."""
+    """The branch line and the file lines of ``git status``; never fails if git is missing or slow."""
     environ = {**environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
     ran = run_program(_GIT_STATUS, cwd=str(cwd), environ=environ, seconds=seconds)
     if ran.problem == TIMED_OUT:

@@ -1,9 +1,9 @@
-"""What comes back after an agent's conversation is compacted.
+"""What is restored after an agent's conversation is compacted.
 
-Each slot works from the agent's state, not from the conversation, so it is as good after the tenth compaction as after
-the first. `StateSlot` puts back states that the agent keeps apart from its conversation, `AnnouncedSlot` repeats
-announcements. Instruction files come back another way: the system prompt is computed again, and takes effect with the
-epoch the compaction opens.
+Each slot restores from the agent's state, not from the conversation, so it is as good after the tenth compaction as
+after the first. `StateSlot` restores state that the agent keeps outside its conversation; `AnnouncedSlot` repeats
+announcements. Instruction files are restored differently: the system prompt is recomputed, and takes effect in the
+epoch that begins with the compaction.
 """
 
 from __future__ import annotations
@@ -30,57 +30,57 @@ if TYPE_CHECKING:
     from sevenfold.agent.state import AgentState
 
 MOST_ANNOUNCED = 5_000
-"""Tokens that announcements of one kind may take."""
+"""The most tokens that announcements of one kind may take."""
 LEAST = 50
-"""Tokens below which a piece of something is not worth its frame."""
+"""With fewer tokens than this, a cut text is not worth the frame around it."""
 FILE_TOKENS = SKILL_TOKENS = 5_000
 SKILLS_TOKENS = 25_000
 PLAN_TOKENS = 25_000
-"""More than any plan has, so it comes back whole except in small windows."""
+"""More than any plan has, so a plan is restored in full except in small windows."""
 GOAL_TOKENS = TODO_TOKENS = 10_000
 PERMISSIONS_TOKENS = 4_000
 TASKS_TOKENS = 2_000
 ANNOUNCED = (texts.McpInstructions.file, texts.Skills.file, texts.AgentTypes.file)
-"""Sections of the prompt whose changes have slots of their own."""
+"""Sections of the prompt whose changes are restored by separate slots."""
 PLANNING = "plan_mode"
 PLANNING_KIND = frozenset({PLANNING})
 TASKS = "Background commands; do not restart those that are running"
 
 
 class State(Struct, frozen=True):
-    """One thing a `StateSlot` puts back."""
+    """One item that a `StateSlot` restores."""
 
     title: str
     text: str
     path: str = ""
-    """Where the whole of it can be read, if it must be cut."""
+    """Where the full text can be read if it is cut."""
     facts: Mapping[str, object] = {}
-    """Other fields of its attachment, for other programs."""
+    """Further fields of its attachment, for other programs."""
     kind: str = ""
-    """The kind of its attachment, if it is not that of the slot."""
+    """The kind of its attachment; empty: the slot's kind."""
 
 
 class StateSlot(Struct, eq=False):
-    """What the work goes by and another part of the program keeps: plan, to-dos, skills, agents, permissions."""
+    """Restores state that is kept outside the conversation: plan, to-dos, skills, agents, permissions."""
 
     name: str
     states: Callable[[], Iterable[State]]
     each: int | None = None
-    """Tokens that one state may take."""
+    """The most tokens that one state may take."""
     together: int | None = None
-    """Tokens that all of them may take."""
+    """The most tokens that all states may take."""
     needed: bool = False
     kind: str = ""
     """The kind of its attachments; empty: its name."""
     kinds: frozenset[str] = frozenset()
-    """Further kinds, which a state may have instead."""
+    """Further kinds that a state may have instead."""
 
     def __post_init__(self) -> None:
         self.kind = self.kind or self.name
         self.kinds |= {self.kind}
 
     def restore(self, moment: Moment) -> Restored:
-        """All states in order, each cut to its budget with a note where the rest is, while there is room."""
+        """Restore all states in order while there is room, each cut to its budget with a note where the rest is."""
         attachments: list[Attachment] = []
         left: list[str] = []
         room = moment.budget(self.together) if self.together is not None else moment.room
@@ -99,17 +99,17 @@ class StateSlot(Struct, eq=False):
 
 
 class AnnouncedSlot(Struct, eq=False):
-    """What the model was told of by name, as far as it is not in view afterwards: servers, skills, kinds of agents."""
+    """Repeats announcements that are no longer in view after a compaction: servers, skills, agent types."""
 
     name: str
     kind: str
     announced: Callable[[], Mapping[str, str]]
     piece: Callable[[str, str], str]
-    """How one of them looks wherever it is announced."""
+    """Renders one entry, exactly as it appears wherever it is announced."""
     whole: Callable[[Mapping[str, str]], Text | None]
-    """An announcement of several."""
+    """Renders an announcement of several entries."""
     facts: Callable[[list[str], list[str], str], dict[str, object]]
-    """Gets the names, the pieces and the whole text."""
+    """Returns the attachment's fields, given the names, the rendered entries and the whole text."""
     needed: bool = False
     kinds: frozenset[str] = frozenset()
 
@@ -117,7 +117,7 @@ class AnnouncedSlot(Struct, eq=False):
         self.kinds = frozenset({self.kind})
 
     def restore(self, moment: Moment) -> Restored:
-        """Only what would be missing, in the order it was announced; what finds no room is named."""
+        """Restore only entries that would be missing, in order; entries without room are named in `Restored.left`."""
         room = min(moment.room, moment.budget(MOST_ANNOUNCED))
         announced = self.announced().items()
         missing = {name: words for name, words in announced if not moment.says(self.piece(name, words))}
@@ -144,9 +144,9 @@ def _rendered(state: State, most: int, moment: Moment) -> str:
 
 
 class SectionsSlot:
-    """Computes the system prompt again, in time for the epoch that begins with the summary.
+    """Recomputes the system prompt, in time for the epoch that begins with the summary.
 
-    If the prompt stays as it was sent, what has changed in it comes back after the summary instead.
+    If the prompt has to stay as it was sent, its changes are restored after the summary instead.
     """
 
     name = "sections"
@@ -157,7 +157,7 @@ class SectionsSlot:
         self._prompt, self._want = agent.prompt, agent.want_prompt
 
     def restore(self, moment: Moment) -> Restored:
-        """The changes of the prompt, if it stays as it was sent."""
+        """Recompute the prompt; returns its changes if it stays as it was sent, else nothing."""
         sent, prompt = self._prompt.sent, self._prompt.renew()
         if not moment.keeps_front:
             self._prompt.sent = prompt
@@ -179,10 +179,10 @@ class SectionsSlot:
 
 
 class OpenFilesSlot:
-    """The files read or changed last; afterwards the model knows only what is shown here.
+    """Restores the files read or changed last, and updates which files count as read.
 
-    A file whose reading stays among the kept messages stays known; one that comes back whole is known as it is now;
-    all others have to be read again before they are changed.
+    A file whose Read result is among the preserved messages stays known, and a file that is restored in full is known
+    in its current version. All others must be read again before they can be changed.
     """
 
     name = "files"
@@ -198,7 +198,7 @@ class OpenFilesSlot:
         )
 
     def restore(self, moment: Moment) -> Restored:
-        """The files, newest first."""
+        """Restore the files, most recently used first, and note which ones the model will know."""
         self._read.clear()
         restored = self._slot.restore(moment)
         recent = self._state.recent.files.values()
@@ -213,7 +213,7 @@ class OpenFilesSlot:
         return restored
 
     def forget(self) -> None:
-        """After the compaction: only files that came back or stayed in view count as read."""
+        """After the compaction, count only files that were restored or stayed in view as read."""
         self._state.desk.forget()
         for path, version in self._known.items():
             self._state.desk.know(path, version, whole=True)
@@ -225,12 +225,12 @@ class OpenFilesSlot:
     def _text(self, path: str) -> str:
         self._read[path] = found = files.content(path)
         text, gate = found.decode("utf-8"), self._state.gate
-        # Before it is cut: a part of a secret would not be known for one.
+        # Masked before the text is cut: part of a secret would not be recognised as one.
         return gate.text(text) if gate else text
 
 
 def fill(agent: Assembly) -> None:
-    """Let everything come back that an agent needs after a compaction."""
+    """Set up the slots that restore everything an agent needs after a compaction."""
     conversation, files = agent.conversation, OpenFilesSlot(agent)
     before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
     announced: list[Slot] = [agent.follow.slot()] if agent.follow is not None else []
@@ -242,7 +242,7 @@ def fill(agent: Assembly) -> None:
 
 
 def _state_slots(agent: Assembly) -> list[Slot]:
-    """The slots of an agent's state; the last ones are given up first."""
+    """The slots for an agent's state, most important first: if room is short, the last ones are left out."""
     state, needed = agent.state, partial(StateSlot, needed=True)
 
     def skills() -> Iterator[State]:
@@ -262,7 +262,7 @@ def _state_slots(agent: Assembly) -> list[Slot]:
 
 
 def task_lines(tasks: Iterable[BackgroundTask]) -> list[str]:
-    """Background commands that run, or of which the model does not know yet how they ended, a line for each."""
+    """A line for each background command that is running, is gone, or has unread output."""
     lines = []
     for task in tasks:
         if task.state in ("running", "gone") or task.unread:
@@ -275,12 +275,12 @@ def task_lines(tasks: Iterable[BackgroundTask]) -> list[str]:
 
 def _tasks(state: AgentState) -> list[State]:
     lines = task_lines(state.processes.tasks())
-    # What is cut is the end, so the newest comes first.
+    # Newest first, because long text is cut at the end.
     return [State(TASKS, "\n".join(reversed(lines)))] if lines else []
 
 
 def _listing_slots(agent: Assembly) -> Iterator[AnnouncedSlot]:
-    """Announce new skills and types of agents if the prompt stays as it was; those in view are not announced again."""
+    """The slots that announce new skills and agent types if the prompt stays as it was; entries in view are skipped."""
     yield AnnouncedSlot(
         "skill listing",
         "skill_listing",

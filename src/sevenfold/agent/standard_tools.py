@@ -1,7 +1,7 @@
-"""The tools of an agent: the standard ones, as many as fit its window, functions as tools, and skills.
+"""The tools of an agent: as many standard tools as fit its window, functions as tools, and skills.
 
-The whole prompt and all tools take some thousand tokens: nothing in a large window, everything in a small one. Which
-of the three sizes an agent gets follows from the window alone, so it stays the same for a whole session.
+The full prompt and all tools take several thousand tokens: negligible in a large window, too much in a small one. Which
+of the three sizes an agent gets depends only on the window, so it stays the same for a whole session.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from sevenfold.record.window import Window
 from sevenfold.session.factory import SessionParts
 
 SKILL_FOLDERS = (".sevenfold/skills", ".claude/skills", ".agents/skills")
-"""Where a project keeps its skills; the user's are in ``skills`` next to the user's settings."""
+"""Folders with a project's skills; the user's are in ``skills`` next to the user's settings."""
 SMALL = 40_000
-"""Windows with fewer tokens get short descriptions."""
+"""In windows with fewer tokens than this, tool descriptions are short."""
 TINY = 12_000
-"""Windows with fewer tokens get only the tools that work on files and run commands."""
+"""In windows with fewer tokens than this, there are only the tools for files and commands."""
 INSTRUCTIONS = 4_000
-"""Tokens of instruction files in a window of full size; smaller ones get their share."""
+"""The token budget for instruction files, scaled down for small windows; full-size windows have no limit."""
 BYTES_PER_TOKEN = 3
 
 
 def file_tools() -> list[StandardTool[Any]]:
-    """Reading, searching and changing files."""
+    """The tools for reading, searching and changing files."""
     searcher = find_searcher()
     return [ReadTool(), EditTool(), WriteTool(), GrepTool(searcher), GlobTool(searcher)]
 
@@ -52,14 +52,14 @@ def file_tools() -> list[StandardTool[Any]]:
 def standard_tools(
     processes: LocalProcesses, *, skills: SkillCatalog | None = None
 ) -> list[StandardTool[Any]]:
-    """All tools an agent at a terminal has; the caller closes ``processes``."""
+    """All standard tools; the Skill tool only if there are skills. The caller closes ``processes``."""
     tools = [*file_tools(), ShellTool(processes), ShellOutputTool(processes), ShellStopTool(processes)]
     tools += [WebFetchTool(), *(tool() for tool in SESSION_TOOLS)]
     return [*tools, SkillTool(skills)] if skills and skills.known else tools
 
 
 def as_tools(given: Iterable[Any]) -> list[Tool]:
-    """Tools as they are, and functions made into tools."""
+    """The given tools unchanged, and the given functions made into tools."""
     return [one if isinstance(one, Tool) else function_tool(one) for one in given]
 
 
@@ -70,19 +70,19 @@ def find_skills(project: Path, user: Path, *, trusted: bool) -> SkillCatalog:
 
 
 class Fit(Struct, frozen=True):
-    """What fits a window."""
+    """How much of prompt, tools and results fits a window."""
 
     size: Literal["full", "small", "tiny"]
     room: int
-    """Characters a tool result may have."""
+    """The most characters of a tool result."""
     answer: int | None = None
-    """Tokens of one answer; None: the usual number."""
+    """The most tokens of one answer; None: the default."""
     instructions: int | None = None
-    """Bytes of instruction files; None: no limit."""
+    """The most bytes of instruction files; None: no limit."""
 
     @classmethod
     def of(cls, window: Window) -> Fit:
-        """What fits this window."""
+        """The fit for this window."""
         room = window.budget(ROOM)
         if window.context >= SMALL:
             return cls("full", room)
@@ -90,7 +90,7 @@ class Fit(Struct, frozen=True):
         return cls(size, room, window.reserve, window.budget(INSTRUCTIONS) * BYTES_PER_TOKEN)
 
     def tools(self, tools: Iterable[StandardTool[Any]]) -> list[Tool]:
-        """The standard tools that fit, with descriptions that fit."""
+        """The tools that fit the window, with descriptions of a suitable length."""
         if self.size == "full":
             return list(tools)
         path = Path(__file__).with_name("tools") / "texts" / "brief.toml"
@@ -101,10 +101,10 @@ class Fit(Struct, frozen=True):
 
 
 def _shortened(tool: StandardTool[Any], words: str = "", without: Collection[str] = ()) -> Tool:
-    """A tool described in few words, for windows in which every token counts.
+    """Shorten a tool's description and schema in place, for windows in which every token counts.
 
-    The model sees the first sentence of the description, or ``words``, and of the input only what a call needs, with
-    types. The tool takes the same input as before.
+    The model sees ``words``, or the first sentence of the description, and a schema reduced to names and types, minus
+    the properties in ``without``. The tool accepts the same input as before.
     """
     first = tool.description.split("\n", 1)[0]
     tool.description = words or first.partition(". ")[0].removesuffix(".") + "."
@@ -115,7 +115,7 @@ def _shortened(tool: StandardTool[Any], words: str = "", without: Collection[str
 
 
 def _shortened_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model needs of a schema to fill it in; the tool checks the rest."""
+    """The parts of a schema that a model needs to fill it in; the tool itself checks the rest."""
     short: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
@@ -128,19 +128,19 @@ def _shortened_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class StoreRecall:
-    """Finds what has left the context, for the tool Recall, in the store of a session."""
+    """Searches a session's log for content that has left the context, for the Recall tool."""
 
     def __init__(self, store: SessionParts, result: Callable[[str], bytes]) -> None:
-        """``result`` fetches a stored tool result."""
+        """``result`` fetches a stored tool result by its id."""
         self._store = store
         self._result = result
 
     def search(self, query: str, *, kind: str | None = None, k: int = 10) -> Sequence[Hit]:
-        """The records that match, the best first."""
+        """The matching records, best first."""
         return self._store.search(query, kind=kind, k=k)
 
     def fetch(self, reference: str) -> bytes:
-        """A whole record, or stored result; raises `sevenfold.errors.UserError` if there is none."""
+        """The full content of a record or stored result; raises `sevenfold.errors.UserError` if there is none."""
         match self._store.log.record(reference):
             case (_, Said() as said):
                 return "\n\n".join(

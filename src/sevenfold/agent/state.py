@@ -1,8 +1,8 @@
-"""What an agent changes as it works, apart from the conversation: goal, to-dos, permissions, files, commands.
+"""The state of an agent besides the conversation: goal, to-dos, permissions, files, background commands.
 
-It is kept in a small file of its own, not in the transcript, because it is replaced rather than appended to, and
-because permissions must not come from anything a model could have written. It is written before the results of a round
-of calls are, so everything the model knows to be done has been kept.
+It is saved in its own small file, not in the transcript, because it is replaced rather than appended to, and because
+permissions must not come from anything a model could have written. It is saved before the results of a round of calls,
+so everything that the model knows to be done is in it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MOST_TASKS = 50
-"""Background commands that are kept, the newest ones."""
+"""How many background commands are saved: the newest."""
 MOST_FILES = 200
-"""Files that are kept, those used last."""
+"""How many files are remembered: the most recently used."""
 
 
 class AgentHome(Struct, frozen=True):
@@ -52,15 +52,15 @@ class AgentHome(Struct, frozen=True):
 
     folder: Path
     results: Path
-    """Tool results that were too large for the context."""
+    """The folder for tool results that were too large for the context."""
     temporary: bool
-    """Whether it is deleted when the agent is closed."""
+    """Whether the folder is deleted when the agent is closed."""
     text: StoredText | None = None
-    """Where the agent's state is kept, if not in the folder."""
+    """Where the agent's state is saved, if not in the folder."""
 
     @property
     def saved(self) -> StoredText | None:
-        """Where the agent's state is kept; None: nowhere."""
+        """Where the agent's state is saved; None if it is not saved."""
         return self.text or (None if self.temporary else FileText(self.folder / "state.json"))
 
     @property
@@ -70,12 +70,12 @@ class AgentHome(Struct, frozen=True):
 
     @property
     def scratch(self) -> Path:
-        """The folder for temporary files of the model."""
+        """The folder for the model's temporary files."""
         return self.folder / "scratch"
 
     @classmethod
     def for_session(cls, store: Store | None, session: str = "", branch: str | None = None) -> AgentHome:
-        """The folder next to a session, or to a branch of it; a temporary one if that is in no file."""
+        """The home of a session or of one of its branches; temporary if the session is not stored in files."""
         if not isinstance(store, JsonlStore):
             folder = Path(tempfile.mkdtemp(prefix="sevenfold-")).resolve()
             text = store.agent_state(session) if store is not None and branch is None else None
@@ -98,7 +98,7 @@ class UsedSkill(Struct, frozen=True):
 
 
 class OpenFile(Struct, frozen=True):
-    """A file the agent works with, and the call whose result showed all of it."""
+    """A file the agent works with; ``call`` is the call whose result showed all of it, if any."""
 
     path: str
     call: str = ""
@@ -106,7 +106,7 @@ class OpenFile(Struct, frozen=True):
 
 
 class SavedState(Struct, frozen=True):
-    """An agent's state as it is saved."""
+    """An agent's state in the form in which it is saved."""
 
     version: int = VERSION
     mode: Mode | None = None
@@ -116,26 +116,26 @@ class SavedState(Struct, frozen=True):
     todos: tuple[Todo, ...] = ()
     goal: str = ""
     skills: tuple[UsedSkill, ...] = ()
-    """In the order of their last use."""
+    """Least recently used first."""
     files: tuple[OpenFile, ...] = ()
-    """In the order in which they were last read or changed."""
+    """Least recently read or changed first."""
     desk: DeskState | None = None
     tasks: tuple[BackgroundTask, ...] = ()
-    """Those that ended with their process are saved as running."""
+    """Tasks that ended with their process are saved as running until the model has been told."""
 
 
 class StateFile:
-    """Saves the state in a text, or nowhere."""
+    """Loads and saves the state; without a `StoredText`, it does nothing."""
 
     def __init__(self, text: StoredText | None, gate: Gate | None = None) -> None:
         self._text = text
         self._gate = gate
         self._written = b""
         self.problem = ""
-        """Why the text could not be read or written; the agent works without it."""
+        """Why the state could not be read or written; the agent works without it."""
 
     def load(self) -> SavedState:
-        """The state saved last; an empty one if there is none, or it cannot be read."""
+        """The saved state; an empty one if there is none, it cannot be read, or its version is unknown."""
         if self._text is None:
             return SavedState()
         try:
@@ -151,7 +151,7 @@ class StateFile:
         return found if found.version == VERSION else SavedState()
 
     def save(self, state: SavedState) -> None:
-        """Write the state, if it has changed."""
+        """Write the state if it has changed since it was last read or written."""
         written = msgspec.json.encode(state)
         if self._gate is not None:
             written = self._gate.json(written)
@@ -166,31 +166,31 @@ class StateFile:
 
 
 class RecentUse(Struct):
-    """The files and skills the agent uses, in the order of their last use."""
+    """The files and skills the agent uses, least recently used first."""
 
     files: dict[str, OpenFile] = field(default_factory=dict)
     skills: dict[str, UsedSkill] = field(default_factory=dict)
 
     def file(self, path: str, call: str = "", version: str = "") -> None:
-        """A file was read or changed."""
+        """Record that a file was read or changed."""
         self.files.pop(path, None)
         self.files[path] = OpenFile(path, call, version)
         if len(self.files) > MOST_FILES:
             del self.files[next(iter(self.files))]
 
     def skill(self, name: str, path: str) -> None:
-        """A skill was loaded."""
+        """Record that a skill was loaded."""
         self.skills.pop(name, None)
         self.skills[name] = UsedSkill(name, path)
 
 
 class AgentState:
-    """Everything an agent changes as it works, apart from the conversation."""
+    """Everything an agent changes as it works, except the conversation."""
 
     def __init__(self, agent: Assembly) -> None:
         self._workspace, self._home, self._consent = agent.workspace, agent.home, agent.consent
         self.gate = gate = Gate.of(agent.store.settings.current(), known=known_secrets(agent.store))
-        """Masks secrets in what is kept; None: nothing is masked."""
+        """Masks secrets in saved data; None: nothing is masked."""
         self._file = StateFile(self._home.saved, gate)
         self._lock = threading.RLock()
         saved = self._file.load()
@@ -221,14 +221,14 @@ class AgentState:
             self._file.save(self._saved())
 
     def inherit(self, parent: AgentState) -> None:
-        """Begin with what another agent knows of files: a fork has read what its parent has."""
+        """Copy another agent's knowledge of files, for a fork: it has read the files its parent has read."""
         self.recent.files.update(parent.recent.files)
         self.desk.restore(parent.desk.state())
 
     def learn(self, call: ToolCall, output: ToolOutput, on_read: Callable[[str, str, str], None]) -> None:
-        """Take in what a call did; the executor saves it after the whole round of calls.
+        """Note the files and skills a call used; the executor saves the state after the whole round of calls.
 
-        ``on_read`` gets path, call and version of each file that was read in full.
+        ``on_read`` is called with path, call id and version of each file whose full text this call shows.
         """
         with self._lock:
             for fact in output.facts:
@@ -250,12 +250,12 @@ class AgentState:
         self._home.remove()
 
     def take_lost_tasks(self) -> list[BackgroundTask]:
-        """Commands that ended with an earlier process; each is returned once."""
+        """The background commands that ended with an earlier process; each is returned only once."""
         lost, self._lost = self._lost, []
         return [task for task in self.processes.tasks() if task.id in lost]
 
     def may_restore(self, path: str) -> bool:
-        """Whether this file may be read without asking, as it is now."""
+        """Whether the file may be read now without asking the user; False if its path has become a link."""
         if str(Path(path).resolve()) != path:
             return False
         return self.grants.now.decide(PermissionRequest("Read", "read", path)).verdict == "allow"
@@ -286,12 +286,12 @@ class AgentState:
         )
 
     def _saved_task(self, task: BackgroundTask) -> BackgroundTask:
-        # Saved as running until the next process has told the model that it ended with this one.
+        # Saved as running until the next process has told the model that the task ended with this one.
         untold = task.id in self._ended or task.id in self._lost
         return replace(task, unread=0, state="running" if untold else task.state)
 
     def _approve(self, plan: str) -> Consented:
-        """Ask the user to approve a plan, like anything else that needs consent."""
+        """Ask the user to approve a plan, the same way as for other consent."""
         if self._consent is None:
             free = self.grants.after_planning == "autonomous"
             return Consented(free, remark="" if free else "No user is available in this session.")

@@ -1,7 +1,7 @@
-"""What the user may want to say next: a fork of one turn after an answer, in the background.
+"""Suggests what the user may want to say next, with a one-turn fork in the background after an answer.
 
-It reads the cached prefix and adds one instruction; nothing of it enters the conversation, and what it costs is on the
-bill under a source of its own. It is off unless the setting `prompt_suggestion` is on.
+The fork reads the cached prefix and adds one instruction. Nothing of it enters the conversation, and its cost is billed
+under its own query source. It is off unless the setting `prompt_suggestion` is on.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 SOURCE = "prompt_suggestion"
 LONGEST = 120
-"""Characters of a suggestion; a longer one is none."""
+"""The most characters of a suggestion; longer ones are discarded."""
 
 
 class Suggestion:
-    """Suggests the next prompt of one conversation."""
+    """Suggests the user's next prompt in one conversation."""
 
     def __init__(self, c: Conversation) -> None:
         self.text = ""
@@ -31,14 +31,14 @@ class Suggestion:
         self._asked = 0
 
     def begin(self) -> None:
-        """After an answer: ask for a suggestion, if that is switched on and money may be spent on it."""
+        """Ask for a suggestion after an answer, if the setting is on and the spending cap allows it."""
         self.forget()
         if self._c.settings.prompt_suggestion and self._c.may_spend():
             asked = self._asked
             self._c.run_aside(self._ask(), lambda came: self._done(asked, came), "suggestion")
 
     def forget(self) -> None:
-        """The conversation goes on: what was suggested, or is still being asked for, is out of date."""
+        """Drop the suggestion, and ignore one still being asked for, because the conversation continues."""
         self.text = ""
         self._asked += 1
 

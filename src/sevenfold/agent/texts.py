@@ -1,10 +1,10 @@
-"""The texts of an agent: its system prompt, and what it tells of commands and of other agents.
+"""The texts of an agent: its system prompt, and messages about commands and other agents.
 
-The static ones of the prompt are the same for every session: they come first, and one cache serves them all. The others
-belong to this session: where it runs, how the user wants it, which instruction files, memory, servers and
-skills there are. Each appears only when there is something to say; without its facts it is left out, and
-nothing in the prompt hints at it. A text that carries other people's words is framed with where they come
-from and cut at its own cap, and the pieces together have a cap too; what finds no room is named.
+The static texts of the prompt are the same for every session: they come first, so all sessions share one cached prefix.
+The others describe this session: where it runs, the user's preferences, and its instruction files, memory, servers and
+skills. Each appears only when it has content; otherwise it is left out, and nothing in the prompt hints at it. A text
+that quotes other people's words names their source and is cut at its own cap. The quoted pieces together have a cap
+too; those that do not fit are named.
 """
 
 from __future__ import annotations
@@ -18,52 +18,52 @@ from sevenfold.record.blocks import PLACEHOLDER_CLEARED
 
 
 class Identity(Static, frozen=True):
-    """Who is speaking, and for whom."""
+    """Who the agent is, and for whom it works."""
 
 
 class Rules(Static, frozen=True):
-    """How the system works, and that what was seen does not stay in view for ever."""
+    """How the system works, including that content does not stay in view forever."""
 
 
 class Tasks(Static, frozen=True):
-    """How work is done."""
+    """How to carry out tasks."""
 
 
 class Care(Static, frozen=True):
-    """Which actions want a second thought, and which a question."""
+    """Which actions need special care, and which need a question to the user first."""
 
 
 class Tools(Static, frozen=True):
-    """How tools are used."""
+    """How to use tools."""
 
 
 class Tone(Static, frozen=True):
-    """How to speak."""
+    """The tone of answers."""
 
 
 class Brevity(Static, frozen=True):
-    """How much to say."""
+    """The length of answers."""
 
 
 class Brief(Static, frozen=True):
-    """The most important of all of them, where the window has no room for more."""
+    """The most important rules of all static texts, for windows without room for more."""
 
 
 STATIC: tuple[type[Static], ...] = (Identity, Rules, Tasks, Care, Tools, Tone, Brevity)
-"""Every static text, in the order it is said."""
+"""All static texts, in the order of the prompt."""
 
 
 # -- about this session --------------------------------------------------------------------------
 
 
 class Guidance(Text, frozen=True):
-    """What the parts that are switched on in this session want the model to know."""
+    """Additional guidance from the caller, through the option ``guidance``."""
 
     advice: str
 
 
 class Environment(Text, frozen=True):
-    """Where the session runs: facts of the moment the prompt was made."""
+    """Where the session runs, at the time the prompt was computed."""
 
     cwd: str
     platform: str
@@ -72,7 +72,7 @@ class Environment(Text, frozen=True):
     git: str | None = None
     """The branch, and whether it is ahead of or behind its upstream."""
     changes: str | None = None
-    """What `git status --short` lists; None where there is nothing, or it is unknown."""
+    """The output of `git status --short`; None if it is empty or unknown."""
 
 
 class Today(Text, frozen=True):
@@ -88,14 +88,14 @@ class Language(Text, frozen=True):
 
 
 class OutputStyle(Text, frozen=True):
-    """A manner of answering the user has chosen."""
+    """The output style the user has chosen."""
 
     name: str
     style: str
 
 
 class Scratch(Text, frozen=True):
-    """A directory for what need not last."""
+    """The directory for temporary files."""
 
     path: str
 
@@ -108,7 +108,7 @@ class Clearing(Text, frozen=True):
 
 
 class Budgets(Text, frozen=True):
-    """What is left to spend."""
+    """What is left of the run's limits."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -119,20 +119,20 @@ class Budgets(Text, frozen=True):
 
 
 class InstructionFile(Text, frozen=True):
-    """A file of instructions, whole unless it is very long."""
+    """An instruction file, complete unless it is very long."""
 
     path: str
     owner: str
-    """Whose it is: the user's or the project's."""
+    """The owner of the file: ``user`` or ``project``."""
     text: str
     parent: str | None = None
-    """The file that asked for this one."""
+    """The file that imports this one."""
     note: str | None = None
-    """What was done to the text before it came here."""
+    """How the text had to be repaired."""
 
 
 class InstructionProblem(Text, frozen=True):
-    """A file of instructions that could not be loaded."""
+    """An instruction file that could not be loaded."""
 
     path: str
     problem: str
@@ -146,7 +146,7 @@ class Instructions(Text, frozen=True):
 
     @classmethod
     def of(cls, files: Sequence[InstructionFile | InstructionProblem]) -> Instructions | None:
-        """These files; where there is no room for all, the most specific ones, which come last."""
+        """A section with these files; if not all fit, the most specific ones (at the end) take precedence."""
         if not files:
             return None
         fits, out = _fitting([(file.path, file.render()) for file in reversed(files)], cls.cap)
@@ -154,27 +154,27 @@ class Instructions(Text, frozen=True):
 
 
 class MemoryIndex(Text, frozen=True):
-    """The index of what earlier sessions have noted down."""
+    """The index of the memory that earlier sessions have written."""
 
     path: str
     index: str
 
 
 class McpServer(Text, frozen=True):
-    """What one server says about its own tools."""
+    """The instructions of one MCP server about its tools."""
 
     name: str
     text: str
 
 
 class McpInstructions(Text, frozen=True):
-    """What the connected servers say about their tools."""
+    """The instructions of all connected MCP servers about their tools."""
 
     servers: str
 
     @classmethod
     def of(cls, servers: Mapping[str, str]) -> McpInstructions | None:
-        """The words of each server by its name, in the order of names."""
+        """A section with each server's instructions, sorted by name; None if there are none."""
         said = [
             (name, McpServer(name, words).render())
             for name, words in sorted(servers.items())
@@ -184,7 +184,7 @@ class McpInstructions(Text, frozen=True):
 
 
 class SkillLine(Text, frozen=True):
-    """One line of the skills listing."""
+    """One line of the skill listing."""
 
     file = "skill"
 
@@ -193,36 +193,36 @@ class SkillLine(Text, frozen=True):
 
 
 class Skills(Text, frozen=True):
-    """The skills there are; what they say is loaded when one is used."""
+    """The available skills; their instructions are loaded when they are used."""
 
     listing: str
 
     @classmethod
     def of(cls, skills: Mapping[str, str]) -> Skills | None:
-        """Each skill's name and description, in the order of names."""
+        """A section with each skill's name and description, sorted by name; None if there are none."""
         return cls(_listed(SkillLine, skills, cls.cap)) if skills else None
 
 
 class AgentType(Text, frozen=True):
-    """One line of the listing of agents."""
+    """One line of the listing of agent types."""
 
     name: str
     description: str
 
 
 class AgentTypes(Text, frozen=True):
-    """The types of agents that can be started."""
+    """The types of agents that the model can start."""
 
     listing: str
 
     @classmethod
     def of(cls, types: Mapping[str, str]) -> AgentTypes | None:
-        """Each type's name and description, in the order of names."""
+        """A section with each type's name and description, sorted by name; None if there are none."""
         return cls(_listed(AgentType, types, cls.cap)) if types else None
 
 
 class LeftOut(Text, frozen=True):
-    """Names what found no room."""
+    """Names the entries that did not fit."""
 
     names: str
 
@@ -231,14 +231,14 @@ class LeftOut(Text, frozen=True):
 
 
 class CommandOutput(Text, frozen=True):
-    """What a command printed that the user ran."""
+    """The output of a command that the user ran."""
 
     command: str
     text: str
 
 
 class AgentMessageText(Text, frozen=True):
-    """A message of another agent; each line of its text is quoted, so that none can be taken for ours."""
+    """A message from another agent; each line of its text is quoted, so that it cannot pass as our own text."""
 
     file = "agent_message"
 
@@ -247,7 +247,7 @@ class AgentMessageText(Text, frozen=True):
 
 
 class ForkTask(Text, frozen=True):
-    """The task of an agent that begins with the conversation of another."""
+    """The task of a fork, an agent that starts with its parent's conversation."""
 
     agent: str
     role: str | None
@@ -255,14 +255,14 @@ class ForkTask(Text, frozen=True):
 
 
 class AgentNotes(Text, frozen=True):
-    """Where an agent keeps what it wants to know the next time, and the index of it."""
+    """Where an agent keeps its notes for later sessions, and their index."""
 
     path: str
     index: str
 
 
 class AgentReport(Text, frozen=True):
-    """What an agent in the background reports when it has ended."""
+    """The report of a background agent that has ended."""
 
     agent: str
     label: str
@@ -272,13 +272,13 @@ class AgentReport(Text, frozen=True):
 
 
 class AskProgress(Text, frozen=True):
-    """Asks for a line about what an agent does: a fork of it, or another model that gets what was said last."""
+    """Asks for one line about what an agent is doing; ``recent`` has its latest steps, for a model that is no fork."""
 
     recent: str | None = None
 
 
 class SuggestPrompt(Text, frozen=True):
-    """Asks a fork for the user's next prompt."""
+    """Asks a fork to suggest the user's next prompt."""
 
 
 # -- what fits -------------------------------------------------------------------------------------
@@ -288,18 +288,18 @@ _FOR_JOINT = 2
 
 
 def listed(line: type[SkillLine | AgentType], name: str, description: str) -> str:
-    """The line of a name with its description."""
+    """One line with a name and its description."""
     return line(name, " ".join(description.split())).render()
 
 
 def _listed(line: type[SkillLine | AgentType], entries: Mapping[str, str], most: int) -> str:
-    """A line for each name with its description, in the order of names, as far as they fit."""
+    """One line for each entry, sorted by name, as far as they fit."""
     lines = [(name, listed(line, name, words)) for name, words in sorted(entries.items())]
     return _joined("\n", *_fitting(lines, most))
 
 
 def _fitting(pieces: Iterable[tuple[str, str]], most: int) -> tuple[list[str], list[str]]:
-    """Those named pieces that fit, and the names of the others; each is taken if it still fits."""
+    """Split named pieces into the texts that fit, taken greedily in order, and the names of the others."""
     pieces = list(pieces)
     if sum(size(words) + _FOR_JOINT for _, words in pieces) <= most:
         return [words for _, words in pieces], []

@@ -1,8 +1,8 @@
-"""Reading what hooks answer: exit code and output of one hook, by the rules of its event, then of all hooks together.
+"""Interprets the answers of hooks: exit code and output of each, by the rules of its event, then all of them combined.
 
 Exit code 0 is success, 2 blocks with standard error as the reason, any other is a failure without effect. Standard
-output is JSON if it begins with a brace. Plain text counts on success only: as context at the two events that take
-it, as instructions for the summary at PreCompact. An invalid field is reported; the others still count.
+output is JSON if it begins with a brace. Plain text is used on success only: as context for the two events that accept
+it, as instructions for the summary in PreCompact. An invalid field is reported; the others still count.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sevenfold.conversation.hooks import HookFailure, HookInput, HookOutcome, Ho
 
 R = TypeVar("R")
 MOST_CHARACTERS = 10_000
-"""Longest text taken from a hook for the model or the user."""
+"""The longest text accepted from a hook for the model or the user, in characters."""
 
 MOST_INSTRUCTIONS = 2_000
-"""Longest instructions a hook may give for a summary, in characters."""
+"""The longest instructions a hook may give for a summary, in characters."""
 
 BLOCK = 2
 """The exit code that blocks."""
@@ -32,7 +32,7 @@ _STRICTEST_FIRST: tuple[HookVerdict, ...] = ("deny", "ask", "allow")
 
 
 def read_answer(event: type[HookInput], hook: str, result: CommandResult) -> HookOutcome:
-    """Read the answer of one hook of this event."""
+    """Interpret the answer of one hook of this event."""
     answer = HookOutcome(event=event.__name__, ran=(hook,))
     if result.code is None:
         problems = [_with_detail(result.problem, result.stderr)]
@@ -48,7 +48,7 @@ def read_answer(event: type[HookInput], hook: str, result: CommandResult) -> Hoo
 
 
 def unread_answer(event: type[HookInput], hook: str, problem: str) -> HookOutcome:
-    """The answer of a hook that could not be given its input; what it might guard is denied."""
+    """The outcome for a hook that could not be given its input; denies what the hook might have guarded."""
     return HookOutcome(
         event=event.__name__,
         ran=(hook,),
@@ -58,12 +58,12 @@ def unread_answer(event: type[HookInput], hook: str, problem: str) -> HookOutcom
 
 
 def text_of(printed: bytes) -> str:
-    """Output as text that can be stored and sent, cut to `MOST_CHARACTERS`."""
+    """Output as text that can be stored and sent, cut to `MOST_CHARACTERS`, without surrounding whitespace."""
     return bounded(printed.decode(errors="replace")).strip()
 
 
 def bounded(words: str, most: int = MOST_CHARACTERS) -> str:
-    """The text, cut to this many characters with a note that says so."""
+    """The text, cut to this many characters with a note if it is longer; NUL characters are replaced."""
     words = words.replace("\0", "\ufffd")
     if len(words) <= most:
         return words
@@ -71,7 +71,7 @@ def bounded(words: str, most: int = MOST_CHARACTERS) -> str:
 
 
 class _Reader:
-    """Reads one hook's output and collects its problems."""
+    """Interprets one hook's output and collects the problems found."""
 
     def __init__(self, event: type[HookInput], result: CommandResult) -> None:
         self.event, self.problems = event, list[str]()
@@ -84,7 +84,7 @@ class _Reader:
         self.specific = self._specific()
 
     def read(self, answer: HookOutcome) -> HookOutcome:
-        """The answer with everything but the effect of the exit code."""
+        """The answer with everything except the effect of the exit code."""
         stops = self._typed(self.said.get("continue"), bool, "continue", "true or false") is False
         message = self.text(self.said, "systemMessage")
         answer = replace(
@@ -104,7 +104,7 @@ class _Reader:
         return bounded(value).strip() or None if value else None
 
     def _typed(self, value: Any, kind: type[R], name: str, what: str) -> R | None:
-        """A field of this type; None if it is missing, or of another, which is a problem."""
+        """The value if it has this type; else None, with a problem noted unless the field is missing."""
         if isinstance(value, kind):
             return value
         if value is not None:
@@ -132,7 +132,7 @@ class _Reader:
         return given
 
     def _effective(self, name: str, given: Any, counts: bool, missing: Any = None) -> Any:
-        """What was given, where it counts; elsewhere it is a problem, and as good as ``missing``."""
+        """The given value if it has an effect at this event; else ``missing``, with a problem noted."""
         if given is missing or counts:
             return given
         self.problems.append(f"{name} has no effect at {self.event.__name__}")
@@ -159,7 +159,7 @@ class _Reader:
         return self._effective(name, self.specific.get(name, UNSET), counts, UNSET)
 
     def _permission(self) -> Mapping[str, Any]:
-        """The decision of a PermissionRequest hook, which is an object."""
+        """The decision of a PermissionRequest hook, which is an object; empty if there is none."""
         given = self.specific.get("decision")
         return given if isinstance(given, Mapping) else {}
 
@@ -186,7 +186,7 @@ class _Reader:
         return answer
 
     def blocked(self, answer: HookOutcome, reason: str) -> HookOutcome:
-        """The answer with the effect blocking has at this event."""
+        """The answer with the effect that blocking has at this event."""
         match self.event.rule.blocking:
             case "stop":
                 return replace(answer, blocked=reason)
@@ -200,7 +200,7 @@ class _Reader:
 
 
 def _decoded(printed: bytes) -> Mapping[str, Any]:
-    """Decode a JSON object leniently: strings may contain line ends, invalid bytes and lone surrogates.
+    """Decode a JSON object leniently: strings may contain newlines, invalid bytes and lone surrogates.
 
     A hook that quotes what it refuses must be understood, whatever it quotes.
     """

@@ -1,8 +1,8 @@
-"""The hooks of a session, and firing them: all that match an event run at once, and their answers become one outcome.
+"""Registers and fires the hooks of a session: all that match an event run, and their answers form one outcome.
 
-Commands run in threads of their own. Python functions run on the caller's thread, one after another; in an async
-session coroutine functions run concurrently. A function's return value is read like the output of a command. Whatever
-a hook does, firing returns an outcome; only a stop is raised, because a hook that was cut short has agreed to nothing.
+Commands run concurrently, each in its own thread. Python functions run on the caller's thread, one after another; in an
+async session, coroutine functions run concurrently. A function's return value is read like the output of a command.
+Whatever a hook does, firing returns an outcome; only a stop raises, because a hook that was cut short has not agreed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sevenfold.conversation.hooks import EVENTS, HookFailure, HookInput, HookOut
 from sevenfold.errors import Aborted, SettingError
 
 PROJECT_VARIABLES = ("SEVENFOLD_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
-"""Variables with the project's folder; in a command without a shell, ``${NAME}`` is replaced by it."""
+"""Environment variables with the project's folder; in commands that run without a shell, ``${NAME}`` is expanded."""
 
 
 def run_command(
@@ -54,7 +54,7 @@ def run_command(
 
 
 class _Registry:
-    """The hooks of a session, and everything about firing them but the waiting."""
+    """The common base of `Hooks` and `AsyncHooks`, which only add the waiting."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class _Registry:
         environ: Mapping[str, str] | None = None,
         project_dir: str = ".",
     ) -> None:
-        """``run`` runs commands, in the environment ``environ`` (default: that of this process)."""
+        """``run`` runs commands; ``environ`` is their environment (default: the environment of this process)."""
         loaded = loaded or HookSettings()
         self.skipped = loaded.skipped
         """Hooks found in settings that will not run."""
@@ -91,9 +91,9 @@ class _Registry:
         wait(self._background)
 
     def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
-        """Call a function, plain or coroutine, at an event, if the matcher matches.
+        """Add a function, plain or coroutine, as a hook for an event; it is called if the matcher matches.
 
-        It gets the event's input and returns what a command would print: a mapping for JSON, text, or None.
+        It receives the event's input and returns what a command would print: a mapping for JSON, text, or None.
         """
         if event not in EVENTS:
             raise SettingError(f"There is no hook event {event!r}; the events are {', '.join(EVENTS)}.")
@@ -104,7 +104,7 @@ class _Registry:
         )
 
     def _matching(self, event: HookInput) -> list[Hook]:
-        """The hooks of this event; equal commands count once, and spent ``once`` commands not at all."""
+        """The hooks that match this event; equal commands run once, and ``once`` commands that have run not again."""
         name, value = type(event).__name__, event.matched
         found: dict[object, Hook] = {}
         with self._lock:
@@ -120,7 +120,7 @@ class _Registry:
         return list(found.values())
 
     def _start(self, event: HookInput, stopped: Callable[[], bool]) -> _Firing:
-        """Start the commands of an event; the functions are left to the caller."""
+        """Start the commands for an event; the caller runs the functions."""
         firing, hooks = _Firing(), self._matching(event)
         given, problem = b"", ""
         try:
@@ -190,9 +190,9 @@ class Hooks(_Registry):
     """The hooks of a `Session` or an `Agent`."""
 
     def add(self, event: str, function: Callable[..., Any], *, matcher: str = "") -> None:
-        """Call a plain function at an event, if the matcher matches.
+        """Add a plain function as a hook for an event; it is called if the matcher matches.
 
-        It gets the event's input and returns what a command would print: a mapping for JSON, text, or None.
+        It receives the event's input and returns what a command would print: a mapping for JSON, text, or None.
         """
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
             raise SettingError(
@@ -202,7 +202,7 @@ class Hooks(_Registry):
         super().add(event, function, matcher=matcher)
 
     def fire(self, event: HookInput, stopped: Callable[[], bool] = lambda: False) -> HookOutcome:
-        """Run the hooks of this event; once ``stopped()``, ends all commands and raises `Aborted`."""
+        """Run the hooks of this event and combine their answers; ends them and raises `Aborted` once ``stopped()``."""
         firing = self._start(event, stopped)
         try:
             for place, hook in firing.functions.items():
@@ -222,7 +222,7 @@ class AsyncHooks(_Registry):
     """The hooks of an `AsyncSession` or an `AsyncAgent`."""
 
     async def fire(self, event: HookInput) -> HookOutcome:
-        """Run the hooks of this event; cancelling it ends them."""
+        """Run the hooks of this event and combine their answers; cancelling ends the hooks."""
         firing = self._start(event, lambda: False)
         try:
             answers = await asyncio.gather(*(_call_async(one, event) for one in firing.functions.values()))
@@ -236,7 +236,7 @@ class AsyncHooks(_Registry):
 
 
 class _Firing:
-    """The hooks of one event while they run, and their answers so far, by place."""
+    """The running hooks of one event and their answers so far, by their place in the order of hooks."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -251,7 +251,7 @@ class _Firing:
 
 
 def _call(hook: Hook, event: HookInput) -> HookOutcome:
-    """Call a plain function."""
+    """Call a plain function and interpret its answer."""
     try:
         returned = _returned(hook, event)
         if inspect.iscoroutine(returned):
@@ -264,7 +264,7 @@ def _call(hook: Hook, event: HookInput) -> HookOutcome:
 
 
 async def _call_async(hook: Hook, event: HookInput) -> HookOutcome:
-    """Call a function, plain or coroutine; a coroutine gets the time limit of its event."""
+    """Call a function, plain or coroutine, and interpret its answer; coroutines have the event's time limit."""
     limit = asyncio.timeout(event.rule.seconds)
     try:
         async with limit:
@@ -285,7 +285,7 @@ def _returned(hook: Hook, event: HookInput) -> Any:
 
 
 def _as_result(returned: object) -> CommandResult:
-    """What a function returned, as a command would have printed it."""
+    """Convert a function's return value into the result of a command that printed it."""
     match returned:
         case None:
             return CommandResult()

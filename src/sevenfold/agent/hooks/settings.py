@@ -1,8 +1,8 @@
 """Hooks in settings files: `{"hooks": {EVENT: [{"matcher": …, "hooks": [{"type": "command", …}]}]}}`.
 
-A wrong value raises `SettingError` with the file and the place. What is valid but not for us (events that do not exist
-here, unsupported handler types, hooks of a folder the user does not trust) is listed as skipped with the reason, so
-that users do not rely on a hook that never runs.
+A wrong value raises `SettingError` with the file and the place. Hooks that are valid but cannot run here (unknown
+events, unsupported handler types, folders the user does not trust) are listed as skipped with the reason, so that users
+do not rely on a hook that never runs.
 
 A matcher selects hooks of an event. Empty or `*` matches everything. Text made of letters, digits, `_`, `-`, blanks,
 `,` and `|` is a list of exact names. Anything else is a regular expression, searched for anywhere in the name.
@@ -22,7 +22,7 @@ from sevenfold.conversation.hooks import EVENTS
 from sevenfold.errors import SettingError
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Largest settings file that is read."""
+"""The size of the largest settings file that is read, in bytes."""
 
 R = TypeVar("R")
 _LABEL = 80
@@ -41,7 +41,7 @@ class Matcher(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str, where: str) -> Matcher:
-        """Parse a matcher; raises `SettingError`, naming ``where``, if it is not usable."""
+        """Parse a matcher; raises `SettingError`, naming ``where``, if it is invalid."""
         wanted = text.strip()
         if wanted in ("", "*"):
             return cls(wanted)
@@ -61,20 +61,20 @@ class Matcher(Struct, frozen=True):
             ) from error
 
     def matches(self, value: str | None) -> bool:
-        """Whether a hook applies; it always does to an event without a value to match (None)."""
+        """Whether the matcher matches a value; it always matches an event without one (None)."""
         if value is None or self.text in ("", "*"):
             return True
         return bool(self.pattern.search(value)) if self.pattern else value in self.names
 
 
 class HookCommand(Struct, frozen=True):
-    """A program to run; a file calls some fields differently."""
+    """A command to run; some fields have other names in settings files."""
 
     command: str = ""
     args: tuple[str, ...] | None = None
     """Arguments for starting the program directly; None: ``command`` is a shell command line."""
     seconds: Annotated[float, Meta(gt=0)] | None = field(default=None, name="timeout")
-    """Its time limit; None: that of the event."""
+    """Its time limit; None: the event's."""
     once: bool = False
     """Whether it runs only once per session."""
     background: bool = field(default=False, name="async")
@@ -88,7 +88,7 @@ class Hook(Struct, frozen=True):
     matcher: Matcher
     does: HookCommand | Callable[..., Any]
     source: str
-    """The file that defines it, or ``code``."""
+    """The file that defines it, or ``code`` if a program added it."""
 
     @property
     def label(self) -> str:
@@ -100,7 +100,7 @@ class Hook(Struct, frozen=True):
 
 
 class SkippedHook(Struct, frozen=True):
-    """A hook, or a file with hooks, that will not run."""
+    """A hook, or a file of hooks, that will not run."""
 
     source: str
     event: str
@@ -121,15 +121,15 @@ class HookSettings(Struct, frozen=True):
     """The file that sets `disableAllHooks`; empty if none does."""
 
     def skipping(self, why: str) -> HookSettings:
-        """The same with no hook left to run."""
+        """The settings with all hooks skipped for this reason."""
         more = [SkippedHook(one.source, one.event, one.label, why) for one in self.hooks]
         return HookSettings((), (*self.skipped, *more))
 
 
 def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bool = False) -> HookSettings:
-    """Read the hooks of the user's and the project's files; the project's run only if its folder is trusted.
+    """Read the hooks from the user's and the project's files; the project's run only if its folder is trusted.
 
-    The hooks of several files add up, unless a file disables all hooks.
+    The hooks of all files are combined, unless a file disables all hooks.
     """
     parts = [parse(_read(path), str(path)) for path in user]
     parts += [parse(_read(path), str(path)) if trusted else _distrusted(path) for path in project]
@@ -142,7 +142,7 @@ def load(*, user: Sequence[Path] = (), project: Sequence[Path] = (), trusted: bo
 
 
 def parse(settings: Mapping[str, Any], source: str, *, trusted: bool = True) -> HookSettings:
-    """Read the hooks of one settings mapping; if it is not trusted, all are skipped."""
+    """Read the hooks from one settings mapping; if it is not trusted, all of them are skipped."""
     disabled = _converted(settings.get("disableAllHooks", False), bool, f"{source}: disableAllHooks")
     found = list(_entries(settings, source))
     hooks = tuple(entry for entry in found if isinstance(entry, Hook))
@@ -155,7 +155,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         if not path.exists():
             return {}
-        # A pipe or a device might block, or never end.
+        # Reading a pipe or a device might block or never end.
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             raise SettingError(
                 f"{path}: is not a settings file (a plain file of at most {MOST_BYTES:,} bytes)"
@@ -171,7 +171,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _distrusted(path: Path) -> HookSettings:
-    """The hooks an untrusted folder would run; even its errors are only reported."""
+    """The hooks of an untrusted folder, all skipped; errors in its settings are only reported too."""
     try:
         return parse(_read(path), str(path), trusted=False)
     except SettingError as error:
@@ -193,7 +193,7 @@ def _entries(settings: Mapping[str, Any], source: str) -> Iterator[Hook | Skippe
 
 
 class _Group(Struct):
-    """Hooks with one matcher, as a file has them."""
+    """Hooks that share a matcher, in the form of a settings file."""
 
     matcher: str = ""
     hooks: list[dict[str, Any]] = []
@@ -220,7 +220,7 @@ def _handler(
 
 
 def _converted(value: Any, kind: type[R], where: str) -> R:
-    """The value as this type; raises `SettingError`, which says what is wrong and where."""
+    """Convert a value to this type; raises `SettingError`, which says what is wrong and where."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

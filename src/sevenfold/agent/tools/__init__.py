@@ -1,4 +1,4 @@
-"""What a tool is, and the tools there are.
+"""The `Tool` interface and the standard tools.
 
-A `Toolbox` of tools and a `Context` are all it takes to run a call.
+To run a call, you need only a `Toolbox` of tools and a `Context`.
 """

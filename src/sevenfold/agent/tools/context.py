@@ -1,7 +1,7 @@
-"""What a tool can use while it runs: the workspace, what lasts from call to call, and services of the session.
+"""What a tool can use while it runs: the workspace, state shared between calls, and services of the session.
 
-A `Context` is frozen and belongs to one call; `for_call` makes the next one. What tools change, the working directory
-and which files the model knows, is on the `Desk`, one for the whole session. A tool whose service is missing says so.
+A `Context` is frozen and belongs to one call; `for_call` makes the next one. The state that tools change (working
+directory, files the model knows) is in the `Desk`, one per session. A tool whose service is missing returns an error.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from sevenfold.memory.commands import MemoryCommands
 
 ROOM = 48_000
-"""Characters of one result, in a window of full size."""
+"""The most characters of one result in a full-size window."""
 KEPT_FILES = 200
-"""How many of the files the model knows, the newest, are kept for another process."""
+"""How many of the files the model knows are saved for a later process: the newest."""
 
 
 class Abort:
-    """A signal that a call should stop; one with a parent is set with it."""
+    """A signal that a call should stop; it also counts as set when its parent is set."""
 
     def __init__(self, parent: Abort | None = None) -> None:
         self._event = threading.Event()
         self._parent = parent
 
     def set(self) -> None:
-        """Stop this and every signal below it."""
+        """Set this signal and, with it, all its children."""
         self._event.set()
 
     def is_set(self) -> bool:
@@ -44,48 +44,48 @@ class Abort:
 
 
 class KnownFile(Struct, frozen=True):
-    """What the model knows of a file."""
+    """The version of a file that the model has seen, and whether it saw all of it."""
 
     version: str
     whole: bool
 
 
 class DeskState(Struct, frozen=True):
-    """A desk as data, for resuming a session."""
+    """The state of a `Desk` as data, for resuming a session."""
 
     cwd: str
     files: Mapping[str, KnownFile] = {}
 
 
 class Desk:
-    """What lasts from call to call."""
+    """State shared by all calls of a session: the working directory, and the files the model knows."""
 
     def __init__(self, cwd: Path) -> None:
         self.cwd = cwd
         self.changing = threading.RLock()
-        """Held while a file is checked and written."""
+        """Lock held while a file is checked and written."""
         self._files: dict[str, KnownFile] = {}
 
     def know(self, path: str, version: str, *, whole: bool) -> None:
-        """Note that the model was shown this version; having seen all of it is not undone by seeing a part."""
+        """Note that the model was shown this version; a version known in full stays so after a partial read."""
         before = self._files.pop(path, None)
         whole = whole or (before is not None and before.version == version and before.whole)
         self._files[path] = KnownFile(version, whole)
 
     def known(self, path: str) -> KnownFile | None:
-        """What the model knows of a file; None if it has not read it."""
+        """What the model knows of a file; None if it has not seen it."""
         return self._files.get(path)
 
     def forget(self) -> None:
-        """Forget all files: after a compaction only what is read, or put back, from then on counts as read."""
+        """Forget all files: after a compaction, only files read or restored from then on count as read."""
         self._files.clear()
 
     def state(self) -> DeskState:
-        """The desk as data; files seen long ago are left out, and must be read again in another process."""
+        """The desk as data; files seen long ago are left out, so a later process must read them again."""
         return DeskState(str(self.cwd), dict(list(self._files.items())[-KEPT_FILES:]))
 
     def restore(self, state: DeskState) -> None:
-        """Go on from the state of another desk."""
+        """Replace this desk's state with that of another desk."""
         self.cwd = Path(state.cwd)
         self._files = dict(state.files)
 
@@ -117,7 +117,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 AskUser = Callable[[Sequence[Question], Abort], Sequence[str] | None]
-"""Asks the user; returns an answer for each question, in words or labels, or None if the user gives none."""
+"""Asks the user; returns an answer (free text or labels) for each question, or None if the user does not answer."""
 
 
 class Todo(Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,30 +132,30 @@ class Todo(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """What one call can use."""
+    """Everything that one tool call can use."""
 
     workspace: Path
-    """The folder the work is about, with links resolved."""
+    """The folder the agent works in, with links resolved."""
     desk: Desk
     roots: tuple[Path, ...] = ()
     """Further folders that count as the workspace."""
     environ: Callable[[], Mapping[str, str]] = dict
-    """The environment commands run in, worked out when the first one does."""
+    """Returns the environment for commands; computed only when needed."""
     call: str = ""
     """The id of the call."""
     permitted: PermissionRequest | None = None
-    """What was permitted; the tool does that and nothing else. None: nothing was asked for."""
+    """The request that was permitted; the tool must do nothing else. None: no permission was requested."""
     abort: Abort = field(default_factory=Abort)
     progress: Callable[[str], None] = lambda text: None
-    """Takes output while it is still coming."""
+    """Called with output while the tool still runs."""
     unchanged: Callable[[str, str], str | None] = lambda path, version: None
-    """From a file and its version to the call that still shows all of it; None: it must be shown again."""
+    """Given a path and a version, returns the id of the call whose result still shows all of it, or None."""
     room: int = ROOM
-    """How many characters a result should have at most; small windows leave less."""
+    """The most characters a result should have; less in small windows."""
     may_read: Callable[[str], bool] = lambda path: True
     """Whether a search may show a file, by its resolved path."""
     may_follow: Callable[[str, str], bool] = lambda permitted, address: True
-    """Whether a redirection from a permitted address may be followed without asking."""
+    """Whether a redirect from a permitted address may be followed without asking."""
     ask: AskUser | None = None
     recall: StoreRecall | None = None
     todos: TodoList | None = None
@@ -163,9 +163,9 @@ class Context(Struct, frozen=True, kw_only=True):
     memory: MemoryCommands | None = None
 
     def for_call(self, call: str, **changes: Any) -> Context:
-        """The same for one call, with a stop signal of its own below the present one, and what else changes."""
+        """A copy for one call, with a child of the current abort signal and the given changes."""
         return replace(self, call=call, abort=Abort(self.abort), **changes)
 
     def inside(self, path: str | Path) -> bool:
-        """Whether a resolved path lies in the workspace or one of its further folders."""
+        """Whether a resolved path is in the workspace or one of ``roots``."""
         return any(Path(path).is_relative_to(root) for root in (self.workspace, *self.roots))

@@ -1,8 +1,8 @@
-"""Edit and Write: changing a file the model knows, and replacing a file as a whole.
+"""Edit and Write: replacing text in a file, and writing a whole file.
 
-A file must have been read before it is changed, and not have changed since; otherwise the model would work on what it
-imagines. Edits are made on the file's own bytes: everything that is not replaced stays as it was, line ends included.
-What changed is shown as a unified diff, whose cost depends on the change and not on the file.
+A file must have been read before it is changed, and must not have changed since; otherwise the model would work on what
+it imagines. Edits work on the file's own bytes: everything that is not replaced stays as it was, line endings included.
+The change is reported as a unified diff, whose cost depends on the change, not on the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_COUNTED = 10_000
 DIFF_CONTEXT = 3
 """Unchanged lines shown around each change."""
 MOST_DIFF_LINES = 400
-"""Lines of a diff that are kept; the counts are always of all of them."""
+"""How many lines of a diff are kept; the counts always cover the whole diff."""
 _MOST_COMPARED = 1_000_000
 _LONGEST_LINE = 500
 
@@ -65,18 +65,18 @@ class EditTool(StandardTool[EditInput]):
     action = "write"
 
     def check(self, given: Input, context: Context) -> None:
-        """Raise if the text cannot be replaced."""
+        """Raise the error that replacing the text would raise."""
         self._replace(self._typed(given), files.permitted_path(given["path"], context), context)
 
     def act(self, given: EditInput, context: Context) -> ToolOutput:
-        """Replace the text, if it is clear which."""
+        """Replace the text; raises `Refused` if it is ambiguous or does not occur."""
         path = files.permitted_path(given.path, context)
         with context.desk.changing:
             before, after, whole = self._replace(given, path, context)
             return _done(path, before, after, context, whole=whole)
 
     def _replace(self, given: EditInput, path: str, context: Context) -> tuple[bytes, bytes, bool]:
-        """The file before and after, and whether the model knows all of it."""
+        """The file's content before and after the edit, and whether the model knows all of it."""
         old, new = _encoded(given.old, "old"), _encoded(given.new, "new")
         if not old:
             raise InputError("old is empty; say what to replace, or use Write to create a file.")
@@ -88,24 +88,24 @@ class EditTool(StandardTool[EditInput]):
 
 
 class WriteTool(StandardTool[WriteInput]):
-    """Makes a file, or replaces one."""
+    """Creates or replaces a file."""
 
     kind = "write"
     action = "write"
 
     def check(self, given: Input, context: Context) -> None:
-        """Raise if the file cannot be replaced."""
+        """Raise the error that replacing the file would raise."""
         self._replaced(files.permitted_path(given["path"], context), context)
 
     def act(self, given: WriteInput, context: Context) -> ToolOutput:
-        """Write it."""
+        """Write the file."""
         after = _encoded(given.content, "content")
         path = files.permitted_path(given.path, context)
         with context.desk.changing:
             return _done(path, self._replaced(path, context), after, context, whole=True)
 
     def _replaced(self, path: str, context: Context) -> bytes | None:
-        """The file that would be replaced; None if there is none."""
+        """The content that would be replaced, None if there is no file; raises `Refused` if it was not fully read."""
         if not files.exists(path):
             return None
         before = files.content(path)
@@ -117,7 +117,7 @@ class WriteTool(StandardTool[WriteInput]):
 
 
 def _done(path: str, before: bytes | None, after: bytes, context: Context, *, whole: bool) -> ToolOutput:
-    """Write the file, and say what changed; ``whole``: the model knows all of the new text."""
+    """Write the file and report the change; ``whole``: the model knows all of the new text."""
     version = files.version(after)
     files.write(path, after, None if before is None else files.version(before))
     context.desk.know(path, version, whole=whole)
@@ -131,7 +131,7 @@ def _done(path: str, before: bytes | None, after: bytes, context: Context, *, wh
 
 
 def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: str) -> bytes:
-    """The content with a text replaced; raises `Refused` unless it is clear which one is meant."""
+    """The content with ``old`` replaced by ``new``; raises `Refused` if ``old`` is missing or ambiguous."""
     if _has_crlf_only(before):
         old, new = _with_crlf(old), _with_crlf(new)
     if old == new:
@@ -151,7 +151,7 @@ def replaced(before: bytes, old: bytes, new: bytes, *, everywhere: bool, path: s
 
 
 def _must_be_known(path: str, found: bytes, context: Context) -> bool:
-    """Whether the model knows all of the file; raises `Refused` if it was not read, or changed since."""
+    """Whether the model knows all of the file; raises `Refused` if it was not read, or has changed since."""
     known = context.desk.known(path)
     if known is None:
         raise Refused(
@@ -163,7 +163,7 @@ def _must_be_known(path: str, found: bytes, context: Context) -> bool:
 
 
 def _count(content: bytes, old: bytes) -> int:
-    """The places where it occurs, overlapping ones included: with those it is unclear which is meant."""
+    """How often ``old`` occurs, counting overlapping matches, since those make it ambiguous too."""
     places, at = 0, content.find(old)
     while at >= 0 and places < _MOST_COUNTED:
         places += 1
@@ -212,7 +212,7 @@ class Diff(Struct, frozen=True):
 
 
 def diff(before: str, after: str, path: str) -> Diff:
-    """The change from one text to another; its cost depends on the change, not on the length of the texts."""
+    """The unified diff from one text to another; the cost depends on the change, not on the length of the texts."""
     old, new = list(StringIO(before, "\n")), list(StringIO(after, "\n"))
     lines, added, removed = [f"--- {path}", f"+++ {path}"], 0, 0
     for group in _Steps(_steps(old, new)).get_grouped_opcodes(DIFF_CONTEXT):
@@ -235,7 +235,7 @@ Step = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int
 
 
 class _Steps(SequenceMatcher[str]):
-    """Known steps from one text to another, for what `SequenceMatcher` makes of steps."""
+    """A `SequenceMatcher` with given opcodes, so that its grouping of opcodes can be used."""
 
     def __init__(self, steps: list[Step]) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ class _Steps(SequenceMatcher[str]):
 
 
 def _steps(old: list[str], new: list[str]) -> list[Step]:
-    """The steps from one text to another; only what lies between their common beginning and end is compared."""
+    """The opcodes from one text to another; only the part between their common beginning and end is compared."""
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
     changed_old, changed_new = old[head : len(old) - tail], new[head : len(new) - tail]

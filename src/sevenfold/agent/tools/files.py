@@ -1,8 +1,8 @@
-"""Files, opened so that what was permitted is what is opened.
+"""Safe file access: the file that is opened is the file that was permitted.
 
-A path is resolved once, links included, and that is what permission is requested for. Later it is opened one step at a
-time with links refused, so a link put in its way in between leads nowhere. Only regular files are read, since a pipe or
-device could block the reader for ever. Writing replaces a file as a whole.
+A path is resolved once, links included, and permission is requested for the result. Later that path is opened one
+component at a time with links refused, so a link that was put in place in between is not followed. Only regular files
+are read, because a pipe or device could block the reader forever. Writing replaces a file as a whole.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sevenfold.agent.tools.context import Context
 from sevenfold.errors import InputError, Refused
 
 MOST_BYTES = 32 * 1024 * 1024
-"""The largest file that is held in memory, for editing and for telling versions apart by content."""
+"""The size of the largest file that is loaded into memory, for editing and for versions by content hash."""
 LONGEST_PATH = 4_000
-"""Bytes of a path. Longer ones could be made step by step, but no other program could open them."""
+"""The most bytes of a path. Longer ones could be created step by step, but no other program could open them."""
 _VIRTUAL = ("/proc", "/sys")
-"""Folders without stored files: reading there may block, and shows environments with keys in them."""
+"""Folders of virtual files: reading them may block, or reveal environments that contain keys."""
 _STEPS = os.supports_dir_fd >= {os.open, os.mkdir, os.rename, os.unlink} and hasattr(os, "O_NOFOLLOW")
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY) | _NO_LINKS
@@ -38,16 +38,16 @@ _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(o
 
 
 class FilePath(Struct, frozen=True):
-    """A path as it was named, and where it leads."""
+    """An absolute path as it was given, and with links resolved."""
 
     named: str
     real: str
 
 
 def resolve(path: str, context: Context) -> FilePath:
-    """Where a path leads, from the working directory; ``~`` is the home folder.
+    """Resolve a path, relative to the working directory; ``~`` is the home folder.
 
-    Raises `InputError` for what cannot be a path.
+    Raises `InputError` if it is not a valid path.
     """
     if "\0" in path or not path:
         raise InputError(f"{path!r} is not a valid path; give a file's path without NUL characters")
@@ -58,12 +58,12 @@ def resolve(path: str, context: Context) -> FilePath:
     named = os.path.normpath(context.desk.cwd / Path(path).expanduser())
     if len(os.fsencode(named)) > LONGEST_PATH:
         raise InputError(f"{path[:100]!r}… is not a valid path: it has more than {LONGEST_PATH:,} bytes")
-    # Not of the normalised path: behind a link, ".." leads elsewhere than the words say.
+    # Not from the normalised path: after a link, ".." leads somewhere else than the text suggests.
     return FilePath(named, os.path.realpath(context.desk.cwd / Path(path).expanduser()))
 
 
 def request(tool: str, action: Literal["read", "write"], path: str, context: Context) -> PermissionRequest:
-    """The request of a tool to read or write a path."""
+    """The permission request for a tool to read or write a path."""
     found = resolve(path, context)
     named = found.named if found.named != found.real else ""
     guarded = (found.real,) if action == "write" and in_repository(found.real) else ()
@@ -71,13 +71,13 @@ def request(tool: str, action: Literal["read", "write"], path: str, context: Con
 
 
 def permitted_path(path: str, context: Context) -> str:
-    """The resolved path that was permitted; where the path leads now if nothing had to be asked for."""
+    """The resolved path that was permitted; if no permission was requested, the path resolved now."""
     return context.permitted.subject if context.permitted else resolve(path, context).real
 
 
 @contextmanager
 def opened(real: str) -> Iterator[BinaryIO]:
-    """Open a regular file for reading, by its resolved path; raises `Refused` for anything else."""
+    """Open a regular file, given its resolved path, for reading; raises `Refused` for anything else."""
     must_be_stored(real)
     with _parent(real) as (folder, name):
         try:
@@ -95,7 +95,7 @@ def opened(real: str) -> Iterator[BinaryIO]:
 
 
 def must_be_stored(real: str) -> None:
-    """Raise `Refused` for virtual files: they say what the system, or this very program, is doing just now."""
+    """Raise `Refused` for virtual files: they show the current state of the system, or of this very program."""
     if any(f"{real}/".startswith(f"{folder}/") for folder in _VIRTUAL):
         raise Refused(f"{real} is a virtual file; look at it with a command.")
 
@@ -115,21 +115,21 @@ def exists(real: str) -> bool:
 
 
 def version(found: bytes) -> str:
-    """A name for a content, different for each."""
+    """The version of a content: its hash."""
     return hashlib.blake2b(found, digest_size=12).hexdigest()
 
 
 def version_by_date(file: BinaryIO) -> str:
-    """The same for files too large to be read as a whole."""
+    """The version of a file too large to hash: its modification time, size and inode."""
     state = os.fstat(file.fileno())
     return f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
 
 
 def write(real: str, new: bytes, before: str | None) -> None:
-    """Write a file, all or nothing, and the folders it needs.
+    """Write a file atomically, and create the folders it needs.
 
-    ``before`` is the version that is there, None if there is no file. Raises `Refused` and writes nothing if that is no
-    longer so.
+    ``before`` is the version expected on disk, None if there should be no file. Raises `Refused` and writes nothing if
+    the file on disk differs.
     """
     with _parent(real, make=True) as (folder, name):
         mode = _mode(name, folder, real)
@@ -167,7 +167,7 @@ def _mode(name: str, folder: int | None, real: str) -> int | None:
 
 @contextmanager
 def _parent(real: str, *, make: bool = False) -> Iterator[tuple[int | None, str]]:
-    """The folder of a path, reached step by step, and the name in it."""
+    """Open a file's folder, one path component at a time; yields its descriptor and the name of the file in it."""
     path = Path(real)
     if not path.is_absolute() or not path.name:
         raise Refused(f"{real} is not a file.")
@@ -200,7 +200,7 @@ def _step(part: str, folder: int, real: str, *, make: bool) -> int:
 
 
 def _missing(real: str) -> str:
-    """An error text that says what there is instead."""
+    """The error text for a missing file, with similar names in its folder."""
     path = Path(real)
     try:
         others = sorted(one.name for one in path.parent.iterdir())

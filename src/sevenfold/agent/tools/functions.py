@@ -1,13 +1,13 @@
 """Any Python function as a tool: the schema comes from its type hints, the description from its docstring.
 
-Functions may be plain, `async` or generators; without hints and docstring the name has to say it all. A parameter is
-described by ``Annotated[int, "how many"]`` or in the docstring's list of arguments. A parameter of type `Context` is
-not shown to the model: it gets the context of the call. A parameter no schema can describe is refused when the tool
-is made, with its name.
+Functions may be plain, `async` or generators; without hints and docstring, the model sees little more than the name. A
+parameter is described by ``Annotated[int, "how many"]`` or in the docstring's list of arguments. A parameter of type
+`Context` is not shown to the model: it receives the context of the call. A parameter that no schema can describe is
+rejected by name when the tool is created.
 
-Text that a function returns is shown as it is, everything else as JSON: dataclasses, models, dates, paths, sets and
-the like by what they hold. A value that could only be shown as an address in memory is an error that names its type,
-since a model would make something up.
+Text that a function returns is passed on unchanged, everything else as JSON: dataclasses, models, dates, paths, sets
+etc. by their contents. A value that could only be shown as a memory address is an error that names its type, because
+a model would make up its meaning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sevenfold.errors import InputError
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-"""What providers take as the name of a property."""
+"""The property names that providers accept."""
 _BYTES = (bytes, bytearray, memoryview)
 _STOPPED = "[stopped here]"
 
@@ -55,9 +55,9 @@ def function_tool(
     concurrent: bool = False,
     asks: bool = False,
 ) -> Tool:
-    """A function, plain or async, as a tool; raises `InputError` if a model could not call it.
+    """Make a tool from a function, plain or async; raises `InputError` if a model could not call it.
 
-    ``kind`` says that its results can be had again and may be cleared when old; ``asks`` that it needs permission.
+    With a ``kind``, old results may be cleared since they can be obtained again; with ``asks``, calls need permission.
     """
     if not callable(function):
         raise InputError(f"{function!r} is neither a function nor a tool, so no model can call it")
@@ -74,27 +74,27 @@ def function_tool(
 
 
 class FunctionTool(Struct, eq=False):
-    """A function that is called."""
+    """A tool that calls a function."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
     kind: Kind
-    """Its results can be had again, and may be cleared when old; empty: they cannot."""
+    """Not empty if its results can be obtained again, so old ones may be cleared."""
     concurrent: bool
     asks: bool
-    """Every call needs permission."""
+    """Whether every call needs permission."""
     listens: bool
-    """Whether it ends when it is asked to; a plain function cannot be stopped from outside."""
+    """Whether it can notice that it should stop; a plain function cannot be stopped from outside."""
     function: Callable[..., Any]
     parameters: _Parameters
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
-        """A call, since only its author knows what the function does; nothing unless it ``asks``."""
+        """Permission for a ``call`` if it ``asks``, else ``none``; only its author knows what the function does."""
         return PermissionRequest(self.name, "call" if self.asks else "none")
 
     def run(self, given: Input, context: Context) -> ToolOutput:
-        """Call it, and take what it yields as it comes."""
+        """Call the function; if it is a generator, report what it yields as progress."""
         came = self._called(given, context)
         if inspect.isawaitable(came) or isinstance(came, AsyncIterator):
             return _await_in_thread(came, context)
@@ -106,10 +106,10 @@ class FunctionTool(Struct, eq=False):
 
 
 class _AsyncFunctionTool(FunctionTool):
-    """A function that is awaited; in an event loop of its own if the caller is not async."""
+    """A tool that awaits an async function; `run` does so in a new event loop."""
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
-        """Await it."""
+        """Await the function."""
         return await _awaited(self._called(given, context), context)
 
 
@@ -117,7 +117,7 @@ class _AsyncFunctionTool(FunctionTool):
 
 
 async def _awaited(came: Any, context: Context) -> ToolOutput:
-    """The result of a coroutine, or of an async iterator."""
+    """Await a coroutine, or drain an async iterator; returns its result."""
     if not isinstance(came, AsyncIterator):
         return _shown(await came)
     pieces: list[str] = []
@@ -132,7 +132,7 @@ async def _awaited(came: Any, context: Context) -> ToolOutput:
 
 
 def _await_in_thread(came: Any, context: Context) -> ToolOutput:
-    """The same in a thread of its own, since a loop may be running in this one; stops when the call is to stop."""
+    """Like `_awaited`, but in a new thread, because this one may be running an event loop; stops with the call."""
     waiting = await_interruptibly(_awaited(came, context), context.abort.is_set, 0.0)
     try:
         return in_own_thread(partial(asyncio.run, waiting)).result()
@@ -141,7 +141,7 @@ def _await_in_thread(came: Any, context: Context) -> ToolOutput:
 
 
 def _drained(came: Iterator[Any], context: Context) -> ToolOutput:
-    """What it returns in the end, else all it yields, a line each, until it ends or the call is to stop."""
+    """Drain an iterator until it ends or the call should stop; returns its return value, else all it yielded."""
     pieces: list[str] = []
     try:
         while not context.abort.is_set():
@@ -180,10 +180,10 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 class _Parameters(Struct, frozen=True):
-    """What a function takes: its schema, and how an input becomes its arguments.
+    """The parameters of a function: their schema, and how an input becomes arguments.
 
-    Types that JSON has no form for come in through two hooks: `_shape` gives the schema the model sees, `_made` makes
-    the value. So a parameter may be a path, or a class that describes and checks itself the way pydantic's models do.
+    Two hooks handle types that JSON cannot represent: `_shape` returns the schema the model sees, `_made` creates the
+    value. So a parameter may be a path, or a class that describes and checks itself as pydantic's models do.
     """
 
     input: type[Struct]
@@ -191,11 +191,11 @@ class _Parameters(Struct, frozen=True):
     kinds: Mapping[str, Any]
     """How each parameter is passed, in order."""
     context: frozenset[str]
-    """Those that get the context of the call."""
+    """The names of the parameters that receive the context of the call."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], tool: str, listed: Mapping[str, str]) -> _Parameters:
-        """Read them off a function; ``listed`` is what its docstring says about them."""
+        """Read the parameters from a function's signature; ``listed`` has their descriptions from the docstring."""
         signature = _signature(function, tool)
         hints = _hints(function, tool)
         context = frozenset(name for name in signature.parameters if hints.get(name) is Context)
@@ -252,7 +252,7 @@ def _hints(function: Callable[..., Any], tool: str) -> dict[str, Any]:
 
 
 def _simple(hint: Any) -> Any:
-    """Of a text or a path only the text: it will do."""
+    """The hint without path types, if it is a union that also has ``str``, which is enough."""
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
     if str not in members:
         return hint
@@ -261,7 +261,7 @@ def _simple(hint: Any) -> Any:
 
 
 def _described(hint: Any, listed: str) -> Any:
-    """The hint with its description where msgspec looks for it."""
+    """The hint with its description in a `Meta`, where msgspec looks for it."""
     if get_origin(hint) is Annotated:
         inner, *about = get_args(hint)
         metas = [one for one in about if isinstance(one, Meta)]
@@ -276,7 +276,7 @@ def _described(hint: Any, listed: str) -> Any:
 
 
 def _annotation(about: Any) -> str:
-    """The text of an annotation: a string, or the description of an object such as those of pydantic and typing."""
+    """The text of an annotation: a string, or the description of an object such as pydantic's ``Field``; else empty."""
     if isinstance(about, str):
         return about
     text = getattr(about, "description", None) or getattr(about, "documentation", None)
@@ -299,7 +299,7 @@ def _check(tool: str, name: str, hint: Any) -> None:
 
 
 def _field(hint: Any, parameter: Parameter) -> tuple[Any, Any]:
-    """Type and default; ``*args`` are one property that is a list, ``**kwargs`` one that is an object."""
+    """The type and default of a field; ``*args`` become a list, ``**kwargs`` an object."""
     match parameter.kind:
         case Parameter.VAR_POSITIONAL:
             return list[hint], msgspec.field(default_factory=list)
@@ -317,13 +317,13 @@ def _default(value: Any) -> Any:
     try:
         msgspec.to_builtins(value)
     except (TypeError, ValueError, RecursionError):
-        # No schema can show it, but the parameter may be left out all the same.
+        # No schema can show this default, but the parameter may still be left out.
         return msgspec.field(default_factory=lambda: value)
     return value
 
 
 def _shape(kind: Any) -> dict[str, Any]:
-    """The schema of a type that JSON has no form for."""
+    """The schema of a type that JSON cannot represent; raises NotImplementedError if it is unknown."""
     if _is(kind, PurePath):
         return {"type": "string"}
     if hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate"):
@@ -332,7 +332,7 @@ def _shape(kind: Any) -> dict[str, Any]:
 
 
 def _made(kind: Any, given: Any) -> Any:
-    """A value of such a type."""
+    """Create a value of a type that `_shape` knows."""
     if _is(kind, PurePath):
         return (Path if kind is PurePath else kind)(given)
     try:
@@ -341,7 +341,7 @@ def _made(kind: Any, given: Any) -> Any:
         listed = getattr(error, "errors", None)
         if listed is None:
             raise
-        # In a line: pydantic tells it in many, with addresses of its manual.
+        # On one line: pydantic's own message has many, with links to its manual.
         faults = (f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in listed())
         raise ValueError("; ".join(faults)) from None
 
@@ -354,7 +354,7 @@ def _is(kind: Any, base: type) -> bool:
 
 
 def _shown(came: Any) -> ToolOutput:
-    """The result of a call."""
+    """The tool output for a function's return value."""
     if isinstance(came, ToolOutput):
         return came
     if isinstance(came, _BYTES) and (kind := picture(raw := bytes(came))) and len(raw) <= MOST_IMAGE_BYTES:
@@ -377,7 +377,7 @@ def _text_of(came: Any) -> str:
 
 
 def _plainer(one: Any) -> Any:
-    """What an object holds that JSON has no form for; called again until everything is plain."""
+    """Convert an object that JSON cannot represent into its contents; called until everything is plain data."""
     match one:
         case PathLike():
             return fspath(one)
@@ -398,7 +398,7 @@ def _plainer(one: Any) -> Any:
 
 
 def _plain(tree: Any) -> Any:
-    """A tree as JSON holds it; what JSON has no form for is named instead of being bent into something else."""
+    """A tree as JSON can hold it; binary data and numbers that are not finite become texts that name them."""
     match tree:
         case dict():
             return {

@@ -1,11 +1,11 @@
 """Path patterns as in ``.gitignore``, matched segment by segment.
 
-``*``, ``?`` and ``[…]`` stay within a segment, ``**`` crosses them, ``{a,b}`` are alternatives. A pattern without a
-slash matches at any depth; with one, it is anchored.
+``*``, ``?`` and ``[…]`` match within a segment, ``**`` matches across segments, ``{a,b}`` are alternatives. A pattern
+without a slash matches at any depth; with a slash, it is anchored.
 
-Patterns of permission rules meet paths the model makes up, and patterns of searches are the model's own, so no pattern
-may take more than a moment: there is no backtracking, neither within segments nor across them. That is why this is not
-left to `pathspec`, whose expressions take half a minute over ``a*a*a*a*a*a*b`` and a name of 150 letters.
+The patterns of permission rules are matched against paths that the model makes up, and search patterns come from the
+model, so every match must be fast: there is no backtracking within or across segments. `pathspec` would not do: for
+``a*a*a*a*a*a*b`` and a name of 150 letters, it takes half a minute.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from fnmatch import translate
 from sevenfold.errors import InputError
 
 MOST_ALTERNATIVES = 64
-"""How many patterns ``{…}`` may multiply to."""
+"""How many patterns ``{…}`` may expand to."""
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 Segments = tuple[re.Pattern[str] | None, ...]
-"""None matches any number of segments."""
+"""A pattern for each segment; None matches any number of segments."""
 
 
 class Glob:
-    """A compiled pattern for paths with slashes, relative to some folder."""
+    """A compiled pattern for paths that use slashes and are relative to some folder."""
 
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
         flags = re.IGNORECASE if ignore_case else re.NOFLAG
@@ -36,7 +36,7 @@ class Glob:
         return any(len(parts) in _ends(form, parts) for form in self._forms)
 
     def covers(self, path: str) -> bool:
-        """Whether it matches the path or a folder above it."""
+        """Whether the pattern matches the path or a folder above it."""
         parts = path.strip("/").split("/")
         return any(_ends(form, parts) - {0} for form in self._forms)
 
@@ -71,11 +71,11 @@ def _compiled(pattern: str, flags: re.RegexFlag) -> Segments:
 
 
 def _ends(form: Segments, parts: list[str]) -> set[int]:
-    """How many parts the pattern can match, from the first on."""
+    """The numbers of leading parts that the pattern can match."""
     reached = {0}
     for number, segment in enumerate(form):
         if segment is None:
-            # At its end "**" matches at least one segment: "src/**" is everything in src, not src itself.
+            # A final "**" matches at least one segment: "src/**" is everything in src, not src itself.
             least = min(reached, default=len(parts)) + (number == len(form) - 1)
             reached = set(range(least, len(parts) + 1))
         else:

@@ -1,8 +1,8 @@
-"""What a tool gives back: content for the model, and facts for surfaces and the engine.
+"""The output of a tool: content for the model, and facts for user interfaces and the engine.
 
-Facts are a closed union, so that a surface can show each kind in its own way and the engine can act on those it needs.
-None of them is sent to the model. Content goes through `sendable`: a result that a provider refuses would stay in the
-conversation for good, and no request after it would be answered.
+Facts are a closed union, so that an interface can show each kind in its own way and the engine can act on those it
+needs. Facts are not sent to the model. Content goes through `sendable`: a result that a provider rejects would stay in
+the conversation for good, and every later request would fail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sevenfold.record.blocks import encode_json
 
 _HALF = re.compile("[\ud800-\udfff]")
 _ESCAPED_BYTES = range(0xDC80, 0xDD00)
-"""How Python carries bytes that are not UTF-8 in a string."""
+"""The lone surrogates that represent bytes that are not UTF-8 in a Python string."""
 _NEEDS: Mapping[str, tuple[str, type]] = {
     "text": ("text", str),
     "image": ("source", dict),
@@ -28,7 +28,7 @@ _NEEDS: Mapping[str, tuple[str, type]] = {
     "tool_reference": ("type", str),
     "browser_state": ("type", str),
 }
-"""The blocks a result may hold, each with a field it needs."""
+"""The types of blocks a result may contain, each with a required field and its type."""
 
 
 class FileRead(Struct, frozen=True, tag=True):
@@ -37,9 +37,9 @@ class FileRead(Struct, frozen=True, tag=True):
     path: str
     version: str
     whole: bool = False
-    """The model was shown all of it, so an unchanged file need not be shown again while this is in view."""
+    """Whether the model was shown all of it; an unchanged file need not be shown again while this is in view."""
     again: str = ""
-    """The earlier call that shows it, if only that call was named."""
+    """The earlier call whose result shows the file, if this call only refers to it."""
 
 
 class FileChanged(Struct, frozen=True, tag=True):
@@ -48,7 +48,7 @@ class FileChanged(Struct, frozen=True, tag=True):
     path: str
     version: str
     diff: str
-    """A unified diff, cut if it is long."""
+    """A unified diff, cut if it is too long."""
     added: int = 0
     removed: int = 0
     created: bool = False
@@ -62,7 +62,7 @@ class CommandRan(Struct, frozen=True, tag=True):
     """None if it was stopped."""
     problem: str = ""
     cwd: str = ""
-    """Where the next one will run."""
+    """The working directory of the next command."""
     seconds: float = 0.0
 
 
@@ -73,7 +73,7 @@ class TaskChanged(Struct, frozen=True, tag=True):
     command: str
     state: Literal["running", "completed", "failed", "killed", "gone"]
     path: str
-    """Where its output goes."""
+    """The file with its output."""
 
 
 class TodosChanged(Struct, frozen=True, tag=True):
@@ -107,16 +107,16 @@ Fact = FileRead | FileChanged | CommandRan | TaskChanged | TodosChanged | PlanCh
 
 
 class ToolOutput(Struct, frozen=True):
-    """The answer to a tool call."""
+    """The result of a tool call."""
 
     content: str | list[dict[str, Any]]
-    """Text, or content blocks as the provider takes them inside a tool result."""
+    """Text, or content blocks in the provider's format for tool results."""
     is_error: bool = False
     facts: tuple[Fact, ...] = ()
 
     @property
     def text(self) -> str:
-        """The text of the result; other blocks are named by their type."""
+        """The text of the result; blocks without text are represented by their type."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(
@@ -125,20 +125,20 @@ class ToolOutput(Struct, frozen=True):
 
 
 def failed(why: str) -> ToolOutput:
-    """An error result; ``why`` says what went wrong and what to do about it."""
+    """Make an error result; ``why`` says what went wrong and what to do about it."""
     return ToolOutput(why, is_error=True)
 
 
 def denied(why: str) -> ToolOutput:
-    """The result of a call that was not permitted."""
+    """Make the error result of a call that was not permitted."""
     return ToolOutput(why, is_error=True, facts=(Denied(why),))
 
 
 def sendable(came: Any, tool: str) -> ToolOutput:
-    """What a tool gave back, as a result every provider takes.
+    """Convert what a tool returned into a result that every provider accepts.
 
-    Halves of surrogate pairs, as in file names in another encoding, are spelled out; empty texts are left out; and
-    what is no result at all becomes an error result that says so.
+    Lone surrogates, as in file names in another encoding, are escaped; empty text blocks are dropped; a value that is
+    not a valid result becomes an error result that says so.
     """
     if not isinstance(came, ToolOutput):
         return failed(f"{tool} returned {type(came).__name__} instead of ToolOutput.")
@@ -150,7 +150,7 @@ def sendable(came: Any, tool: str) -> ToolOutput:
     if isinstance(content, list) and all(map(_is_block, content)):
         content = [part for part in content if part["type"] != "text" or part["text"].strip()]
         if came.is_error:
-            # Providers take nothing but text in an error result.
+            # Providers accept only text in an error result.
             content = "\n".join(str(part.get("text", f"[{part['type']}]")) for part in content)
     elif not isinstance(content, str):
         return failed(f"{tool} returned something that is neither text nor a list of content blocks.")

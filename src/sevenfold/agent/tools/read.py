@@ -1,7 +1,7 @@
-"""Read: a file, or some of its lines, with numbers; pictures as pictures, notebooks as cells.
+"""Read: shows a file or some of its lines, with line numbers; pictures as pictures, notebooks as cells.
 
-What is shown is bounded whatever the file is like: in lines, in the length of each, and altogether. A file that has not
-changed since the model was shown it is not shown again while that result is still in its context.
+The output is bounded for every file: in lines, in the length of each line, and in total. A file that has not changed
+since the model was shown it is not shown again while that result is still in its context.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sevenfold.errors import Refused
 MOST_LINES = 2_000
 LONGEST_LINE = 2_000
 MOST_IMAGE_BYTES = 3_750_000
-"""A picture may have 5 MB once it is written as base64."""
+"""Providers accept pictures of up to 5 MB in base64."""
 _HEAD = 8_192
 _PIECE = 64 * 1024
 _PICTURES = {
@@ -36,7 +36,7 @@ _PICTURES = {
 }
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_CELL_OUTPUT = 2_000
-"""Characters shown of one output of a notebook's cell."""
+"""The most characters shown of one output of a notebook cell."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -62,7 +62,7 @@ class ReadTool(StandardTool[ReadInput]):
     action = "read"
 
     def act(self, given: ReadInput, context: Context) -> ToolOutput:
-        """Show it, by what it is."""
+        """Show the file, according to its type."""
         path = files.permitted_path(given.path, context)
         with files.opened(path) as file:
             head = file.read(_HEAD)
@@ -104,11 +104,11 @@ def _text(file: BinaryIO, path: str, given: ReadInput, context: Context) -> Tool
 def _shown(
     window: LineWindow, path: str, version: str, given: ReadInput, context: Context, *, ended: bool
 ) -> ToolOutput:
-    """The lines in the window, or a note that names the call that shows them already."""
+    """The lines in the window, or a note that they are still in the context from an earlier call."""
     asked_whole = given.offset is None and given.limit is None
     if asked_whole and (call := context.unchanged(path, version)):
         context.desk.know(path, version, whole=True)
-        # Models do not reliably see the ids of their calls, so the note says where else to look.
+        # Models do not reliably see the ids of their calls, so the note describes the earlier result instead.
         words = (
             f"{path} has not changed since you last read all of it. Its text is still in your context, "
             "in the result of that earlier Read."
@@ -120,7 +120,7 @@ def _shown(
 
 
 class LineWindow:
-    """The lines that are shown of all that pass by."""
+    """Selects the lines to show from all lines of a file."""
 
     def __init__(self, given: ReadInput, room: int) -> None:
         self._first = given.offset or 1
@@ -129,12 +129,12 @@ class LineWindow:
         self._room = room
         self._longest = min(LONGEST_LINE, room // 2)
         self.seen = 0
-        """How many lines there are, as far as they were counted."""
+        """How many lines were counted so far."""
         self._cut = False
         self.full = False
 
     def take(self, number: int, line: str) -> None:
-        """Show the next line, if it is asked for and fits."""
+        """Add the next line, if it was asked for and fits."""
         self.seen = number
         if number < self._first or self.full:
             return
@@ -153,7 +153,7 @@ class LineWindow:
         return self._first == 1 and not self.full and not self._cut
 
     def render(self, path: str, *, ended: bool) -> str:
-        """The lines, and how to see more."""
+        """The lines, with a note how to see more if there are any."""
         if not self.seen:
             return f"{path} is empty."
         total = f"{self.seen:,} {'line' if self.seen == 1 else 'lines'}" if ended else "more lines"
@@ -167,7 +167,7 @@ class LineWindow:
 
 
 def _lines(file: BinaryIO, pass_on: Callable[[bytes], None]) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers. A line without end is never held: only its first piece is kept, the rest passed on."""
+    """Lines with their numbers; of a very long line, only the first piece is kept in memory."""
     number = 0
     while first := file.readline(_PIECE):
         number += 1
@@ -202,7 +202,7 @@ def _given_lines(
 
 
 def picture(head: bytes) -> str:
-    """The media type of a picture that begins like this; empty if it is none."""
+    """The media type of a picture, given its first bytes; empty if it is not a picture."""
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in _PICTURES.items() if head.startswith(start)), "")
@@ -240,7 +240,7 @@ def _refuse_binary(head: bytes, path: str) -> None:
 
 
 def _cells(raw: bytes, path: str) -> str:
-    """A notebook as text: its cells in order, each with its source and what it printed."""
+    """A notebook as text: its cells in order, each with its source and outputs."""
     try:
         cells = json.loads(raw)["cells"]
         shown = [_cell(number, cell) for number, cell in enumerate(cells)]

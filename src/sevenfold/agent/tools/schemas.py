@@ -1,7 +1,7 @@
-"""JSON schemas: made from types for the model, and checked against what the model sends.
+"""JSON schemas: generated from types for the model, and used to check the model's input.
 
-Made schemas have the form models read best: no references, no titles, nothing optional spelled twice. Checking is left
-to `jsonschema`, and what it finds is put in words a model can act on, each fault with its place.
+Generated schemas have the form that models read best: no references, no titles, and no "null" for properties that are
+optional anyway. `jsonschema` does the checking; its errors are put into words a model can act on, each with its place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NULL = {"type": "null"}
 _VALUES = ("default", "enum", "const", "examples")
 """Keywords that hold values, not schemas."""
 MOST_WORK = 4_000_000
-"""Values in an input times values in its schema: beyond that a check could take minutes."""
+"""The most values in an input times values in its schema; checking more could take minutes."""
 _LONGEST_SHOWN = 60
 _LONGEST_MESSAGE = 200
 _BOUNDS = {
@@ -41,13 +41,13 @@ _SECTION = re.compile(r"^[A-Z]\w*:\s*$")
 _LISTED = re.compile(r"^\s+\**(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[^:]*\s)?(\w+):\s*(.*)$")
 
-# -- making --------------------------------------------------------------------------------------
+# -- generating ----------------------------------------------------------------------------------
 
 
 def schema_of(kind: Any, shape: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The schema of a class of inputs; raises `InputError` for types that JSON has no form for.
+    """The schema of a type; raises `InputError` for types that JSON cannot represent.
 
-    ``shape`` knows the schemas of further types, or raises `NotImplementedError`.
+    ``shape`` returns the schemas of further types, or raises `NotImplementedError`.
     """
     try:
         raw = msgspec.json.schema(kind, schema_hook=shape)
@@ -58,7 +58,7 @@ def schema_of(kind: Any, shape: Callable[[Any], dict[str, Any]] | None = None) -
 
 
 def plain(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema from elsewhere, in the same form."""
+    """Convert a schema from elsewhere into the form of our own: without references and titles."""
     made: dict[str, Any] = _plain(schema, schema.get("$defs", {}), ())
     return made
 
@@ -102,7 +102,7 @@ def _object(
 
 
 def _optional(one: dict[str, Any]) -> dict[str, Any]:
-    """A property that may be left out need not say that it may be null as well."""
+    """The schema of a property; if its default is null, without the default and the null alternative."""
     if "default" not in one or one["default"] is not None:
         return one
     kept = {key: value for key, value in one.items() if key != "default"}
@@ -114,7 +114,7 @@ def _optional(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema in which what a class's docstring lists about its fields is the description of each."""
+    """The schema with argument lists in descriptions (from docstrings) moved to the properties they describe."""
     about, listed = read_docstring(schema.get("description", ""))
     made = {**schema, "description": about} if listed else dict(schema)
     for name, one in schema.get("properties", {}).items():
@@ -126,7 +126,7 @@ def with_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_docstring(words: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says about a function or a class of inputs, and about each argument."""
+    """Split a docstring into its description and the description of each argument."""
     text: list[str] = []
     arguments: dict[str, str] = {}
     listing, last, indent = False, "", 0
@@ -155,10 +155,10 @@ def read_docstring(words: str) -> tuple[str, dict[str, str]]:
 
 
 def problems(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a value, one fault at a time; nothing if it fits.
+    """The faults of a value, one at a time; none if it fits the schema.
 
-    A schema that is broken, or refers to something it does not hold, is not enforced, and neither is any schema while
-    `jsonschema` is not installed: tools still check what they convert, and servers what they are sent.
+    A schema that is broken or has unresolvable references is not enforced, and no schema is if `jsonschema` is not
+    installed: tools still check the input they convert, and MCP servers check theirs.
     """
     try:
         from referencing import Registry
@@ -168,7 +168,7 @@ def problems(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
         yield "the input is too large to be checked"
         return
     try:
-        # A registry of its own: the default one would fetch what a schema refers to over the network.
+        # An empty registry: the default one would fetch references over the network.
         for error in _dialect()(schema, registry=Registry()).iter_errors(value):
             yield from _faults(error)
     except RecursionError:
@@ -178,7 +178,7 @@ def problems(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def without_nulls(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The input without properties that are null where null can only mean that they were left out."""
+    """The input without null properties, where null is not allowed and can only mean that they were left out."""
     known, required = schema.get("properties", {}), schema.get("required", ())
     definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
 
@@ -190,7 +190,7 @@ def without_nulls(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[s
 
 
 def _size(value: Any) -> int:
-    """How many values there are in it, itself included."""
+    """How many values it contains, including itself."""
     number, waiting = 0, [value]
     while waiting:
         number += 1
@@ -204,9 +204,9 @@ def _size(value: Any) -> int:
 
 @cache
 def _dialect() -> Any:
-    """The newest draft of JSON Schema, with keywords that name each property that is missing or unknown.
+    """The validator for the newest draft of JSON Schema, changed to name each missing or unknown property.
 
-    ``oneOf`` is read as ``anyOf``: many schemas say the one and mean the other.
+    ``oneOf`` is treated as ``anyOf``: many schemas say the one but mean the other.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
@@ -241,7 +241,7 @@ def _additional(validator: Any, further: Any, instance: Any, schema: Any) -> Ite
 
 
 def _faults(error: Any) -> list[str]:
-    """An error in words; for alternatives that all fail, what is wrong with the one that was most likely meant."""
+    """An error in words; if all alternatives fail, the faults of the one with the fewest, most likely the one meant."""
     if error.validator in ("anyOf", "oneOf"):
         choices: dict[int, list[str]] = {}
         for one in error.context:
@@ -278,7 +278,7 @@ def _words(error: Any) -> str:
 
 
 def _s(count: int) -> str:
-    """The ending of the plural."""
+    """The plural ending for a count."""
     return "" if count == 1 else "s"
 
 

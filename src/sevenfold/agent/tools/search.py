@@ -1,9 +1,8 @@
-"""Grep and Glob: finding text in files, and files by their names.
+"""Grep and Glob: finding text in files, and files by name.
 
-Both leave out what ``.gitignore`` leaves out, follow no links, and never show a file that may not be read. The
-searching is done by a `Searcher`: ripgrep if it is installed, else a search in plain Python with the same results.
-Either runs in a process of its own, since a pattern can take for ever, and a process, unlike a thread, can be ended
-at any moment.
+Both respect ``.gitignore``, follow no links, and never show a file that may not be read. A `Searcher` does the search:
+ripgrep if it is installed, else a search in plain Python with the same results. Either runs in a separate process,
+because a pattern can take forever, and a process, unlike a thread, can be killed at any time.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LINES_SHOWN = 200
 
 
 class FoundLine(Struct, frozen=True):
-    """A line that was found, or one next to it."""
+    """A matching line, or (with ``found`` False) a line of context around a match."""
 
     path: str
     number: int
@@ -39,12 +38,12 @@ class FoundLine(Struct, frozen=True):
 
 
 class Searcher(Protocol):
-    """Looks through files; raises `sevenfold.errors.UserError` for a pattern it cannot read."""
+    """Searches files; raises `sevenfold.errors.UserError` for an invalid pattern."""
 
     def lines(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
-        """The lines that match and their neighbours, file by file in the order of paths.
+        """The matching lines with their context, file by file, sorted by path.
 
-        The path of the query is that of a folder or a file, with links resolved.
+        The query's path is a folder or a file, with links resolved.
         """
 
     def files(self, root: str, stopped: Callable[[], bool]) -> Iterator[str]:
@@ -52,7 +51,7 @@ class Searcher(Protocol):
 
 
 class _SearchTool(ServiceTool[Given, Searcher]):
-    """A tool that looks through files."""
+    """A tool that searches files."""
 
     kind = "search"
     concurrent = True
@@ -87,7 +86,7 @@ class GrepTool(_SearchTool[GrepInput]):
     """Finds text in files."""
 
     def act(self, given: GrepInput, context: Context) -> ToolOutput:
-        """Search, and show as much as asked for."""
+        """Search, and show the matching files, lines or counts, up to the limit."""
         around = given.context if given.show == "lines" else 0
         query = replace(given, path=_root(given.path, context), context=around)
         may_read = cache(context.may_read)
@@ -118,7 +117,7 @@ class GlobTool(_SearchTool[GlobInput]):
     """Finds files by name."""
 
     def act(self, given: GlobInput, context: Context) -> ToolOutput:
-        """The files that match, those changed last first."""
+        """The matching files, most recently changed first."""
         root = _root(given.path, context)
         if not Path(root).is_dir():
             raise Refused(f"{root} is not a folder.")
@@ -157,7 +156,7 @@ def _counts(found: Iterator[FoundLine]) -> Iterator[tuple[str, int]]:
 
 
 def _lines(found: Iterator[FoundLine], context: Context, *, apart: bool) -> Iterator[str]:
-    """Each line with its place; with ``apart``, a mark where lines are not consecutive."""
+    """Each line with its path and number; with ``apart``, ``--`` between lines that are not consecutive."""
     before: FoundLine | None = None
     for line in found:
         if apart and before and (before.path, before.number + 1) != (line.path, line.number):
@@ -179,7 +178,7 @@ def _bounded(lines: Iterator[str], most: int, room: int) -> str:
 
 
 def _short(path: str, context: Context) -> str:
-    """The path from the working directory, if it lies below that."""
+    """The path relative to the working directory if it is below it, else unchanged."""
     cwd = str(context.desk.cwd)
     shown = os.path.relpath(path, cwd) if path.startswith(cwd + os.sep) else path
     return shown.encode(errors="replace").decode()

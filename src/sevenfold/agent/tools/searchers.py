@@ -1,8 +1,7 @@
-"""The programs that search: ripgrep, or plain Python where there is no ripgrep.
+"""The searchers: ripgrep, or plain Python if there is no ripgrep.
 
-The pattern is the model's own, and so may be the ``.gitignore`` files; regular expressions can take for ever over
-either while nothing else in the process moves. So both run in a process of their own, which is ended when its time is
-up.
+The pattern comes from the model, and the ``.gitignore`` files may too. Matching them can take forever and would block
+the whole process, so each search runs in a separate process, which is killed when its time is up.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 SECONDS = 60.0
-"""How long a search may take."""
+"""How many seconds a search may take."""
 LARGEST_FILE = "50M"
 _NOTHING_FOUND = 1
 _COMMON = ("--no-config", "--hidden", "--no-messages", "--no-require-git", "--glob=!.git")
@@ -51,25 +50,25 @@ search(sys.argv[2])
 
 
 def find_searcher() -> Searcher:
-    """Ripgrep from its wheel or from the path, else a search in plain Python."""
+    """Ripgrep from its wheel or from the PATH, else a search in plain Python."""
     return find_ripgrep() or PlainSearch()
 
 
 def find_ripgrep() -> Ripgrep | None:
-    """Ripgrep from its wheel, else from the path; None if there is none."""
+    """Ripgrep from its wheel, else from the PATH; None if it is not installed."""
     wheel = Path(sysconfig.get_path("scripts")) / "rg"
     program = str(wheel) if wheel.is_file() else shutil.which("rg")
     return Ripgrep(program) if program else None
 
 
 class Ripgrep:
-    """Searches with the program at this path."""
+    """Searches with ripgrep, at the given path."""
 
     def __init__(self, program: str) -> None:
         self._program = program
 
     def lines(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
-        """The lines that match and their neighbours, file by file."""
+        """The matching lines with their context, file by file, sorted by path."""
         options = ["--json", "--sort=path", f"--max-filesize={LARGEST_FILE}", f"--context={query.context}"]
         options += ["--ignore-case"] if query.ignore_case else []
         options += ["--multiline", "--multiline-dotall"] if query.multiline else []
@@ -94,7 +93,7 @@ class Ripgrep:
 
 
 def _wanted(query: GrepInput) -> Callable[[str], bool]:
-    """Whether a query is about a file; ripgrep's own globs would bring back files that are ignored."""
+    """A predicate for the files that match the query's glob; ripgrep's own globs would include ignored files."""
     glob, root = Glob(query.glob or "**"), query.path
     return cache(
         lambda path: glob.matches(os.path.relpath(path, root) if path != root else Path(path).name)
@@ -102,18 +101,18 @@ def _wanted(query: GrepInput) -> Callable[[str], bool]:
 
 
 def _bytes(printed: Mapping[str, str]) -> bytes:
-    """What ripgrep prints as text, or in base64 if it is no UTF-8."""
+    """The bytes of a value that ripgrep prints as text, or in base64 if it is not UTF-8."""
     return printed["text"].encode() if "text" in printed else base64.b64decode(printed["bytes"])
 
 
 class PlainSearch:
-    """Walks through folders and reads the files in them, for at most so many seconds."""
+    """Searches in plain Python, in a child process, for at most ``seconds``."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
 
     def lines(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[FoundLine]:
-        """The lines that match and their neighbours, file by file in the order of paths."""
+        """The matching lines with their context, file by file, sorted by path."""
         for raw in self._child(query, stopped):
             yield FoundLine(*json.loads(raw))
 
@@ -123,10 +122,10 @@ class PlainSearch:
             yield json.loads(raw)
 
     def _child(self, query: GrepInput, stopped: Callable[[], bool]) -> Iterator[bytes]:
-        """What a child process prints that carries out a query; without a pattern, it lists files."""
+        """Run a query in a child process and yield the lines it prints; without a pattern, it lists files."""
         if not sys.executable:
             raise Refused("Searching needs ripgrep here; install it with: pip install 'sevenfold[agent]'")
-        # The child must find this package and what it needs, but never in the folder it happens to be in.
+        # The child must find this package and its dependencies, but never import from its current directory.
         own = str(Path(__file__).parents[3])
         importing = json.dumps([*(path for path in sys.path if Path(path).is_absolute()), own])
         given = json.dumps(msgspec.to_builtins(query))
@@ -138,7 +137,7 @@ class PlainSearch:
 
 
 def search(given: str) -> None:
-    """Print what a query, as JSON, finds: a line of JSON each, in which paths survive that are no text."""
+    """Run a query, given as JSON, and print each result as a line of JSON, which preserves paths that are not UTF-8."""
     query = GrepInput(**json.loads(given))
     try:
         found = map(msgspec.structs.astuple, _found(query)) if query.pattern else _files(query.path)
@@ -180,7 +179,7 @@ def _in_file(path: str, pattern: re.Pattern[str], query: GrepInput) -> Iterator[
 
 
 def _spanned(pattern: re.Pattern[str], text: str) -> set[int]:
-    """The numbers of all lines that matches reach over."""
+    """The numbers of all lines that the matches span, counted from 0."""
     found: set[int] = set()
     for match in pattern.finditer(text):
         first = text.count("\n", 0, match.start())
@@ -189,7 +188,7 @@ def _spanned(pattern: re.Pattern[str], text: str) -> set[int]:
 
 
 def _files(root: str) -> Iterator[str]:
-    """All files below a folder that no ``.gitignore`` from that folder on leaves out."""
+    """All files below a folder that no ``.gitignore`` in it or below it excludes."""
     ignores: dict[str, list[tuple[str, GitIgnoreSpec]]] = {}
     for folder, folders, names in os.walk(root):
         above = ignores.get(str(Path(folder).parent), []) if folder != root else []
@@ -220,14 +219,14 @@ def _ignores(folder: str) -> list[tuple[str, GitIgnoreSpec]]:
         ) from None
     patterns = []
     for line in lines:
-        # Git passes over patterns it cannot read, and so does this.
+        # Git skips invalid patterns, and so do we.
         with contextlib.suppress(ValueError, re.error):
             patterns.append(GitIgnoreSpecPattern(line))
     return [(folder, GitIgnoreSpec(patterns))]
 
 
 def _ignored(ignores: Sequence[tuple[str, GitIgnoreSpec]], path: str) -> bool:
-    """Whether the innermost file that says anything about a path leaves it out."""
+    """Whether a path is ignored; the innermost ``.gitignore`` with a matching pattern decides."""
     for folder, spec in reversed(ignores):
         decided = spec.check_file(path.removeprefix(f"{folder}/")).include
         if decided is not None:
@@ -246,9 +245,9 @@ def _printed(
     seconds: float = SECONDS,
     nothing_found: int = 0,
 ) -> Iterator[bytes]:
-    """What a program prints, piece by piece; it is ended when no more pieces are taken.
+    """The output of a program, split at the separator; the program is killed when the iterator is closed.
 
-    ``nothing_found`` is its exit code when it finds nothing; higher ones mean that it failed.
+    ``nothing_found`` is its exit code if it finds nothing; higher codes mean that it failed.
     """
     try:
         child = subprocess.Popen(
@@ -270,7 +269,7 @@ def _printed(
 def _pieces(
     child: subprocess.Popen[bytes], separator: bytes, stopped: Callable[[], bool], seconds: float
 ) -> Iterator[bytes]:
-    """The output cut at the separator. Errors are few and fit into their pipe, so only the output is read."""
+    """The output split at the separator; only standard output is read, because errors are few and fit in their pipe."""
     pipe, rest, deadline = child.stdout, b"", time.monotonic() + seconds
     assert pipe is not None
     with selectors.DefaultSelector() as selector:

@@ -1,7 +1,7 @@
 """Tools that use a service of the session: AskUser, Todo, PlanStart, PlanReady, Recall and memory.
 
-The services are in `Context`; a tool whose service is missing says so. While a plan is made, only reading is permitted,
-and writing the file of the plan itself; the plan outlives compactions because it is in that file.
+The services are in `Context`; a tool whose service is missing returns an error. While the agent is planning, it may
+only read, and write the plan file. The plan survives compactions because it is in that file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AskUserTool(StandardTool[AskInput]):
     """Asks the user."""
 
     def act(self, given: AskInput, context: Context) -> ToolOutput:
-        """Ask, and wait for the answers."""
+        """Ask the questions, and wait for the answers."""
         if context.ask is None:
             raise Refused(
                 "No user is available in this session; decide yourself, and say what you assumed."
@@ -77,7 +77,7 @@ class TodoInput(Struct, forbid_unknown_fields=True):
 
 
 class TodoTool(StandardTool[TodoInput]):
-    """Keeps the to-do list."""
+    """Updates the to-do list."""
 
     def act(self, given: TodoInput, context: Context) -> ToolOutput:
         """Replace the list, and show it."""
@@ -101,13 +101,13 @@ class TodoList:
         return self._todos
 
     def set(self, todos: Sequence[Todo]) -> None:
-        """Replace the list; one whose entries are all done is finished, and becomes empty."""
+        """Replace the list; if all entries are completed, clear it."""
         self._todos = tuple(todos) if any(todo.status != "completed" for todo in todos) else ()
         self._changed()
 
 
 def todo_text(todos: Sequence[Todo]) -> str:
-    """The list as the model sees it, also after a summary."""
+    """The list as the model sees it, in tool results and after a compaction."""
     return "\n".join(f"{_SIGNS[todo.status]} {todo.content}" for todo in todos) or "The list is empty."
 
 
@@ -128,7 +128,7 @@ class PlanStartTool(StandardTool[NoInput]):
     """Starts planning."""
 
     def act(self, given: NoInput, context: Context) -> ToolOutput:
-        """Start planning: from now on nothing may be changed."""
+        """Start planning: from now on, nothing but the plan file may be changed."""
         plans = _plans(context)
         plans.enter()
         words = (
@@ -139,10 +139,10 @@ class PlanStartTool(StandardTool[NoInput]):
 
 
 class PlanReadyTool(StandardTool[ReadyInput]):
-    """Hands the plan to the user."""
+    """Submits the plan to the user."""
 
     def act(self, given: ReadyInput, context: Context) -> ToolOutput:
-        """Ask for approval."""
+        """Save the plan, and ask the user to approve it."""
         plans = _plans(context)
         if not plans.planning:
             raise Refused("You are not planning; begin with PlanStart, or simply do the work.")
@@ -158,21 +158,21 @@ class PlanReadyTool(StandardTool[ReadyInput]):
 
 
 class PlanFile:
-    """A plan in a file, and planning as a mode of permissions; ``approve`` asks the user about a plan."""
+    """The plan, stored in a file, and planning as a permission mode; ``approve`` asks the user to approve a plan."""
 
     def __init__(
         self, path: Path, grants: Grants, approve: Callable[[str], Consented], gate: Gate | None = None
     ) -> None:
         self._gate = gate
         self.path = path
-        """Where the plan is kept."""
+        """The file with the plan."""
         self._grants = grants
         self.approve = approve
-        """Asks the one who decides about plans."""
+        """Asks the user, or the team's leader, to approve a plan."""
 
     @property
     def planning(self) -> bool:
-        """Whether the agent is planning, so that nothing may be changed yet."""
+        """Whether the agent is planning and may not change anything but the plan yet."""
         return self._grants.mode == "plan"
 
     def text(self) -> str:
@@ -185,12 +185,12 @@ class PlanFile:
         self._grants.mode = "plan"
 
     def leave(self) -> None:
-        """Stop planning, as when the user says so, and go back to the mode before."""
+        """Stop planning, and return to the mode from before."""
         if self.planning:
             self._grants.mode = self._grants.after_planning
 
     def submit(self, plan: str) -> Consented:
-        """Keep the plan and ask for approval; planning ends when it is given."""
+        """Save the plan and ask for approval; planning ends if it is granted."""
         plan = self._gate.text(plan) if self._gate else plan
         real = str(self.path.resolve())
         before = files.version(files.content(real)) if files.exists(real) else None
@@ -229,12 +229,12 @@ class RecallInput(Struct, forbid_unknown_fields=True):
 
 
 class RecallTool(StandardTool[RecallInput]):
-    """Searches what has left the context."""
+    """Searches content that has left the context."""
 
     concurrent = True
 
     def act(self, given: RecallInput, context: Context) -> ToolOutput:
-        """Search, or fetch."""
+        """Search for a query, or fetch a record."""
         if context.recall is None:
             raise Refused("What has left the view cannot be searched in this session.")
         if given.record:
@@ -280,20 +280,20 @@ def _line(text: str) -> str:
 
 
 class MemoryTool(StandardTool[MemoryCommand]):
-    """Views and writes what outlives the session.
+    """Views and changes the memory that outlives the session.
 
-    Its name, commands and fields are those of the Messages API's ``memory_20250818``, so models know how to use it;
-    given as a plain function, it works with every provider.
+    Its name, commands and fields are those of the Messages API's ``memory_20250818``, so models know how to use it.
+    Because it is sent as a plain function, it works with every provider.
     """
 
     name = "memory"
 
     def act(self, given: MemoryCommand, context: Context) -> ToolOutput:
-        """Carry out a command."""
+        """Carry out a memory command."""
         if context.memory is None:
             raise Refused("This session has no lasting memory.")
         return ToolOutput(context.memory.carry_out(given))
 
 
 SESSION_TOOLS = (TodoTool, PlanStartTool, PlanReadyTool, AskUserTool, RecallTool)
-"""Those that every agent at a terminal has."""
+"""The session tools among the standard tools."""

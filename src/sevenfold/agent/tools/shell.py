@@ -1,6 +1,6 @@
-"""Shell, ShellOutput and ShellStop: running a command, looking at one in the background, and ending it.
+"""Shell, ShellOutput and ShellStop: running a command, reading the output of a background command, and ending it.
 
-Nothing is kept from one command to the next but the working directory, and that stays inside the workspace.
+Only the working directory carries over from one command to the next, and only if it is inside the workspace.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from sevenfold.record.known_secrets import is_secret_name
 SECONDS = 120.0
 MOST_SECONDS = 600.0
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""There is no user at the terminal to page, or to be asked."""
+"""Turns off pagers and prompts, since there is no user at the terminal."""
 _GIT_SETTING = ("safe.bareRepository", "explicit")
-"""Files anywhere can make a repository whose settings run programs; git must not come upon one while looking around."""
+"""Files in any folder can form a repository whose settings run programs; git must not discover one by itself."""
 WITHHELD = "SEVENFOLD_WITHHELD"
-"""The variable that names those kept back from commands, so that a command that misses one can say why."""
+"""The variable with the names of those withheld from commands, so that a command that misses one can say why."""
 
 
 def command_environ(environ: Mapping[str, str], passed: str = "") -> dict[str, str]:
-    """The environment for commands: without secrets, but for those ``passed`` names; with all of them if it is "all".
+    """The environment for commands: without secrets, except those named in ``passed``, or all if it is "all".
 
-    A model reads what commands print, and commands run programs that were never looked at. A variable is kept back if
-    its name says that it holds a secret, or if its value looks like one. This guards against accidents, not against
-    malice: a command that runs as the same user has other ways to them.
+    A model reads what commands print, and commands run programs that were never reviewed. A variable is withheld if
+    its name says that it is a secret, or if its value looks like one. This guards against accidents, not against
+    malice: a command that runs as the same user has other ways to get them.
     """
     if passed.strip() == "all":
         return dict(environ)
@@ -49,7 +49,7 @@ def command_environ(environ: Mapping[str, str], passed: str = "") -> dict[str, s
 
 
 def with_careful_git(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment with a setting that makes git ignore repositories not kept in a folder ``.git``."""
+    """The environment plus a setting that makes git ignore bare repositories, which are not in a ``.git`` folder."""
     given = environ.get("GIT_CONFIG_COUNT", "")
     count = int(given) if given.isascii() and given.isdigit() else 0
     key, value = _GIT_SETTING
@@ -83,7 +83,7 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
     kind = "shell"
 
     def requires(self, given: ShellInput, context: Context) -> PermissionRequest:
-        """Permission to run the line."""
+        """Request permission to run the command line."""
         if "\0" in given.command:
             raise Refused("The command contains a NUL character, which no shell accepts.")
         found = named_files(given.command, str(context.desk.cwd), context.environ(), context.inside)
@@ -91,7 +91,7 @@ class ShellTool(ServiceTool[ShellInput, LocalProcesses]):
         return PermissionRequest(self.name, "run", given.command, in_repository=guarded, **asdict(found))
 
     def act(self, given: ShellInput, context: Context) -> ToolOutput:
-        """Run the line, or start it in the background."""
+        """Run the command line, or start it in the background."""
         note = _ensure_cwd(context)
         environ = with_careful_git({**context.environ(), **_QUIET})
         cwd = str(context.desk.cwd)
@@ -125,12 +125,12 @@ class OutputInput(Struct, forbid_unknown_fields=True):
 
 
 class ShellOutputTool(ServiceTool[OutputInput, LocalProcesses]):
-    """Shows what a task has printed since the last look."""
+    """Shows the output of a background task since the last call."""
 
     concurrent = True
 
     def act(self, given: OutputInput, context: Context) -> ToolOutput:
-        """Wait if asked to, and show what is new."""
+        """Wait if asked to, then show the new output."""
         task = self.service.wait(given.task, given.wait, context.abort.is_set)
         raw = self.service.read(given.task, context.room)
         more = task.unread - len(raw)
@@ -150,16 +150,16 @@ class StopInput(Struct, forbid_unknown_fields=True):
 
 
 class ShellStopTool(ServiceTool[StopInput, LocalProcesses]):
-    """Ends a task."""
+    """Ends a background task."""
 
     def act(self, given: StopInput, context: Context) -> ToolOutput:
-        """End it, with everything it started."""
+        """End the task and everything it started."""
         task = self.service.stop(given.task)
         return ToolOutput(f"{task.id}: {task.state}. Its output is in {task.path}.", facts=(_fact(task),))
 
 
 def _ensure_cwd(context: Context) -> str:
-    """Go back to the workspace if the working directory is gone; a note about it."""
+    """Return to the workspace if the working directory is gone; returns a note about it, else an empty text."""
     if context.desk.cwd.is_dir():
         return ""
     gone, context.desk.cwd = context.desk.cwd, context.workspace

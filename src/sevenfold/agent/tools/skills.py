@@ -1,7 +1,7 @@
-"""Skills: folders with a ``SKILL.md``, of which the model sees name and description until it uses one.
+"""Skills: folders with a ``SKILL.md``; until the model uses a skill, it sees only its name and description.
 
-The head of a ``SKILL.md`` is between two lines of ``---`` and has at least a ``description``; the rest is loaded when
-the skill is used. Other files of the folder are read by the model itself, when the skill tells it to.
+The header of a ``SKILL.md``, between two lines of ``---``, has at least a ``description``. The rest is loaded when the
+skill is used. The model reads other files of the folder itself, when the skill tells it to.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
 class Skill(Struct, frozen=True):
-    """What the model sees of a skill before it uses it."""
+    """The name, description and file of a skill."""
 
     name: str
     description: str
     path: str
-    """Its file, with links resolved."""
+    """Its ``SKILL.md``, with links resolved."""
 
 
 class SkillCatalog:
-    """The skills in some folders, by name; of two with one name, that of the first folder counts."""
+    """The skills in some folders, by name; if two have the same name, the first folder takes precedence."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
         self._folders = tuple(folders)
         self.known: Mapping[str, Skill] = {}
         self.problems: tuple[str, ...] = ()
-        """What could not be read, and why."""
+        """The files that could not be read, and why."""
         self.look()
 
     def look(self) -> None:
@@ -91,7 +91,7 @@ class SkillTool(ServiceTool[SkillInput, SkillCatalog]):
     concurrent = True
 
     def act(self, given: SkillInput, context: Context) -> ToolOutput:
-        """Show its instructions, read afresh."""
+        """Show the skill's instructions, read from disk each time."""
         skill = self.service.known.get(given.skill.removeprefix("/"))
         if skill is None:
             raise InputError(

@@ -1,9 +1,9 @@
-"""What a tool is, and the toolbox that checks and runs calls.
+"""The `Tool` interface, and the `Toolbox` that checks and runs calls.
 
-A `Tool` has a name, a description and a schema for the model, a kind for the engine (a result whose tool has a kind can
-be had again, so it may be cleared when old), and two methods: `permission_request` says what a call is about to do, and
-`run` does it. An `AsyncTool` can also be awaited. `StandardTool` adds typed inputs: a subclass names the class of its
-input, and the schema follows from it. A `Toolbox` holds the tools of a session.
+A `Tool` has a name, a description and a schema for the model; a kind for the engine (results of tools with a kind can
+be obtained again, so old ones may be cleared); and two methods: `permission_request` says what a call is about to do,
+and `run` does it. An `AsyncTool` can also be awaited. `StandardTool` adds typed inputs: a subclass names its input
+class, from which the schema is generated. A `Toolbox` holds the tools of a session.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from sevenfold.errors import InputError, SevenfoldError
 Kind = Literal["", "read", "shell", "search", "web", "edit", "write"]
 Input = Mapping[str, Any]
 MOST_PROBLEMS = 10
-"""Faults of one input that are reported."""
+"""How many faults of one input are reported."""
 
 
 @runtime_checkable
 class Tool(Protocol):
-    """Something the model can have done."""
+    """A tool that the model can call."""
 
     @property
     def name(self) -> str:
-        """What the model calls it by."""
+        """The name by which the model calls it."""
 
     @property
     def description(self) -> str:
-        """What the model reads about it."""
+        """The description that the model sees."""
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -55,17 +55,17 @@ class Tool(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """What the engine takes it for."""
+        """The kind of its results; with one, they can be obtained again, so old ones may be cleared."""
 
     @property
     def concurrent(self) -> bool:
-        """Whether calls may run at the same time as others."""
+        """Whether its calls may run at the same time as others."""
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
-        """What this call is about to do."""
+        """The permission this call needs: what it is about to do."""
 
     def run(self, given: Input, context: Context) -> ToolOutput:
-        """Do it; an exception of any class becomes an error result."""
+        """Carry out the call; any exception becomes an error result."""
 
 
 @runtime_checkable
@@ -73,23 +73,23 @@ class AsyncTool(Tool, Protocol):
     """A tool that can be awaited."""
 
     async def run_async(self, given: Input, context: Context) -> ToolOutput:
-        """Do it."""
+        """Carry out the call."""
 
 
 @runtime_checkable
 class CheckedTool(Tool, Protocol):
-    """A tool that knows of some calls that they cannot succeed, so that the user need not be asked about them."""
+    """A tool that can tell in advance that a call cannot succeed, so that the user need not be asked about it."""
 
     def check(self, given: Input, context: Context) -> None:
-        """Raise the error that `run` would raise; changes nothing."""
+        """Raise the error that `run` would raise, without changing anything."""
 
 
 @runtime_checkable
 class FlowTool(Tool, Protocol):
-    """A tool whose work is a flow: it may ask models and run tools, and is driven with the agent."""
+    """A tool whose work is a flow: it can ask models and run tools, and is driven as part of the agent's flow."""
 
     def flow(self, given: Input, context: Context) -> Flow[ToolOutput]:
-        """Do it."""
+        """Carry out the call."""
 
 
 Given = TypeVar("Given", bound=Struct)
@@ -101,16 +101,15 @@ class NoInput(Struct, forbid_unknown_fields=True):
 
 
 class StandardTool(ABC, Generic[Given]):
-    """A tool whose input has a type, described by ``texts/<name>.md``; ``GrepTool(StandardTool[GrepInput])``
-    is ``Grep``."""
+    """A tool with typed input, described in ``texts/<name>.md``; ``GrepTool(StandardTool[GrepInput])`` is ``Grep``."""
 
     name: ClassVar[str]
     kind: ClassVar[Kind] = ""
     concurrent: ClassVar[bool] = False
     input: ClassVar[type[Struct]]
-    """The class of its input; its fields are the properties the model fills."""
+    """The class of its input; its fields are the properties the model fills in."""
     action: ClassVar[Literal["", "read", "write"]] = ""
-    """What it does to the file that the field ``path`` of its input names, if it has one."""
+    """What it does to the file named by the field ``path`` of its input; empty if it has no such file."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -124,22 +123,22 @@ class StandardTool(ABC, Generic[Given]):
         self.schema: Mapping[str, Any] = with_arguments(schema_of(self.input))
 
     def permission_request(self, given: Input, context: Context) -> PermissionRequest:
-        """What this call is about to do."""
+        """The permission this call needs."""
         return self.requires(self._typed(given), context)
 
     def run(self, given: Input, context: Context) -> ToolOutput:
-        """Do it."""
+        """Carry out the call."""
         return self.act(self._typed(given), context)
 
     def requires(self, given: Given, context: Context) -> PermissionRequest:
-        """What this call is about to do: its action, or nothing that needs permission."""
+        """The permission this call needs, given its typed input: for its ``action`` on a file, if it has one."""
         if not self.action:
             return PermissionRequest(self.name)
         return files.request(self.name, self.action, getattr(given, "path", ""), context)
 
     @abstractmethod
     def act(self, given: Given, context: Context) -> ToolOutput:
-        """Do it."""
+        """Carry out the call, given its typed input."""
 
     def _typed(self, given: Input) -> Given:
         typed: Given = msgspec.convert(given, self.input)  # type: ignore[assignment]  # a ClassVar cannot be generic
@@ -147,7 +146,7 @@ class StandardTool(ABC, Generic[Given]):
 
 
 class ServiceTool(StandardTool[Given], Generic[Given, Service]):
-    """A tool that works with a part of the session: commands, the team, skills."""
+    """A tool that uses one service, passed when it is created: processes, the team, skills, a searcher."""
 
     def __init__(self, service: Service) -> None:
         super().__init__()
@@ -155,11 +154,11 @@ class ServiceTool(StandardTool[Given], Generic[Given, Service]):
 
 
 class Toolbox:
-    """All tools of a session by name; the one place where calls are checked and run.
+    """All tools of a session by name; the only place where calls are checked and run.
 
-    Nothing is ever raised into the loop: an unknown tool, an input that does not fit, an exception of any class, one
-    that would end a program included, each becomes an error result that says what to do. Names and schemas come in
-    the order of names, so that the same tools always give the same bytes.
+    It never raises into the loop: an unknown tool, an invalid input or any exception, including those that would end
+    the program, becomes an error result that says what to do. Tools are sorted by name, so that the same tools always
+    produce the same bytes.
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
@@ -176,11 +175,11 @@ class Toolbox:
         return len(self._tools)
 
     def get(self, name: str) -> Tool | None:
-        """The tool of that name."""
+        """The tool of that name; None if there is none."""
         return self._tools.get(name)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """The tools as the Messages API takes them."""
+        """The tool definitions in the format of the Messages API."""
         return [
             {
                 "name": tool.name,
@@ -191,7 +190,7 @@ class Toolbox:
         ]
 
     def kinds(self) -> dict[str, str]:
-        """The kind of each tool."""
+        """The kind of each tool, by name."""
         return {tool.name: tool.kind for tool in self}
 
     def concurrent(self, name: str) -> bool:
@@ -200,7 +199,7 @@ class Toolbox:
         return tool is not None and tool.concurrent
 
     def permission_request(self, name: str, given: Any, context: Context) -> PermissionRequest | ToolOutput:
-        """What a call is about to do; an error result if it cannot be done at all."""
+        """The permission a call needs; an error result if the call is invalid."""
         try:
             tool, clean = self._checked(name, given)
             request: Any = tool.permission_request(clean, context)
@@ -211,7 +210,7 @@ class Toolbox:
         return failed(f"{name} does not say what it will do, so it cannot be permitted.")
 
     def check(self, name: str, given: Any, context: Context) -> ToolOutput | None:
-        """The error result of a call that cannot succeed, as far as its tool can say before it runs."""
+        """The error result of a call, if its tool can tell in advance that it cannot succeed; else None."""
         tool = self.get(name)
         if isinstance(tool, CheckedTool):
             try:
@@ -221,7 +220,7 @@ class Toolbox:
         return None
 
     def flow(self, name: str, given: Any, context: Context) -> Flow[ToolOutput] | None:
-        """Carry out a call as a flow; None if the tool is no `FlowTool`, or the input does not fit."""
+        """The flow that carries out a call; None if the tool is not a `FlowTool`, or the input is invalid."""
         tool = self.get(name)
         if not isinstance(tool, FlowTool):
             return None
@@ -231,7 +230,7 @@ class Toolbox:
             return None
 
     def run(self, name: str, given: Any, context: Context) -> ToolOutput:
-        """Carry out a call, in the thread it is made in; ``context.permitted`` is what was permitted."""
+        """Carry out a call in the current thread; ``context.permitted`` is the permitted request."""
         try:
             tool, clean = self._checked(name, given)
             return sendable(tool.run(clean, context), name)
@@ -239,7 +238,7 @@ class Toolbox:
             return _failure(name, error)
 
     async def run_async(self, name: str, given: Any, context: Context) -> ToolOutput:
-        """The same, awaited: in a thread of its own unless the tool can be awaited. Cancelling it stops the tool."""
+        """Carry out a call without blocking; a tool that cannot be awaited gets a new thread. Cancelling stops it."""
         context = replace(context, abort=Abort(context.abort))
         tool = self.get(name)
         try:
@@ -249,7 +248,7 @@ class Toolbox:
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
-                # Not this call was cancelled, but something the tool waited for.
+                # It was not this call that was cancelled, but something the tool waited for.
                 return _failure(name, error)
             context.abort.set()
             raise
@@ -257,7 +256,7 @@ class Toolbox:
             return _failure(name, error)
 
     def _checked(self, name: str, given: Any) -> tuple[Tool, Input]:
-        """The tool, and its input as it takes it; raises `_BadCall`."""
+        """The tool and its input, without meaningless nulls; raises `_BadCall` if the call is invalid."""
         tool = self._tools.get(name)
         if tool is None:
             near = get_close_matches(str(name), self._tools, 1, 0.5)
@@ -274,13 +273,13 @@ class Toolbox:
 
 
 def together(own: Sequence[Tool], others: Iterable[Tool]) -> Toolbox:
-    """An agent's own tools and those of its servers; of two with one name, its own counts."""
+    """A toolbox of an agent's own tools and its servers'; if two have the same name, its own takes precedence."""
     names = {tool.name for tool in own}
     return Toolbox([*own, *(tool for tool in others if tool.name not in names)])
 
 
 class _BadCall(Exception):
-    """A call of a tool that does not exist, or with an input that does not fit."""
+    """A call of an unknown tool, or with invalid input."""
 
 
 def _failure(tool: str, error: BaseException) -> ToolOutput:

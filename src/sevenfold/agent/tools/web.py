@@ -1,9 +1,9 @@
-"""WebFetch: a page from the internet as text, within limits of time and size.
+"""WebFetch: fetches a page from the internet as text, within limits of time and size.
 
-Only addresses anyone on the internet could reach are fetched. A name can lead anywhere, so all the machine addresses
-behind it are checked, and the one that was checked is the one connected to: a name that leads elsewhere a moment later
-changes nothing. Each redirection is checked like a new address, and one to another host, or to an address the rules do
-not leave free, is reported instead of being followed: permission was given for the first.
+Only public addresses are fetched. A host name can resolve to anything, so all its IP addresses are checked, and the
+connection uses one that was checked: if the name resolves differently a moment later, that changes nothing. Each
+redirect is checked like a new address. A redirect to another host, or to an address that the permission rules do not
+allow, is reported instead of followed: permission was given only for the first address.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _USER_AGENT = "sevenfold"
 _DECORATION = "script, style, noscript, template, svg, canvas, iframe, object, video, audio, select, button"
 
 Resolve = Callable[[str, int], list[str]]
-"""From a host and a port to machine addresses."""
+"""Resolves a host and a port to IP addresses."""
 
 
 def system_resolve(host: str, port: int) -> list[str]:
-    """The machine addresses behind a name, as this system knows them; raises `Refused` if there are none."""
+    """Resolve a host name to IP addresses with the system's resolver; raises `Refused` if it is not found."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -72,7 +72,7 @@ class _Page(Struct, frozen=True):
 
 
 class WebFetchTool(StandardTool[FetchInput]):
-    """Fetches a page."""
+    """Fetches a web page."""
 
     kind = "web"
     concurrent = True
@@ -85,7 +85,7 @@ class WebFetchTool(StandardTool[FetchInput]):
         seconds: float = SECONDS,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        """``private`` names hosts that may be fetched although they are not on the public internet."""
+        """``private`` are hosts that may be fetched although they are not on the public internet."""
         super().__init__()
         self._private = frozenset(host.lower() for host in private)
         self._resolve = resolve
@@ -93,11 +93,11 @@ class WebFetchTool(StandardTool[FetchInput]):
         self._most = most_bytes
 
     def requires(self, given: FetchInput, context: Context) -> PermissionRequest:
-        """Permission to fetch the address."""
+        """Request permission to fetch the address."""
         return PermissionRequest(self.name, "fetch", parse_address(given.url).url)
 
     def act(self, given: FetchInput, context: Context) -> ToolOutput:
-        """Fetch it, and what it redirects to on the same host."""
+        """Fetch the page, following redirects on the same host."""
         httpx2 = _client_library()
         wanted = parse_address(context.permitted.subject if context.permitted else given.url)
         deadline = time.monotonic() + self._seconds
@@ -107,7 +107,7 @@ class WebFetchTool(StandardTool[FetchInput]):
             return context.abort.is_set() or time.monotonic() > deadline
 
         try:
-            # In a thread, because a server that sends a byte now and then resets every time limit of a connection.
+            # In a thread, because a server that sends a byte now and then resets the connection's own timeouts.
             return run_interruptibly(partial(self._followed, client, wanted, over, context), over, 0.0)
         except LeftBehind:
             why = "was stopped" if context.abort.is_set() else f"took longer than {self._seconds:g} s"
@@ -136,7 +136,7 @@ class WebFetchTool(StandardTool[FetchInput]):
         raise Refused(f"{first} redirects more than {MOST_REDIRECTIONS} times; not fetched.")
 
     def _ask(self, client: httpx2.Client, wanted: WebAddress, over: Callable[[], bool]) -> _Page | str:
-        """The page, or the address it redirects to."""
+        """Request one address; returns the page, or the address it redirects to."""
         address = public_machine(wanted, self._resolve, self._private.__contains__)
         host = f"[{address}]" if ":" in address else address
         url = f"{'https' if wanted.secure else 'http'}://{host}:{wanted.port}{wanted.path}"
@@ -191,24 +191,24 @@ def _shown(page: _Page) -> str:
 
 
 class WebAddress(Struct, frozen=True):
-    """An address taken apart."""
+    """A parsed URL."""
 
     url: str
     host: str
     port: int
     secure: bool
     path: str
-    """With the query."""
+    """The path, including the query."""
 
     @property
     def authority(self) -> str:
-        """Host and port as a request names them."""
+        """Host and port in the form of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
 
 def parse_address(address: str) -> WebAddress:
-    """Take an http or https address apart; raises `InputError` for anything that could be read in two ways."""
+    """Parse an http or https URL; raises `InputError` if it is invalid or ambiguous."""
     if any(sign <= " " or sign in "\\\x7f" for sign in address):
         raise InputError(
             f"{address!r} is not a valid address: it contains blanks, control characters or backslashes."
@@ -237,9 +237,9 @@ def parse_address(address: str) -> WebAddress:
 
 
 def public_machine(wanted: WebAddress, resolve: Resolve, allowed: Callable[[str], bool]) -> str:
-    """The machine address to connect to.
+    """The IP address to connect to.
 
-    Raises `Refused` if any machine behind the name is not on the public internet, unless ``allowed(host)``.
+    Raises `Refused` if any IP address of the host is not public, unless ``allowed(host)``.
     """
     machines = [wanted.host] if _is_machine(wanted.host) else resolve(wanted.host, wanted.port)
     if not machines:
@@ -252,7 +252,7 @@ def public_machine(wanted: WebAddress, resolve: Resolve, allowed: Callable[[str]
 
 
 def is_public(address: str) -> bool:
-    """Whether anyone on the internet could reach this machine; an address that holds another is judged by both."""
+    """Whether an IP address is public; if it embeds an IPv4 address, both must be."""
     try:
         one = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -278,7 +278,7 @@ def _is_machine(host: str) -> bool:
 
 
 def page_text(html: str) -> tuple[str, str]:
-    """The title of a page and its text: headings, lists, links, tables and code, without mere decoration."""
+    """The title of a page and its text as Markdown: headings, lists, links, tables and code, without decoration."""
     try:
         import turbohtml
     except ImportError:
