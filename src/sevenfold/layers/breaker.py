@@ -50,7 +50,7 @@ LITTLE = 0.02
 
 
 class Pass(Struct, frozen=True):
-    """One time a layer acted."""
+    """One action of a layer and its effect."""
 
     request: int
     """Number of requests sent before it."""

@@ -3,7 +3,7 @@
 How long a session lasts is unknown, so a clearing that pays off only after enough further requests may be a loss. This
 is the ski-rental problem, and the planner solves it the same way: it spends on clearing only what the session can
 bear. The ledger tracks the size of a hypothetical conversation: the same one, but never cleared, and compacted at the
-threshold. At every request the actual cost exceeds that of the hypothetical one by at most `SHARE`, whatever follows:
+threshold. At every request, the actual cost exceeds the hypothetical cost by at most `SHARE`, whatever follows:
 
 - a clearing is made only if the excess stays within that share even if the session ends right after it;
 - clearing may postpone a compaction, and each request then costs more than it would after a summary. In that time, the

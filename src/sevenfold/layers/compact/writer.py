@@ -107,7 +107,7 @@ def at_most(c: Conversation, divided: Scope, text: str) -> int:
 
 
 def _gauge(c: Conversation, divided: Scope) -> Gauge:
-    """The gauge that holds afterwards: unless a front part stays, the current system prompt and tools take effect."""
+    """The gauge to use afterwards; unless the beginning stays, it assumes the system prompt and tools wanted now."""
     stays = divided.side == "before" or divided.span == "range"
     return c.gauge if stays else c.gauge.opened(*c.wanted.tools, *c.wanted.system)
 

@@ -334,7 +334,7 @@ class NotesKeeper:
                 return found.scope, Got(found.draft, "notes")
 
     def would_serve(self, most: int) -> bool:
-        """Whether they would serve, as far as is known; if they are unchecked, True, and a check in the background."""
+        """Whether they would serve, as far as is known; unchecked notes count as fit, and a background check starts."""
         found = self._candidate(most)
         if isinstance(found, str):
             return False

@@ -200,7 +200,7 @@ def _decide(c: Conversation, call: str, shown: str, place: Stored) -> bool:
 
 
 def _try(c: Conversation, decision: Offloaded | Keep) -> bool:
-    """Write a decision; if that fails, return False, and it is made again before the next request."""
+    """Write a decision; False if that fails, in which case it is redone before the next request."""
     try:
         c.transcript.decide(decision)
     except TranscriptError as error:

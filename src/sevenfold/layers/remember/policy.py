@@ -130,7 +130,7 @@ def portion(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def log_line(now: float, session: str, asked: str, answered: str) -> str:
-    """A finished request as a line of the daily log."""
+    """A finished turn as a line of the daily log."""
     minute = datetime.fromtimestamp(now).strftime("%H:%M")
     return f"- {minute} {session}: {shortened(asked, LOGGED)} → {shortened(answered, LOGGED)}"
 

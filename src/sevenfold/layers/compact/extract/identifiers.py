@@ -1,8 +1,8 @@
 """Finds what must be spelt exactly: addresses, ids, hashes, tickets, versions, flags, ports, figures, names.
 
 The search covers the text of the user and the model, the inputs of tool calls and the lines of errors, but not whole
-tool results: what nobody took up from a result was not needed. Identifiers typed by the user come first, then those
-used often and recently.
+tool results: anything in a result that was never mentioned again was not needed. Identifiers typed by the user come
+first, then those used often and recently.
 """
 
 from __future__ import annotations

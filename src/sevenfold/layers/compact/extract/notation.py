@@ -72,7 +72,7 @@ class Command(Struct, frozen=True):
 
     line: str
     state: str
-    """ok, failed, exit N, or no result"""
+    """One of: ok, failed, exit N, no result."""
     record: str
     count: int = 1
 
@@ -150,7 +150,7 @@ EARLIER = "(From an earlier summary:)"
 NOTHING = "(nothing recorded)"
 """The text of an empty section."""
 MORE = "[More was said here; it found no room.]"
-"""Follows prose of which a part was left out."""
+"""Follows prose that was partly left out."""
 
 _SHORT = (8, 13, 18, 23)
 """Lengths to which an id may be cut: after each group of a UUID."""

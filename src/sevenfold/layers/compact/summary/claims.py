@@ -177,7 +177,7 @@ def _standard() -> Model:
     return Model(weights, weights.pop("", 0.0))
 
 
-# -- the English words and phrases by which a claim is recognised; other languages have no list --------------------
+# -- the English words and phrases by which a claim is recognised; other languages are not covered -----------------
 
 _ENTRY: Final = re.compile(r"(?:\[[^\]]*\]|\S)+")
 _NAME: Final = re.compile("<([A-Z]+)>")

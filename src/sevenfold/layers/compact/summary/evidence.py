@@ -62,7 +62,7 @@ class Evidence:
     def supports(self, claim: Claim) -> bool:
         """Whether a sentence of the user, or a proposal they agreed to, mentions this act and its object."""
         said: Iterable[str] = chain(self._users.values(), self._before.values())
-        if len(claim.about) <= _LONG:  # longer ones are several sentences, as a copy of a message has them
+        if len(claim.about) <= _LONG:  # a longer claim spans several sentences, like a copied message
             said = (part for text in said for one in sentences(text) for part in _BUT.split(one))
         asked = (one for one in said if not one.endswith("?") or pattern("wishes").search(one))
         return any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
