@@ -1,1 +1,1 @@
-"""What is let go, cheapest first: each layer looks at the view and, if needed, appends a decision."""
+"""The layers that make room, cheapest first: each looks at the view and, if needed, appends a decision."""

@@ -1,9 +1,9 @@
-"""When a layer rests.
+"""The rules for pausing a layer that keeps failing or gains nothing.
 
-A model that fails to give something several times in a row is not asked again at once: summaries not until one
-succeeds, notes after longer and longer pauses. And a layer that keeps freeing next to nothing, or whose gain is
-filled again at once, is left alone until the conversation has changed: what counts is what it frees, not how often
-it was tried.
+After several failures in a row, a model is not asked again at once: automatic summaries stop until one succeeds, and
+notes are retried at longer and longer intervals. A layer also pauses if it keeps freeing next to nothing, or if the
+next request fills up what it freed; it resumes once the conversation has changed. What counts is how much it frees, not
+how often it was tried.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ FAILURES = 3
 
 
 def opened(failures: int) -> bool:
-    """Are model engines to be left out? Notes and the extractive engine stay."""
+    """Whether to skip the engines that call a model; notes and the extractive engine remain available."""
     return failures >= FAILURES
 
 
 def pause(failures: int) -> int:
-    """How many times as far as usual it is to the next try: twice as far with every failure once it rests."""
+    """Factor by which to lengthen the interval to the next try; it doubles with each failure from the third on."""
     return 2 ** (failures - FAILURES + 1) if opened(failures) else 1
 
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-"""If a provider wants a longer pause than this, the request is not repeated."""
+"""If a provider asks for a longer pause than this, the request is not retried."""
 
 
 def pause_before_retry(error: ModelError, attempt: int) -> float | None:
-    """Seconds to wait before a request is made again: twice as long each time; None if the error is final."""
+    """Seconds to wait before retrying a request, doubling with each attempt; None if it should not be retried."""
     if not error.retryable:
         return None
     wanted = error.retry_after if isinstance(error, RateLimited) else None
@@ -44,32 +44,32 @@ def pause_before_retry(error: ModelError, attempt: int) -> float | None:
 
 
 WASTED = 3
-"""So many passes in a row without progress, and the layer rests."""
+"""Passes in a row without progress after which a layer pauses."""
 LITTLE = 0.02
-"""A pass that frees a smaller share of the window got nowhere."""
+"""Share of the effective window below which what a pass freed counts as next to nothing."""
 
 
 class Pass(Struct, frozen=True):
-    """One time a layer acted."""
+    """One action of a layer and its effect."""
 
     request: int
-    """How many requests had gone out before."""
+    """Number of requests sent before it."""
     freed: int
     size: int
-    """Of the conversation, afterwards."""
+    """Tokens of the conversation afterwards."""
 
 
 class Progress(Struct, frozen=True):
-    """What a layer achieved lately."""
+    """What a layer's most recent passes achieved."""
 
     passes: tuple[Pass, ...] = ()
 
     def after(self, requests: int, freed: int, size: int) -> Progress:
-        """With one more pass: after so many requests it freed so much, and left a conversation of that size."""
+        """The progress with one more pass, which came after ``requests``, freed ``freed`` tokens and left ``size``."""
         return Progress((*self.passes, Pass(requests, freed, size))[-WASTED:])
 
     def rests(self, window: Window, size: int) -> str:
-        """Why the layer should not be tried now, with a conversation of that size; empty if it may."""
+        """Why the layer should pause when the conversation has ``size`` tokens; empty if it may act."""
         lately = self.passes
         if len(lately) < WASTED:
             return ""
@@ -83,5 +83,5 @@ class Progress(Struct, frozen=True):
 
 
 def _refilled(earlier: Pass, later: Pass) -> bool:
-    """Was the conversation as large as before one request after a pass?"""
+    """Whether the conversation was back at its old size by the request after ``earlier``."""
     return later.request - earlier.request <= 1 and later.size + later.freed >= earlier.size + earlier.freed

@@ -1,13 +1,13 @@
-"""What to do about a large conversation whose cache is about to expire, and what going on costs once it has.
+"""What to do about a large idle conversation whose cache is about to expire, and the cost of continuing once it has.
 
-Nothing here runs by itself. What drives a conversation (the chat, a program with a timer) calls `idle` while it rests;
-shortly before the cache expires three choices are weighed, by price and by how often such pauses end in a resume:
+Nothing here runs by itself. The caller (the chat, or a program with a timer) calls `idle` while the conversation is
+idle. Shortly before the cache expires, it weighs three choices by price and by how often such pauses end in a resume:
 
     nothing     if the user comes back, everything is written to the cache again
-    keep_alive  a fork of one turn reads the conversation, which keeps it in the cache for another lifetime
-    compact     the conversation is summarised while that is cheap, and what is written again is small
+    keep_alive  a one-turn fork reads the conversation, which keeps it in the cache for another lifetime
+    compact     the conversation is summarised while reading it is cheap, so little is written to the cache afterwards
 
-The choice is proposed with its price, a listener may refuse it, and what was done is reported.
+The choice is proposed with its price, a listener may refuse it, and the outcome is reported.
 """
 
 from __future__ import annotations
@@ -36,58 +36,58 @@ if TYPE_CHECKING:
 
 SOURCE = "keep_alive"
 LEAD = 0.1
-"""Of the cache's lifetime, how long before its end the choice is made: 54 minutes into an hour."""
+"""Share of the cache's lifetime that remains when the choice is made: with one hour, after 54 minutes."""
 LEAST_LEAD = 30.0
-"""Seconds before the end of a short lifetime."""
+"""The least number of seconds before expiry at which the choice is made; it applies to short lifetimes."""
 PRIOR = 4
-"""Pauses of the user's own after which they count as much as the setting `idle_resume_share`."""
+"""Number of observed pauses that weigh as much as the setting `idle_resume_share`."""
 REMEMBERED = 2_000
-"""Newest records of the session by which its pauses are known, across compactions."""
+"""How many of the session's newest records are searched for pauses, across compactions."""
 MARGIN = 0.8
-"""A compaction takes things out of the context, so it must cost at most this share of the next best choice."""
+"""A compaction removes content from the context, so it must cost less than this share of the next best choice."""
 
 
 class Pause(Struct, frozen=True, kw_only=True):
-    """A conversation at rest whose cache is about to expire."""
+    """The facts about an idle conversation whose cache is about to expire."""
 
     size: int
     after: int
-    """Tokens that a compaction would leave."""
+    """Tokens of the conversation after a compaction."""
     summary_usd: float
-    """What a compaction costs while the cache is warm."""
+    """Price of a compaction while the cache is warm."""
     price: Price
     lifetime: int
     """Seconds the cache keeps the conversation."""
     resumes: float
-    """How likely the user comes back at all."""
+    """Probability that the user comes back at all."""
     soon: float
-    """How likely the user comes back within another lifetime."""
+    """Probability that the user comes back within another cache lifetime."""
     requests: int
-    """Requests that are likely to follow then."""
+    """Expected number of requests after the user comes back."""
 
 
 class Choice(Struct, frozen=True):
-    """Something that could be done, and what it costs by estimate."""
+    """One option and its estimated cost."""
 
     name: str
     usd: float | None
-    """The price, and what is likely to follow from it; None where prices are unknown."""
+    """The price, including the expected cost of what follows; None if prices are unknown."""
     tokens: int = 0
     """The size of the next request."""
 
 
 class IdleDecision(Struct, frozen=True):
-    """What was decided about an idle conversation."""
+    """The decision about an idle conversation."""
 
     chosen: str = "nothing"
     why: str = ""
     choices: tuple[Choice, ...] = ()
     again: float | None = None
-    """Seconds until it should be asked again; None: not before the next answer."""
+    """Seconds until `idle` should be called again; None: not before the next answer."""
 
 
 def weigh(pause: Pause) -> tuple[Choice, ...]:
-    """The three choices with what they are likely to cost."""
+    """The three choices with their expected costs."""
     read, write = pause.price.read / 1e6, pause.price.write(pause.lifetime) / 1e6
     follow = pause.requests * pause.size * read
     cold, warm = pause.size * write + follow, pause.size * read + follow
@@ -101,7 +101,7 @@ def weigh(pause: Pause) -> tuple[Choice, ...]:
 
 
 def choose(choices: Sequence[Choice]) -> Choice:
-    """The cheapest; a compaction only if it is clearly cheaper, and nothing where nothing is gained."""
+    """The cheapest choice; a compaction only if it is clearly cheaper, and doing nothing on a tie."""
     nothing, keep_alive, compact = choices
     best = min(nothing, keep_alive, key=lambda choice: choice.usd or 0.0)
     return compact if (compact.usd or 0.0) < MARGIN * (best.usd or 0.0) else best
@@ -110,9 +110,9 @@ def choose(choices: Sequence[Choice]) -> Choice:
 def likelihoods(
     pauses: Sequence[float], elapsed: float, lifetime: int, prior: float
 ) -> tuple[float, float]:
-    """How likely a pause that has lasted so long ends in a resume: at all, and within another lifetime.
+    """Probabilities that a pause of ``elapsed`` seconds so far ends in a resume: at all, and within another lifetime.
 
-    ``pauses`` are the user's own so far, ``prior`` is what holds before there are any; it halves with every lifetime.
+    ``pauses`` are the user's pauses so far; ``prior`` is the assumption without any, and halves with every lifetime.
     """
     prior *= 0.5 ** max(0, round(elapsed / lifetime) - 1)
     longer = [one for one in pauses if one >= elapsed]
@@ -122,15 +122,15 @@ def likelihoods(
 
 
 class Idleness:
-    """What was decided in the pause that a conversation is in."""
+    """Tracks what has been decided during the current pause of a conversation."""
 
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self.settled = -1
-        """The number of answers after which there is nothing more to do until the next one."""
+        """The answer count at which this pause was decided: nothing more to do until the next answer."""
 
     def due_in(self) -> float | None:
-        """Seconds until a choice should be made; None if there is none to make in this pause."""
+        """Seconds until a choice should be made; None if there is none left to make in this pause."""
         c = self._c
         sent = c.watched.sent
         if not (c.settings.idle_compaction and c.settings.compaction and c.may_spend() and at_rest(c)):
@@ -142,7 +142,7 @@ class Idleness:
         return None if left <= 0 else max(0.0, left - max(LEAST_LEAD, LEAD * lifetime))
 
     def pause(self) -> Pause | None:
-        """The pause the conversation is in; None where prices are unknown, or nothing could be summarised."""
+        """The facts about the current pause; None if prices are unknown or nothing could be summarised."""
         c = self._c
         size = c.size().tokens
         price = c.profile.price(size)
@@ -165,7 +165,7 @@ class Idleness:
 
 
 def idle(c: Conversation) -> Flow[IdleDecision]:
-    """Decide what to do about the cache, if it is time, and do it; call it while the conversation rests."""
+    """If the cache is about to expire, decide what to do about it and do it; call this while no turn is running."""
     with c.lock:
         c.refresh()
         state = c.state(Idleness)
@@ -217,7 +217,7 @@ def _carried_out(c: Conversation, chosen: str) -> Flow[bool]:
 
 
 def next_costs(c: Conversation) -> tuple[Choice, ...]:
-    """What the next message will cost, with the other choices; empty unless a large conversation's cache expired."""
+    """Costs of continuing and of the alternatives; empty unless the cache of a large conversation has expired."""
     with c.lock:
         c.refresh()
         size, lifetime = c.size(), SECONDS[c.lifetimes.tail]
@@ -228,7 +228,7 @@ def next_costs(c: Conversation) -> tuple[Choice, ...]:
         write = price.write(lifetime) / 1e6
         c.seen = size
         plan = c.state(Clearer).plan(size)
-        # What is cleared before the next request anyway need not be paid for.
+        # Results that will be cleared before the next request cost nothing.
         left = size.tokens - (plan.tokens if plan.chosen == "clear" else 0)
         found = [Choice("go on", left * write, left)]
         seen = _preview(c)
@@ -247,13 +247,13 @@ def _preview(c: Conversation) -> Preview | None:
 
 
 def at_rest(c: Conversation) -> bool:
-    """Has the model answered, with nothing left to do?"""
+    """Whether the newest message is an answer without tool calls, and no request is under way."""
     newest = (item.said for item in c.transcript.view.items_from(len(c.transcript.view) - 1)[-1:])
     return not c.request_out and any(said.role == "assistant" and not said.calls for said in newest)
 
 
 def pauses(said: Iterable[Said]) -> list[float]:
-    """Seconds between each answer and what the user said next."""
+    """Seconds between each answer and the user's next message."""
     found, answered = list[float](), ""
     for one in said:
         if one.sidechain:

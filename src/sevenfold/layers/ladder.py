@@ -22,7 +22,7 @@ from sevenfold.record.blocks import Block
 
 STANDARD: tuple[Layer, ...] = (Offload(), Clear(), Notes(), Compact())
 REMEMBERING: tuple[Layer, ...] = (*STANDARD, Remember(), Dream())
-"""With lasting memory, where a session has one."""
+"""The standard layers and those for lasting memory, for sessions that have it."""
 
 
 class Step(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Step(Struct, frozen=True):
 
 
 class Ladder:
-    """The layers of a conversation by what they can do. Holds no state, so conversations may share one."""
+    """The layers of a conversation, grouped by what they can do. Stateless, so conversations may share one."""
 
     def __init__(self, layers: Sequence[Layer] = STANDARD) -> None:
         self.layers = tuple(layers)
@@ -50,9 +50,9 @@ class Ladder:
         self.top = len(self._relieves)
 
     def choose(self, c: Conversation, below: int, without: Set[int] = frozenset()) -> Step | None:
-        """The cheapest layer whose offer is enough; without need of room, the cheapest with an offer.
+        """The layer that should act next, with its offer; None if no layer has one.
 
-        An urgent offer goes first. If no offer is enough, the cheapest does what it can.
+        Urgent offers come first, then offers that are enough; among equals, the cheapest layer wins.
         """
         c.seen = c.size()
         steps = [
@@ -63,22 +63,22 @@ class Ladder:
         return max(steps, key=lambda step: (step.offer.urgent, step.offer.enough), default=None)
 
     def dearer(self, c: Conversation) -> bool:
-        """Could a layer that follows cheaper ones act in this pass?"""
+        """Whether a layer that comes after cheaper ones could act in this pass."""
         return any(layer.on(c.settings) and layer.may_follow(c) for layer in self._relieves)
 
     def refused(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
-        """Let the layers do something about a refusal, cheapest first; True once one could."""
+        """Let the layers, cheapest first, react to a refused request; True as soon as one has made room."""
         for layer in self._answers:
             if layer.on(c.settings) and (yield from layer.on_refusal(c, error)):
                 return True
         return False
 
     def spared(self, c: Conversation, most: int) -> bool:
-        """Would a layer have a summary at hand, so that none need be prepared ahead of need?"""
+        """Whether a layer could compact to fewer than ``most`` tokens without a model call."""
         return any(layer.on(c.settings) and layer.would_spare(c, most) for layer in self._spares)
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
-        """Record tool results."""
+        """Record tool results, after the layers that want to change them have done so."""
         for layer in self._takes:
             if layer.on(c.settings):
                 results = layer.on_tool_results(c, results)
@@ -88,7 +88,7 @@ class Ladder:
             self._admits.admit(c, results)
 
     def freeze(self, c: Conversation) -> None:
-        """Decide about all results that no request has held yet."""
+        """Decide how to send each result that no request has contained yet."""
         if self._admits is not None:
             self._admits.freeze(c)
 

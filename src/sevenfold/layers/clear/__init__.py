@@ -1,1 +1,1 @@
-"""Layer 2: old tool results are cleared, when that is worth its price."""
+"""Layer 2: old tool results are cleared when that pays off."""

@@ -1,4 +1,4 @@
-"""Layer 2: old tool results are cleared before a request, when that is worth its price."""
+"""Layer 2: old tool results are cleared before a request when that pays off."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 CLEARED_RESULT = blocks.result("toolu_" + "0" * 24, PLACEHOLDER_CLEARED)
 NEWEST = 20
-"""The newest records, from which is estimated how much a request adds."""
+"""How many of the newest records are used to estimate how much a request adds."""
 HALF_LIFE = 50
-"""Requests of a session beyond which it is no longer expected to last as long again."""
+"""A session is expected to last as long again, but no more than this many requests."""
 
 
 class Clear:
-    """Old tool results are cleared without a model call."""
+    """Clears old tool results without a model call."""
 
     name = "clear"
 
@@ -50,7 +50,7 @@ class Clear:
         return True
 
     def offer(self, c: Conversation) -> Offer | None:
-        """What clearing would do; enough if the conversation would be below the threshold."""
+        """The planned clearing, if any; it is enough if the conversation would be below the threshold afterwards."""
         plan = c.state(Clearer).plan(c.seen)
         if plan.chosen not in ("clear", "provider") and not _deletes(c):
             return None
@@ -59,17 +59,17 @@ class Clear:
         return Offer(not short or (plan.chosen == "clear" and high - plan.tokens < room), plan)
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
-        """Clear, unless a listener refuses; then nothing dearer is done either."""
+        """Clear, unless a listener refuses; always True, so no more expensive layer acts after a refusal either."""
         yield from ()
         c.state(Clearer).run(offer.plan)
         return True
 
     def may_follow(self, c: Conversation) -> bool:
-        """It is the cheapest layer that makes room, so it follows none."""
+        """Never: it is the cheapest layer that makes room, so it follows none."""
         return False
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
-        """A request was too long: let something go, if anything can."""
+        """After a request that was too long, clear as much as needed, if possible."""
         yield from ()
         if not isinstance(error, PromptTooLong | BodyTooLarge):
             return False
@@ -78,12 +78,12 @@ class Clear:
             return c.request_out and c.state(Clearer).force(gap or c.window.effective // 5)
 
     def propose(self, c: Conversation) -> Sequence[Proposed]:
-        """The results that would be cleared."""
+        """What would be cleared before the next request."""
         return c.state(Clearer).propose()
 
 
 class Clearer:
-    """Looks after what old tool results cost in one conversation."""
+    """Plans and carries out clearing for one conversation, and tracks what it costs."""
 
     def __init__(self, c: Conversation) -> None:
         self._c = c
@@ -92,10 +92,10 @@ class Clearer:
         self._left: int | None = None
         self._undone = c.transcript.view.undone
         self._edits_refused = "-"
-        """The epoch in which a listener did not want the provider to clear: it is offered once an epoch."""
+        """The epoch in which a listener refused to let the provider clear; it is proposed once per epoch."""
 
     def run(self, plan: Plan) -> None:
-        """Do what is due."""
+        """Delete results by reference where the provider supports it, then carry out the plan."""
         if _deletes(self._c):
             self._delete()
             plan = self.plan(self._c.size())
@@ -103,13 +103,13 @@ class Clearer:
             self._consider(self._act(plan))
 
     def propose(self) -> list[Proposed]:
-        """What the next pass would do, without doing it."""
+        """What the next pass would do; writes nothing."""
         plan = self.plan(self._c.seen)
         planned = _proposal(plan) if plan.chosen in ("clear", "provider") else None
         return [one for one in (self._deletion(), planned) if one is not None]
 
     def plan(self, size: Size, *, forced: int = 0) -> Plan:
-        """What clearing would do at this size; ``forced`` tokens must go whatever it is."""
+        """The clearing planned at this size; ``forced`` is by how many tokens a request was too long."""
         plan = self._plan(size, forced)
         self._consider(plan)
         return plan
@@ -140,14 +140,14 @@ class Clearer:
         return clear.plan(moment if moment.cold else self._looked_ahead(moment))
 
     def force(self, tokens: int) -> bool:
-        """A request was refused as too long by so many tokens: let something go, if anything can."""
+        """Clear after a request was refused as too long by ``tokens``; True if anything was cleared."""
         plan = self.plan(self._c.size(), forced=max(1, tokens))
         return plan.chosen == "clear" and self._act(plan).chosen == "clear"
 
     # -- clearing -------------------------------------------------------------------------------
 
     def _act(self, plan: Plan) -> Plan:
-        """Clear, or have the provider do it, unless a listener refuses."""
+        """Clear, or ask the provider to, unless a listener refuses; returns the plan as carried out."""
         proposed = _proposal(plan)
         by_provider = plan.chosen == "provider"
         if not self._c.events.may(proposed):
@@ -172,7 +172,7 @@ class Clearer:
             kept = self._last_turn() if not plan.drops_all_thinking else None
             reference = self._c.open_epoch("clear", drops_thinking=True, before=kept).id
             if kept is not None:
-                # Only reasoning went, from the start on: what is left of it is as valid as before.
+                # Only the oldest reasoning was dropped, so the remaining reasoning is still valid.
                 self._c.vouched = True
         else:
             self._c.announce("clear")
@@ -184,7 +184,7 @@ class Clearer:
         return reference
 
     def _last_turn(self) -> str | None:
-        """Where the newest finished turn begins: the user's words before the last answer."""
+        """The record that begins the turn of the newest answer: the user's words, or a summary, before it."""
         items = self._c.transcript.view.items
         for said in (item.said for item in reversed(items[: self._c.stock.answered + 1])):
             if said.summary or (is_users(said) and not said.answers):
@@ -192,15 +192,15 @@ class Clearer:
         return None
 
     # -- deleting from the cached prefix by reference ---------------------------------------------
-    # Where a provider can, nothing is written again. What was deleted is sent again at its place with every request,
-    # for as long as the cache lives. All of it follows from the log: the results in view in their order, and the
-    # decisions about them since the last fresh start.
+    # With providers that support this, nothing has to be rewritten to the cache. A deletion is repeated at its place in
+    # every request for as long as the cache lives. The state follows from the log alone: the results in view in their
+    # order, and the decisions about them since the last empty `Pinned`.
 
     def _delete(self) -> None:
-        """Drop deletions that are stale, and delete what has become old."""
+        """Drop stale deletions, and delete results that have become old."""
         c = self._c
         gone, in_view = self._gone(), {held.call for held in c.stock.results}
-        # A deletion that names a result that has gone no server would take.
+        # No server accepts a deletion that names a result which is no longer in the request.
         if gone is None or (gone and (self._expired() or not gone <= in_view)):
             if gone:
                 c.announce("pinned edits dropped")
@@ -213,9 +213,9 @@ class Clearer:
             c.events.acted(proposed, before, max(0, before - proposed.tokens), made.id)
 
     def _deletion(self) -> Proposed | None:
-        """What would be deleted now, behind results that are about to be sent; None for nothing.
+        """The deletion to propose now, possible only when new tool results are about to be sent; None if there is none.
 
-        The oldest results beyond the newest that stay, once there are enough of them.
+        Once there are enough results, all but the newest few are deleted.
         """
         c, view, settings = self._c, self._c.transcript.view, self._c.settings
         newest = view.items_from(len(view) - 1)[-1:]
@@ -239,7 +239,7 @@ class Clearer:
         )
 
     def _gone(self) -> frozenset[str] | None:
-        """The calls whose results are deleted; None if results carry no references yet."""
+        """The calls whose results are deleted; None if results are not sent with references yet."""
         self._c.stock.follow(self._c.transcript.view)
         gone: frozenset[str] | None = None
         for made in self._c.transcript.view.decisions():
@@ -251,7 +251,7 @@ class Clearer:
         lifetime = SECONDS[self._c.lifetimes.tail] + self._c.settings.gap_margin_seconds
         return lifetime < self._c.idle_seconds() < inf
 
-    # -- what the planner looks at --------------------------------------------------------------
+    # -- input for the planner ------------------------------------------------------------------
 
     def _moment(self, size: Size) -> ClearingMoment:
         c, settings = self._c, self._c.settings
@@ -288,7 +288,7 @@ class Clearer:
         )
 
     def _kept_up(self, moment: ClearingMoment) -> ClearingMoment:
-        """The moment with the ledger as it is now."""
+        """The moment with the cost ledger brought up to date."""
         view, requests, ledger = self._c.transcript.view, self._c.account.requests, self._ledger
         compacted, undone = view.boundary != self._boundary, view.undone != self._undone
         terms = moment.terms if ledger.ahead or moment.full or compacted else None
@@ -298,7 +298,7 @@ class Clearer:
             if compacted:
                 ledger, self._left = ledger.compacted(terms), moment.size
             if undone:
-                # What the user brings back is there whichever way room was made.
+                # Content that the user restores is there however room was made.
                 ledger = replace(ledger, ahead=0)
             threshold = moment.window.threshold if moment.compacts else inf
             ledger = ledger.grown(moment.most, threshold, terms)
@@ -312,7 +312,7 @@ class Clearer:
         return epoch.id if epoch else ""
 
     def _looked_ahead(self, moment: ClearingMoment) -> ClearingMoment:
-        """With what is known of the requests to come: they add about as much as the newest ones did."""
+        """The moment with a forecast: future requests are expected to add as much as the newest ones did."""
         c, view = self._c, self._c.transcript.view
         newest = view.items_from(max(0, len(view) - NEWEST))
         answers = sum(item.said.role == "assistant" for item in newest)
@@ -321,7 +321,7 @@ class Clearer:
         return replace(moment, growth=growth, spared=spared, cut=self._cut(growth) if moment.near else None)
 
     def _cut(self, growth: int) -> ProviderCut | None:
-        """What the provider would clear now; None if it cannot clear at all, or clears no fewer than it must."""
+        """What the provider would clear now; None if it cannot clear, or if it is less than the minimum it clears."""
         c, keep = self._c, self._c.settings.size_keep
         managed = provider_edits.requested_edits(c.profile, c.window, c.settings, c.kinds)
         going = c.stock.results[:-keep]
@@ -336,7 +336,7 @@ class Clearer:
         return ProviderCut(tokens, behind, moves)
 
     def _old_thinking(self) -> int:
-        """Tokens of reasoning of turns before the last that is still sent and could be left out."""
+        """Tokens of reasoning from turns before the last that is still sent and could be left out."""
         if not self._c.profile.thinking.kept:
             return 0
         last = self._last_turn()
@@ -349,7 +349,7 @@ class Clearer:
         kept = self._c.transcript.pinned()
         view = self._c.transcript.view
         undone = (one for one in view.decisions() if isinstance(one, Clearing) and one.uuid in view.undone)
-        # Results the user put back stay until that is redone.
+        # Results whose clearing the user undid stay until it is redone.
         exempt = {call for one in undone for call in one.about.compacted_tool_ids}
         left = round(count(measure(CLEARED_RESULT)))
         return [
@@ -367,25 +367,25 @@ class Clearer:
 
 
 def _on_record(c: Conversation) -> tuple[CostLedger, int, str | None]:
-    """The ledger as the newest request left it, how many requests there were then, and the compaction before it."""
+    """The ledger as of the newest request on record, the number of requests by then, and the boundary before it."""
     log = c.transcript.log
     for position, made in own_requests(log):
         if made.why is not None:
             boundary = next((one.uuid for place, one in log.boundaries() if place < position), None)
             price = c.profile.price(made.why.used)
-            # Calls of the engine's own that came after it found what it had left in the cache.
+            # The engine's own calls after that request read from the cache it had written.
             ledger = CostLedger(made.why.owed or 0.0, made.why.ahead, price.read / 1e6 if price else 0.0)
             return ledger, made.number + 1, boundary
     return CostLedger(), c.account.requests, c.transcript.view.boundary
 
 
 def _deletes(c: Conversation) -> bool:
-    """Are results deleted by reference? Not where reasoning is bound: dropping a deletion would change the past."""
+    """Whether results are deleted by reference; not with bound thinking, as dropping a deletion changes the prefix."""
     return c.profile.pinned_edits and c.settings.pinned_edits and not c.profile.thinking.bound
 
 
 def _proposal(plan: Plan) -> Proposed:
-    """A plan, as listeners see it."""
+    """A plan as listeners see it."""
     done = ["ask the provider to clear old tool results"] if plan.chosen == "provider" else []
     if count := len(plan.targets):
         done.append(f"clear {count} old tool result{'s' if count != 1 else ''}")

@@ -1,20 +1,19 @@
-"""Layer 2: old tool results are cleared, when that is worth its price.
+"""Layer 2: old tool results are cleared when that pays off.
 
-One planner decides before each request. It knows what the model allows, what is in the cache and for how long,
-what reading and writing cost, and how many requests are likely to follow. It picks the first of these that
-applies, and says what it considered:
+One planner decides before each request. It knows the model's limits, what is in the cache and for how long, the prices
+of reading and writing, and how many requests are likely to follow. It picks the first of these rules that applies, and
+lists what it considered:
 
-    room      the request has too many bytes or pictures: the oldest results that hold them go, if that is enough
-    full      the conversation is at the threshold: results go, if that is enough to stay below it for a while
-    pause     the cache has expired: everything will be written again anyway, so old results go first
-    provider  where reasoning is bound, the provider is asked to clear, once an epoch, if that costs less than waiting
-    size      results have grown large: they go if reading them again and again would cost more than the rewrite
-    nothing   else
+    room      the request has too many bytes or images: clear the oldest results that contain them, if that is enough
+    full      the conversation is at the threshold: clear results, if that keeps it below the threshold for a while
+    overdue   clearing has postponed a compaction for as long as the session can bear: compact
+    pause     the cache has expired, so everything is written again anyway: clear old results first
+    provider  with bound thinking, ask the provider to clear, once per epoch, if that costs less than waiting
+    size      results have grown large: clear them if reading them again and again would cost more than the rewrite
 
-Whatever is not forced must be within what the session can bear (`sevenfold.layers.clear.ledger`), and a compaction
-that clearing has put off is made as soon as putting it off is no longer.
+Clearing that is neither forced nor free must be within what the session can bear (`sevenfold.layers.clear.ledger`).
 
-Only whole results of reproducible tools go, oldest first, in one batch, down to a mark well below the trigger.
+Only whole results of reproducible tools are cleared, oldest first, in one batch, to a level well below the trigger.
 """
 
 from __future__ import annotations
@@ -32,58 +31,58 @@ from sevenfold.record.window import Window
 from sevenfold.settings import Settings
 
 PLACEHOLDER_BYTES = 150
-"""What remains of a cleared result, about."""
+"""Approximate size of what remains of a cleared result."""
 HEADROOM = 0.8
-"""How far below a limit of bytes or pictures a clearing goes."""
+"""Share of the limit on bytes or images to which a clearing reduces a request."""
 WORTH = 1_000
-"""Tokens for which even a clearing that costs nothing is worth a line in the record."""
+"""The fewest tokens for which even a clearing without cost is worth a record."""
 FORGOTTEN = 3_600
-"""Seconds of silence after which the model no longer needs its reasoning of turns before the last."""
+"""Seconds of silence after which the model no longer needs its reasoning from turns before the last."""
 SUMMARY = 3_000
-"""Tokens a model writes for a summary, its analysis included; a rough figure, to weigh waiting for one."""
+"""Tokens a model writes for a summary, including its analysis; a rough figure for comparing costs."""
 LESS_EACH_TIME = 1.2
-"""Each clearing at the threshold frees less than the one before, so it must be clearly cheaper than a compaction."""
+"""Factor on the cost of clearing at the threshold, as each clearing frees less than the one before."""
 AFTER_COMPACTION = 12_000
-"""Tokens of messages after a compaction, about: the summary without its analysis, recent messages, what is restored."""
+"""Approximate tokens of messages after a compaction: summary, recent messages and restored content."""
 UNBEARABLE = "it costs more than the session can bear if it ends soon"
 SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
-"""How prices usually relate to each other, where a model's own are not known."""
+"""Typical relative prices, for models whose prices are unknown."""
 
 
 class OldResult(Struct, frozen=True):
-    """A result that may be cleared."""
+    """A tool result that could be cleared."""
 
     call: str
     tokens: int
     error: bool = False
     kept: bool = False
-    """Pinned, put back by the user, or not sent yet: it stays."""
+    """Whether it must stay: pinned, restored by the user, or not sent yet."""
     images: int = 0
     wire: int = 0
     left: int = 25
-    """Tokens that remain of it when it is cleared."""
+    """Tokens that remain of it once it is cleared."""
 
 
 class ProviderCut(Struct, frozen=True):
-    """What the provider would clear if it were asked to from now on."""
+    """What the provider would clear if asked to from now on."""
 
     tokens: int
     behind: int
-    """Tokens behind the last result it clears: they are written again whenever the cut moves."""
+    """Tokens after the last result it clears, which are written to the cache again whenever the cut moves."""
     moves: float
-    """How often the cut moves, per request."""
+    """How often the cut moves, per request on average."""
 
 
 class ClearingMoment(Struct, frozen=True, kw_only=True):
-    """Everything the planner looks at."""
+    """Everything the planner takes into account."""
 
     results: Sequence[OldResult]
     size: int
     """Tokens of the conversation."""
     most: int
-    """Tokens that the conversation may have at most, as sizes are estimates."""
+    """Upper end of the estimated size, in tokens."""
     fixed: int
-    """System and tools, which no clearing touches."""
+    """Tokens of system prompt and tools, which clearing does not affect."""
     window: Window
     settings: Settings
     price: Price | None
@@ -92,58 +91,58 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     idle: float | None
     """Seconds since the last answer; None before the first."""
     expected: int
-    """Requests that are likely to follow."""
+    """Number of requests that are likely to follow."""
     spent: float
     """US dollars the session has cost."""
     ledger: CostLedger = CostLedger()
-    """How that differs from what it would have cost without clearing."""
+    """How that differs from the cost without clearing."""
     left: int | None = None
-    """Tokens that the newest compaction left; None before the first."""
+    """Tokens of the conversation after the newest compaction; None before the first."""
     bound: bool = False
-    """There is reasoning in view that is bound to what precedes it."""
+    """Whether there is bound thinking in view."""
     thinking: int = 0
-    """Tokens of reasoning of turns before the last that is still sent and may be left out."""
+    """Tokens of reasoning from turns before the last that is still sent and may be left out."""
     reasoning: int = 0
-    """Tokens of all reasoning, which goes where results go and reasoning is bound to them."""
+    """Tokens of all reasoning; if it is bound, it must be dropped when results are cleared."""
     mid_turn: bool = False
-    """The newest message answers calls: reasoning of this turn must stay."""
+    """Whether the newest message contains tool results: the reasoning of this turn must stay."""
     provider: bool = False
-    """The provider clears by itself in this epoch."""
+    """Whether the provider clears by itself in this epoch."""
     edited: int = 0
-    """Tokens that the provider leaves out already: of the oldest results, which go first here as well."""
+    """Tokens of the oldest results that the provider already leaves out; those would be cleared first here as well."""
     near: bool = False
-    """The provider could be asked to clear in this epoch, and the size at which it would has come."""
+    """Whether the provider could be asked to clear in this epoch, and the size at which it would is reached."""
     cut: ProviderCut | None = None
     """What it would clear then; None if that is too little."""
     growth: int = 0
-    """Tokens that a request adds, about; 0 where that is not known."""
+    """Approximate tokens that a request adds; 0 if unknown."""
     spared: bool = False
-    """Notes would serve as the summary, so that a compaction would need no call."""
+    """Whether the notes would serve as the summary, so that a compaction would need no call."""
     compacts: bool = False
-    """A compaction could be made instead."""
+    """Whether a compaction could be made instead."""
     wire: int = 0
     images: int = 0
     limits: Limits = Limits(None, None)
-    """The most bytes and pictures a request may have."""
+    """The most bytes and images a request may have."""
 
     @property
     def heavy(self) -> bool:
-        """Are there too many bytes or pictures?"""
+        """Whether there are too many bytes or images."""
         return bool(self.limits.passed(self.wire, self.images))
 
     @property
     def full(self) -> bool:
-        """Is it at the threshold?"""
+        """Whether the conversation is at the threshold."""
         return self.most >= self.window.threshold
 
     @property
     def cold(self) -> bool:
-        """Has the cache expired?"""
+        """Whether the cache has expired."""
         return self.idle is not None and self.idle > self.lifetime + self.settings.gap_margin_seconds
 
     @property
     def terms(self) -> Terms | None:
-        """What a request and a compaction cost now; None where prices are unknown."""
+        """The current prices of a request and a compaction; None if unknown."""
         if self.price is None:
             return None
         read, write = self.price.read / 1e6, self.price.write(self.lifetime) / 1e6
@@ -152,13 +151,13 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
         return Terms(read, write, self.cold, min(self.fixed, left), left, summary)
 
     def bears(self, ledger: CostLedger) -> bool:
-        """Can the session bear to go on so?"""
+        """Whether the session can bear this ledger; True if prices are unknown."""
         terms = self.terms
         return terms is None or ledger.bears(self.spent, terms)
 
     @property
     def overdue(self) -> bool:
-        """Has clearing put a compaction off for as long as the session can bear? At the threshold one is due anyway."""
+        """Whether clearing has postponed a compaction for too long; False at the threshold, where it is due anyway."""
         put_off = self.ledger.ahead > 0 and self.compacts and not self.full
         return put_off and not self.bears(self.ledger)
 
@@ -169,27 +168,27 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True):
-    """What to do before the request, and what else was considered."""
+    """What to do before the next request, and what else was considered."""
 
     rule: str
     chosen: str = "nothing"
     cause: str = ""
-    """Which rule it was: room, full, overdue, pause, provider or size."""
+    """The rule that applied: room, full, overdue, pause, provider or size."""
     targets: tuple[str, ...] = ()
     tokens: int = 0
     usd: float | None = None
-    """What the next request costs more because of it; negative: less. None: prices are unknown."""
+    """How much more the next request costs because of it; negative if less, None if prices are unknown."""
     drops_thinking: bool = False
-    """Reasoning of earlier turns is left out from now on."""
+    """Whether reasoning of earlier turns is left out from now on."""
     drops_all_thinking: bool = False
-    """Reasoning of the last turn is left out too, because it would not be valid behind what changed."""
+    """Whether that includes the last turn's reasoning, because it would not be valid after the change."""
     options: tuple[Option, ...] = ()
     ledger: CostLedger = CostLedger()
-    """How the session differs from itself without clearing, once this is done."""
+    """The cost ledger once this is done."""
 
 
 def plan(moment: ClearingMoment) -> Plan:
-    """What to clear now: the first rule that has a plan decides; the plan also lists what other rules considered."""
+    """Decide what to clear: the first rule with a plan wins; the plan also lists what earlier rules considered."""
     considered: list[Option] = []
     for rule in (_room, _full, _overdue, _pause, _provider, _size):
         found = rule(moment)
@@ -200,12 +199,12 @@ def plan(moment: ClearingMoment) -> Plan:
 
 
 def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
-    """A quick look that needs no list of results: is there anything to plan at all?"""
+    """Whether there is anything to plan; a quick check that needs no list of results."""
     settings, window = moment.settings, moment.window
     large = (
         settings.size_clearing
         and results_tokens > window.budget(settings.size_trigger_tokens)
-        # If not even all results together would pay, no part of them does.
+        # If clearing all results would not pay off, clearing a part of them does not either.
         and not (moment.provider or moment.bound)
         and not _too_dear(moment, round(results_tokens), moment.expected)
     )
@@ -214,15 +213,15 @@ def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
 
 
 class Need(Struct, frozen=True):
-    """So much of something must go."""
+    """An amount of something that must be freed."""
 
     amount: float
     worth: Callable[[OldResult], int]
-    """How much of it a result holds."""
+    """How much of it clearing a result frees."""
 
 
 def _room(moment: ClearingMoment) -> Plan | Option | None:
-    """Too many bytes or pictures; if the tokens are too many as well, they go in the same batch."""
+    """Clear if there are too many bytes or images; if there are too many tokens as well, in the same batch."""
     if not (moment.settings.size_clearing and moment.heavy):
         return None
     needs, reasons = [], []
@@ -247,7 +246,7 @@ def _room(moment: ClearingMoment) -> Plan | Option | None:
 
 
 def _full(moment: ClearingMoment) -> Plan | Option | None:
-    """At the threshold."""
+    """Clear at the threshold, unless a compaction is possible and better."""
     window, settings = moment.window, moment.settings
     if not (moment.full and settings.size_clearing):
         return None
@@ -258,8 +257,8 @@ def _full(moment: ClearingMoment) -> Plan | Option | None:
     much = freed >= window.budget(settings.size_least_tokens)
     saves = moment.most >= window.blocking > left
     enough = left < window.threshold
-    # Each clearing has everything written again, so one that frees little, with the next one due a few turns later, is
-    # dearer than the compaction it puts off.
+    # Each clearing rewrites the cache, so one that frees little and is due again a few turns later costs more than the
+    # compaction it postpones.
     worth = (enough and much) if moment.compacts else (enough or much or saves)
     waits = _compaction_is_cheaper(moment, freed) or not moment.bears(_cleared(moment, freed))
     dearer = worth and moment.compacts and waits
@@ -272,9 +271,9 @@ def _full(moment: ClearingMoment) -> Plan | Option | None:
 
 
 def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
-    """Does a compaction cost less per request until the threshold is reached again?
+    """Whether a compaction costs less per request than clearing, until the threshold is reached again.
 
-    Either has everything behind the system prompt written again: the one that leaves less lasts longer.
+    Either rewrites everything after the system prompt; whichever leaves less lasts longer.
     """
     if not moment.growth or moment.cold:
         return False
@@ -291,13 +290,13 @@ def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
 
 
 def _overdue(moment: ClearingMoment) -> Plan | None:
-    """Without clearing, a compaction would have been made."""
+    """Compact if clearing has postponed a compaction for as long as that was cheaper."""
     rule = "clearing has put a compaction off for as long as that was cheaper"
     return Plan(rule, "compact", "overdue") if moment.overdue else None
 
 
 def _pause(moment: ClearingMoment) -> Plan | Option | None:
-    """The cache is gone anyway."""
+    """Clear while the cache is cold, when that costs nothing extra."""
     if not (moment.settings.gap_clearing and moment.cold):
         return None
     targets = _oldest(moment, moment.settings.gap_keep)
@@ -316,7 +315,7 @@ def _pause(moment: ClearingMoment) -> Plan | Option | None:
 
 
 def _too_dear_a_pause(moment: ClearingMoment, freed: int) -> str:
-    """Why results should stay although nothing of them is cached; empty if they may go."""
+    """Why results should stay although they are no longer cached; empty if they may be cleared."""
     if not moment.bound or not freed:
         return ""
     if moment.mid_turn:
@@ -327,7 +326,7 @@ def _too_dear_a_pause(moment: ClearingMoment, freed: int) -> str:
 
 
 def _provider(moment: ClearingMoment) -> Plan | Option | None:
-    """The provider could clear from now on."""
+    """Ask the provider to clear from now on, if that costs less than waiting."""
     cut = moment.cut
     if cut is None:
         return None
@@ -335,12 +334,12 @@ def _provider(moment: ClearingMoment) -> Plan | Option | None:
     once = _rewrite(moment, cut.tokens)
     each = cut.tokens * read - cut.moves * cut.behind * (write - read)
     room = moment.window.threshold - moment.most
-    # Where nothing can be compacted, a conversation that will soon be full ends there unless the provider clears.
+    # If no compaction is possible, a conversation that will soon be full cannot continue unless the provider clears.
     ends = not moment.compacts and room < moment.expected * moment.growth
     saved = moment.expected * each - once
     ledger, because = _cleared(moment, round(each / read)), ""
     if cut.moves >= 1:
-        # What is behind the cut, and written again each time, grows: no price could be put on that.
+        # The part after the cut is rewritten each time and keeps growing, so its cost cannot be estimated.
         because = "a cut that moves with every call costs more than waiting"
     elif saved <= 0 or not moment.bears(ledger):
         because = "it costs more than waiting" if saved <= 0 else UNBEARABLE
@@ -353,7 +352,7 @@ def _provider(moment: ClearingMoment) -> Plan | Option | None:
 
 
 def _size(moment: ClearingMoment) -> Plan | Option | None:
-    """Results have grown large, and the cache is warm."""
+    """Clear results that have grown large, although the cache is warm, if that pays off."""
     settings, budget = moment.settings, moment.window.budget
     if not settings.size_clearing or moment.cold or moment.total <= budget(settings.size_trigger_tokens):
         return None
@@ -376,14 +375,14 @@ def _size(moment: ClearingMoment) -> Plan | Option | None:
 
 
 def _too_dear(moment: ClearingMoment, freed: int, lasts: float) -> str:
-    """Why clearing so much in a warm cache does not pay, if so many requests gain from it; empty if it does."""
+    """Why clearing ``freed`` tokens from a warm cache does not pay off over ``lasts`` requests; empty if it does."""
     if freed * _rates(moment)[0] * lasts <= _rewrite(moment, freed):
         return f"writing the rest again costs more than {lasts:.0f} requests would save"
     return "" if moment.bears(_cleared(moment, freed)) else UNBEARABLE
 
 
 def _lasts(moment: ClearingMoment, freed: int) -> float:
-    """For how many requests a clearing saves something: until it is filled again, or a compaction is due anyway."""
+    """For how many requests a clearing saves money: until the room is filled again, or a compaction is due anyway."""
     if not moment.growth:
         return moment.expected
     room = moment.window.threshold - moment.most if moment.compacts else freed
@@ -411,10 +410,10 @@ def _clear(
 
 
 def _oldest(moment: ClearingMoment, keep: int, needs: Sequence[Need] = ()) -> list[OldResult]:
-    """The oldest results that may go, until enough of everything has gone; without needs, all of them.
+    """The oldest results to clear so that all needs are met; without needs, all that may be cleared.
 
-    The newest ``keep`` stay, errors not counted. Where bytes or pictures must go, results with pictures go first:
-    they hold most of the bytes as well.
+    The newest ``keep`` results stay, not counting errors. If bytes or images must be freed, results with images come
+    first, as they contain most of the bytes too.
     """
     may, slots = [], keep
     for result in reversed(moment.results):
@@ -437,7 +436,7 @@ def _oldest(moment: ClearingMoment, keep: int, needs: Sequence[Need] = ()) -> li
 
 
 def _need(moment: ClearingMoment) -> Need:
-    """Tokens to let go of at the threshold: enough not to be there again at once."""
+    """Tokens to free at the threshold: enough not to reach it again at once."""
     budget, settings = moment.window.budget, moment.settings
     seen = max(
         moment.most - moment.window.threshold + budget(settings.size_least_tokens),
@@ -447,15 +446,15 @@ def _need(moment: ClearingMoment) -> Need:
 
 
 def _freed(moment: ClearingMoment, targets: Sequence[OldResult]) -> int:
-    """What the model sees less of; what the provider leaves out already is not freed again."""
+    """Tokens by which the context shrinks, without those that the provider already leaves out."""
     return max(0, sum(map(_tokens, targets)) - moment.edited)
 
 
 def _rewrite(moment: ClearingMoment, freed: int) -> float:
-    """What the next request costs more: the rest is written instead of read, and what is freed is not sent.
+    """Extra cost of the next request: the rest is written instead of read, minus the freed tokens, which are not sent.
 
-    The rest is everything behind system and tools: no cache entry behind a changed result is found again, and those
-    before it are too far back to be looked for. Where the cache has expired, it is written anyway.
+    The rest is everything after system prompt and tools: no cache entry after a changed result matches, and those
+    before it are outside the look-back. If the cache has expired, the rest is written anyway.
     """
     read, write = _rates(moment)
     if moment.cold:
@@ -471,7 +470,7 @@ def _cleared(moment: ClearingMoment, freed: int) -> CostLedger:
 
 
 def _rates(moment: ClearingMoment) -> tuple[float, float]:
-    """Of a million tokens read and written."""
+    """Prices of reading and of writing a million tokens."""
     price = moment.price or SHIFTED
     return price.read, price.write(moment.lifetime)
 

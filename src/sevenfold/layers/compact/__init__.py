@@ -1,6 +1,6 @@
-"""Layer 4: the conversation is summarised, checked, and goes on from the summary.
+"""Layer 4: the conversation is summarised, the summary is checked, and the conversation continues from it.
 
-`layer` says when, `scope` what is summarised and what is kept, `engines` get a summary, `check` marks and completes it
-with what code knows (`extract`, `summary`), `compactor` puts these in order, and `writer` forecasts and makes the one
-write that counts as a whole or not at all.
+`layer` decides when; `scope` decides what is summarised and what is kept; `engines` get a summary; `check` marks
+unsupported claims in it and adds the facts that code extracts (`extract`, `summary`); `compactor` runs these steps in
+order; `writer` predicts the result and makes the one atomic write.
 """

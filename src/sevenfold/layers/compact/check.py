@@ -1,4 +1,4 @@
-"""From an engine's answer to a summary: marked where it claims too much, completed by code, and scored."""
+"""Turns an engine's draft into the final summary: marks unsupported claims, adds facts from code, and scores it."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ if TYPE_CHECKING:
     from sevenfold.ports import Recall
 
 MISSING_TOKENS = 1_000
-"""For facts that found no place in the summary."""
+"""The most tokens for the list of lost facts appended to the summary."""
 HITS = 10
-"""A fact is within reach if its record is among so many hits."""
+"""A fact is reachable if its record is among this many search hits."""
 
 
 class Verdict(Struct, frozen=True):
-    """A summary, and how complete it is."""
+    """The final summary, and how complete it is."""
 
     text: str
     score: Coverage[Fact]
     left_out: tuple[str, ...] = ()
     invented: tuple[str, ...] = ()
-    """Sentences that claim a permission or an order that is not in the record; they are marked."""
+    """Sentences that claim a permission or an order that no record supports; they are marked."""
     behind: str = ""
-    """What goes behind a signed block, which cannot be added to."""
+    """Text to send after a signed block, which cannot be changed."""
 
 
 def check(c: Conversation, got: Got, divided: Scope, room: int) -> Flow[Verdict]:
-    """The summary with its marks and everything in it that code knows, in so many tokens."""
+    """Mark a draft, add the facts that code extracts, fit it into ``room`` tokens and score it."""
     if got.engine == "notes" and isinstance(got.found, Draft):
-        # Notes have limits of their own, and are not cut any further.
+        # Notes have their own size limits and are not cut any further.
         room += c.count(got.found.text)
     recall = yield from _caught_up(c)
-    # Records that were folded count as they were said: what is known of them need not be handed on.
+    # Read folded records in their original form, so that their facts do not depend on the fold's summary.
     folds = {made.id for made in c.transcript.view.decisions() if isinstance(made, Fold)}
     hidden = [Item.of(one.said, one.seq) if one.hidden_by in folds else one for one in divided.hidden]
     return (yield from in_thread(partial(_verdict, c, got, divided, hidden, room, recall)))
 
 
 def _caught_up(c: Conversation) -> Flow[Recall | None]:
-    """Index what is about to leave the context; None if recall cannot find it, so the summary must hold everything."""
+    """Bring the recall index up to date; None if recall is unavailable, so the summary must contain everything."""
     if c.services.recall is None:
         return None
     try:
@@ -80,7 +80,7 @@ def _caught_up(c: Conversation) -> Flow[Recall | None]:
 def _verdict(
     c: Conversation, got: Got, divided: Scope, hidden: Sequence[Item], room: int, recall: Recall | None
 ) -> Verdict:
-    """A signed block is sent as it is; what there is to say about it goes behind it."""
+    """Build and score the final summary; for a signed block, the marks and facts go into a text after it."""
     facts = facts_of(hidden, c.kinds)
     evidence = Evidence(facts, (*divided.front, *hidden, *divided.behind), partial(_everything_said, c))
     if isinstance(got.found, Failure):
@@ -114,15 +114,15 @@ def _verdict(
 
 
 def _everything_said(c: Conversation) -> Iterator[Item]:
-    """Everything that was ever said, also before earlier compactions."""
+    """Every content record of the session, including those before earlier compactions."""
     for place, entry in read(c.transcript.log):
         if isinstance(entry, Said) and not entry.sidechain:
             yield Item.of(entry, place)
 
 
 # -- coverage ----------------------------------------------------------------------------------
-# Is everything that code can extract in the context after a compaction, or within reach of recall? What is neither is
-# appended to the summary, so that no compaction loses it (S4.12, S10.3).
+# Checks that every fact code can extract is, after a compaction, in the context or reachable by recall. Facts that are
+# neither are appended to the summary, so that no compaction loses them (S4.12, S10.3).
 
 _KINDS = {
     "user_message": (120, "message of the user"),
@@ -133,25 +133,25 @@ _KINDS = {
     "error": (20, "failure"),
     "identifier": (40, "exact name"),
 }
-"""What is looked for, that which matters most first: how many of each at most, so that the check stays cheap, and
-what it is called."""
+"""The kinds of facts to look for, the most important first: the most of each, so that the check stays cheap, and its
+name in the text."""
 HEADING = (
     "Facts from the conversation before this point that the summary does not hold, each with its record:"
 )
 _EDGE = 80
-"""Characters of either end of a cut message that must be shown."""
+"""Characters at each end of a cut message that must be in the context."""
 _SHORTENED = 160
-"""Characters of a fact for which there is no room in full."""
+"""Characters to which a lost fact is shortened if it does not fit in full."""
 
 
 def cover(facts: Facts, context: Sequence[str], reaches: Callable[[Fact], bool]) -> Coverage[Fact]:
-    """Look for the facts in what the model will see; ``reaches`` tells whether recall finds one that is not there."""
+    """Look for the facts in what the model will see; ``reaches`` says whether recall finds one that is not there."""
     seen = "\n".join(map(_plain, context))
     return Coverage(tuple((fact, _state(fact, seen, reaches)) for fact in _wanted(facts)))
 
 
 def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str:
-    """The lost facts as a block to append, what matters most first; one that does not fit is shortened or counted."""
+    """The lost facts as text to append, the most important first; those that do not fit are shortened or counted."""
     lines, left_out = [HEADING], 0
     room -= count(HEADING)
     for fact in lost:
@@ -171,7 +171,7 @@ def missing(lost: Iterable[Fact], room: int, count: Callable[[str], int]) -> str
 
 def _wanted(facts: Facts) -> Iterator[Fact]:
     """The facts to look for, by kind."""
-    # Of a message that an earlier summary cut, its beginning is all that can be looked for.
+    # If an earlier summary cut a message, only its beginning can be looked for.
     found = [Fact("user_message", words.head, words.record) for words in reversed(facts.messages)]
     found += [Fact("decision", one.text, one.record) for one in reversed(facts.replies)]
     given = ((one.proposal or one.text, one.proposed or one.record) for one in facts.permissions)
@@ -197,7 +197,7 @@ def _state(fact: Fact, seen: str, reaches: Callable[[Fact], bool]) -> State:
         return "in_context"
     if not reaches(fact):
         return "lost"
-    # A message that was cut counts as seen: both its ends are there, and recall has the rest.
+    # A cut message counts as in the context if both its ends are there, as recall has the rest.
     ends = fact.kind == "user_message" and text[:_EDGE] in seen and text[-_EDGE:] in seen
     return "in_context" if ends else "reachable"
 

@@ -1,7 +1,7 @@
 """A compaction from beginning to end.
 
-Everything that may fail or wait comes first: hooks, models, checks. Then comes one write, which counts as a whole or
-not at all; aborted before it, the conversation is exactly as it was.
+Everything that may fail or wait comes first: hooks, model calls, checks. Then comes a single atomic write. If the
+compaction is aborted before that, the conversation is unchanged.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 AUTO = CompactionRequest(trigger="auto")
 ROUNDS_KEPT = 2
-"""The newest rounds that stay when a request was refused as too long, if they are small enough."""
+"""How many of the newest rounds stay after a request was refused as too long, if they are small enough."""
 KEEP_ALIVE_SECONDS = 30.0
 
 Stamp: TypeAlias = tuple[str | None, str | None, str]
-"""The tip, the boundary and the epoch a summary was made from; if one has changed, the summary is of no use."""
+"""The tip, boundary and epoch from which a summary was made; if any of them changes, the summary is stale."""
 
 
 class Compactor:
@@ -50,9 +50,9 @@ class Compactor:
         self.status = ""
         self.last: Compacted | None = None
         self._made: int | None = None
-        """Compactions of the session, once they were counted."""
+        """Number of compactions in the session; None until they are counted."""
         self._refused: tuple[str, int] | None = None
-        """The user's newest words, and the pass, when a hook last refused an automatic compaction."""
+        """When a hook last refused an automatic compaction: the record of the user's newest words, and the pass."""
         self._progress = Progress()
         self._allowed: tuple[int, bool] = (-1, False)
         self._reacted_after = -1
@@ -61,50 +61,50 @@ class Compactor:
 
     @property
     def allowed(self) -> bool:
-        """May the conversation be compacted by itself in this pass?"""
+        """Whether auto-compaction may run in this pass."""
         if self._allowed[0] != self._c.passes:
             self._allowed = self._c.passes, self.may_run(self._c.size())
         return self._allowed[1]
 
     def may_run(self, size: Size) -> bool:
-        """May the conversation be compacted by itself at this size?"""
+        """Whether auto-compaction may run at this size."""
         c = self._c
         if not c.settings.auto_compact or not c.source.compacts:
             return False
         if size.high >= c.window.blocking or overloaded(c, size):
             return True
         if self._refused is not None and self._refused[0] == self._newest_words():
-            # What a hook said holds until something is new; in a run of tool calls it would be asked at each of them.
+            # A hook's refusal holds until the user says something; otherwise it would be asked at every tool call.
             return False
         if edits.compaction_undone(c):
-            # A user who took a compaction back wants the conversation as it is, as long as it fits.
+            # A user who undid a compaction wants the conversation left alone for as long as it fits.
             return False
         rests = self._progress.rests(c.window, size.tokens)
         c.events.rests("compact", rests)
         return not rests
 
     def presses(self, size: Size) -> bool:
-        """Is the provider the first to be asked, and so much sent that it could soon not summarise it any more?"""
+        """Whether the provider's engine comes first and the conversation will soon be too long for it."""
         full = size.sent + size.band >= self._c.window.context - self._c.window.reserve
         return full and self.chooser.prefers_provider()
 
     def due(self) -> bool:
-        """Should the conversation be compacted by itself, if clearing is not enough?"""
+        """Whether auto-compaction is due, in case clearing is not enough."""
         return (self._full(self._c.seen) or self._c.considered.chosen == "compact") and self.allowed
 
     def _full(self, size: Size) -> bool:
-        """Is a compaction due at this size? Bytes and pictures that no request has held yet do not count."""
+        """Whether a compaction is due at this size; an excess of bytes or images in unsent messages does not count."""
         return size.high >= self._c.window.threshold or self.presses(size) or overloaded(self._c, size)
 
     @property
     def next_begins(self) -> int:
-        """The size at which a compaction begins, ahead of need or not: one should end below it."""
+        """The size at which the next compaction starts, ahead of need or not: each compaction should end below it."""
         settings = self._c.settings
         share = settings.background_share if settings.background_compaction else 1.0
         return int(share * self._c.window.threshold)
 
     def attempt(self, flow: Flow[Compacted | str | None]) -> Flow[Compacted | str | None]:
-        """Compact because it is due; a failure is reported and leaves everything as it was."""
+        """Run an automatic compaction; a failure is reported, changes nothing and returns None."""
         try:
             done = yield from flow
             if isinstance(done, Compacted):
@@ -117,20 +117,20 @@ class Compactor:
             return None
 
     def last_resort(self) -> Flow[None]:
-        """If what was kept with the summary is too much by itself, code makes a smaller one."""
+        """If the conversation is still over the blocking limit, compact again with the extractive engine."""
         refused = self._refused is not None and self._refused[1] == self._c.passes
         if not refused and self._c.size().high >= self._c.window.blocking:
             yield from self.attempt(self.run(replace(AUTO, engine="extractive")))
 
     def react(self) -> Flow[bool]:
-        """A request was refused as too long: compact, once for each answer."""
+        """Compact after a request was refused as too long, at most once per answer; True if it succeeded."""
         if self._reacted_after == self._c.answers:
             return False
         self._reacted_after = self._c.answers
         return (yield from self.attempt(self.run(CompactionRequest(trigger="reactive")))) is not None
 
     def passed(self, done: Compacted | None) -> Compacted | None:
-        """Remember what a compaction achieved."""
+        """Record how much a compaction freed, report the epochs it opened, and return ``done``."""
         if done is not None:
             by_seen = done.tokens_before >= self._c.window.threshold
             freed = (done.tokens_before if by_seen else done.sent_before) - done.tokens_after
@@ -140,7 +140,7 @@ class Compactor:
 
     @property
     def health(self) -> Health:
-        """How the conversation is doing with its window."""
+        """Figures about the conversation's compactions and its cache."""
         c, last = self._c, self.last
         with c.lock:
             turns = writer.chain(c.transcript.view, "", c.window.threshold, c.source.name).turns_since
@@ -156,7 +156,7 @@ class Compactor:
             )
 
     def _count_made(self) -> int:
-        """Compactions of the session, those of earlier runs included."""
+        """Number of compactions in the session, including those of earlier runs."""
         if self._made is None:
             log = self._c.transcript.log
             committed = {made.boundary for _, made in log.decisions(Commit)}
@@ -165,14 +165,14 @@ class Compactor:
         return self._made
 
     def _newest_words(self) -> str:
-        """The record of the user's newest words in view; empty if there is none."""
+        """The id of the newest record in view with the user's words; empty if there is none."""
         items = reversed(self._c.transcript.view.layout.items)
         return next((item.said.uuid for item in items if is_users(item.said)), "")
 
-    # -- the whole ------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------
 
     def run(self, request: CompactionRequest) -> Flow[Compacted | None]:
-        """Compact; returns what was done, or None when a hook or a listener refused."""
+        """Compact; returns what was done, or None if a hook or a listener refused."""
         self.must_be_on()
         with self._working():
             with self._c.lock:
@@ -196,9 +196,9 @@ class Compactor:
         *,
         agreed: bool = False,
     ) -> Flow[Compacted | str | None]:
-        """Compact with a summary that is there already; no model is asked, and no hook steers it.
+        """Compact with an existing summary, without asking a model or the PreCompact hooks.
 
-        Returns why not, where ``most`` tokens or more would be left. ``agreed``: listeners were asked before.
+        Returns None if a listener refused, a reason if ``most`` tokens or more remain. ``agreed``: ask no listener.
         """
         c = self._c
         self.must_be_on()
@@ -227,7 +227,7 @@ class Compactor:
         return None
 
     def may(self, request: CompactionRequest, divided: Scope) -> bool:
-        """Ask the listeners, who see what it would cost."""
+        """Propose the compaction, with its cost, to the listeners; False if one refuses."""
         seen = self._preview(request, divided)
         return self._c.events.may(
             Proposed(
@@ -255,7 +255,7 @@ class Compactor:
             raise Refused("compaction is switched off (setting compaction)")
 
     def _written(self, made: Result, stamp: Stamp) -> Flow[Compacted]:
-        """Write everything down at once."""
+        """Write the compaction in one go; raises `Refused` if the conversation has changed since ``stamp``."""
         c = self._c
         if made.divided.span != "range":
             started = yield from self._fire(SessionStart, source="compact")
@@ -269,7 +269,7 @@ class Compactor:
         writer.report(c, done, failures)
         self.last, self._refused = done, None
         self._made = None if self._made is None else self._made + 1
-        # Stopped now, it is done all the same.
+        # The compaction is already written, so an abort here must not make it look failed.
         with suppress(Aborted):
             yield from self._fire(
                 PostCompact, trigger=made.request.started_by, compact_summary=done.summary
@@ -278,7 +278,7 @@ class Compactor:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """While this lasts the status says so, and a sign of life is reported now and then."""
+        """Show the status "compacting" inside this block, and report a keep-alive at regular intervals."""
         stop = None
         if self._c.background is not None:
             stop = self._c.background.every(KEEP_ALIVE_SECONDS, lambda: self._progressed("keep_alive"))
@@ -295,7 +295,7 @@ class Compactor:
         self._c.events.tell(Compacting(source=SOURCE, stage=stage, hook=hook, text=text))
 
     def _fire(self, event: type[HookInput], **fields: Any) -> Flow[HookOutcome]:
-        """Run hooks, and report what they have to say and which of them failed."""
+        """Run the hooks of an event, and report their messages and failures."""
         name, place, path = event.__name__, self._c.transcript.place, self._c.services.path
         self._progressed("hooks_start", name)
         given = event(session_id=place.session, transcript_path=path, cwd=place.cwd, **fields)
@@ -307,7 +307,7 @@ class Compactor:
         return outcome
 
     def scope(self, request: CompactionRequest) -> Scope:
-        """What is summarised and what is kept."""
+        """How a request divides the conversation: what is summarised and what is kept."""
         c, view = self._c, self._c.transcript.view
         match request:
             case CompactionRequest(trigger="reactive"):
@@ -321,12 +321,12 @@ class Compactor:
                 return scope.whole(view, c.window.budget(c.settings.keep_recent_tokens), c.item_tokens)
 
     def stamp(self) -> Stamp:
-        """What the conversation is now."""
+        """The current tip, boundary and epoch."""
         view = self._c.transcript.view
         return view.tip, view.boundary, view.epoch.id if view.epoch else ""
 
     def basis(self, divided: Scope) -> tuple[object, ...]:
-        """What a summary of this part is made from, however the conversation goes on behind it."""
+        """What a summary of this part depends on: it does not change when messages are added after the part."""
         return (*self.stamp()[1:], *(item.said.uuid for item in divided.hidden))
 
     def _preview(self, request: CompactionRequest, divided: Scope) -> Preview:

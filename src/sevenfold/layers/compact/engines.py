@@ -1,13 +1,13 @@
-"""The ways to a summary. Each is a flow: it yields what it must ask, and returns what it got.
+"""The engines that get a summary. Each is a flow: it yields its model calls and returns a `Got`.
 
-provider    the provider's own: one block that replaces everything it was shown. Signed, it can be read and
-            goes in place of our text; encrypted, it cannot be checked, and our text, made by code, goes with it
-fork        the session's own prefix and one instruction, so that almost all of it is read from the cache
-plain       a small request of its own, to this or another model, shortened until it fits
+provider    the provider's own compaction: one block that replaces everything it was shown. A signed block is readable
+            and is sent in place of our text; an encrypted one cannot be checked, so a text made by code goes with it
+fork        the session's own prefix plus one instruction, so that almost all of it is read from the cache
+plain       a separate small request, to this or another model, shortened until it fits
 extractive  no model at all
 
-They are tried in order until one has a summary; the last always has one. After three compactions in a row for which
-no model had a summary, automatic ones stop asking models until one succeeds again.
+They are tried in order until one has a summary; the last always has one. After three compactions in a row in which
+no model produced a summary, automatic ones stop asking models until one succeeds again.
 """
 
 from __future__ import annotations
@@ -53,47 +53,47 @@ SOURCE = "compact"
 COLLAPSE = "collapse"
 NO_CLIENT = "no client to ask was given"
 RETRIES = 2
-"""How often a call that broke off is made again."""
+"""How often a failed call is retried."""
 CURRENT_WORK = 8
-"""The first of the sections that tell of the end of what is summarised."""
+"""The first section about the latest state; of a summary made in parts, only the last part's version is kept."""
 SHORTENINGS = 3
 """How often the oldest rounds are dropped when a summary request itself is too long."""
 
 
 class Got(Struct, frozen=True):
-    """A summary, or why there is none, and what was spent on it."""
+    """The outcome of one or more engine calls: a summary, or why there is none, and what it cost."""
 
     found: Draft | Failure
     engine: EngineName = "extractive"
-    """The one that has it."""
+    """The engine that produced it."""
     left: tuple[Left, ...] = ()
-    """Those that were asked or passed over before."""
+    """The engines that were skipped or failed before."""
     usage: Usage | None = None
     usd: float | None = 0.0
     calls: int = 0
     signed: bytes | None = None
-    """The provider's block, which is sent in place of the text."""
+    """The provider's readable block, which is sent in place of the text."""
     opaque: bytes | None = None
-    """The provider's block, which cannot be read: it is sent in front of the text, and code writes that."""
+    """The provider's unreadable block, which is sent before a text made by code."""
     gap: int | None = None
-    """By how many tokens the request was too long, where the provider said so."""
+    """By how many tokens the request was too long, if the provider said so."""
     retries: tuple[str, ...] = ()
-    """What had to be tried again, and how."""
+    """What had to be retried, and how."""
     busy: bool = False
-    """Could the provider not answer just then?"""
+    """Whether the failure was temporary."""
 
     @property
     def too_long(self) -> bool:
-        """Was the request too long?"""
+        """Whether it failed because the request was too long."""
         return isinstance(self.found, Failure) and self.found.reason == "prompt_too_long"
 
     @property
     def succeeded(self) -> bool:
-        """Is there a summary, of whatever sort?"""
+        """Whether there is a summary of any kind."""
         return isinstance(self.found, Draft) or self.opaque is not None
 
     def then(self, later: Got) -> Got:
-        """This, followed by another try: what was spent adds up."""
+        """The result of a later try, with the costs, calls and retries of both added up."""
         usd = None if self.usd is None or later.usd is None else self.usd + later.usd
         return replace(
             later,
@@ -105,7 +105,7 @@ class Got(Struct, frozen=True):
 
 
 class SummaryTask:
-    """A summary to get: of which part of a conversation, and what it should look after."""
+    """The summary to be made: which part of the conversation it covers, and the instructions for it."""
 
     def __init__(self, c: Conversation, scope: Scope, request: CompactionRequest, hooks: str = "") -> None:
         self.c, self.scope, self.request = c, scope, request
@@ -114,22 +114,22 @@ class SummaryTask:
         self._hooks = c.gate.text(hooks) if c.gate else hooks
         whole, shown = scope.span == "from" or not scope.kept, (*scope.front, *scope.hidden)
         self.prefix = tuple(c.transcript.view.messages() if whole else messages_of(shown))
-        """The messages that hold the part to summarise, as they are sent."""
+        """The messages up to the end of the part to summarise, as they were sent."""
         self.upto = None if whole else shown[-1].said.uuid
-        """The record those messages end with, if more are in view."""
+        """The record that ends those messages; None if they include everything in view."""
         self._restored = restore.kinds(c.slots)
 
     @property
     def lean(self) -> tuple[Item, ...]:
-        """The part to summarise, without what a summary cannot use or what comes back by itself."""
+        """The part to summarise, without what a summary cannot use or what is restored after it anyway."""
         return tuple(shorten.lean(self.scope.hidden, self._restored))
 
     def tokens(self, items: Iterable[Item]) -> float:
-        """The tokens of these records, by estimate."""
+        """Estimated tokens of these records."""
         return sum(self.c.gauge.estimator.tokens(item.weight) for item in items)
 
     def instruction(self, part: str | None = None) -> str:
-        """The instruction for the model."""
+        """The instruction for the model; ``part`` ("2 of 3") if it is to summarise only one part."""
         first = self.scope.hidden[0]
         begins = next((words for block in first.said.blocks if (words := blocks.words_of(block))), "")
         return Compact.of(
@@ -138,7 +138,7 @@ class SummaryTask:
 
 
 def by_provider(task: SummaryTask) -> Flow[Got]:
-    """Have the provider summarise what it is shown; the rest keeps its reasoning."""
+    """Get a summary from the provider's own compaction; the messages kept after it keep their reasoning."""
     c, profile = task.c, task.c.profile
     frame = _without_edits(c.frame, profile)
     wish = {"type": "summarize"}
@@ -151,7 +151,7 @@ def by_provider(task: SummaryTask) -> Flow[Got]:
 
 
 def by_fork(task: SummaryTask) -> Flow[Got]:
-    """Ask in the session's own words, behind its own prefix; too long, without its oldest rounds."""
+    """Get a summary from a fork, which reads the session's cache; if too long, retry without the oldest rounds."""
     source = COLLAPSE if task.request.trigger == "collapse" else SOURCE
 
     def asking(left: Shortened) -> Flow[Got]:
@@ -172,10 +172,10 @@ def by_fork(task: SummaryTask) -> Flow[Got]:
 
 
 def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Flow[Got]:
-    """Ask in a request of its own; too long, its oldest rounds go, and at last it is read in parts.
+    """Get a summary from a separate request; if it is too long, drop the oldest rounds, and finally read it in parts.
 
-    ``over`` is by how many tokens the conversation is known to be too long; what fits no request of this model at
-    all is read in parts from the start, for then nothing need be left out.
+    ``over`` is by how many tokens the conversation is known to be too long. If it clearly exceeds the model's window,
+    it is read in parts from the start, so that nothing is left out.
     """
     lean = task.lean
     room = min(task.c.window.effective, model.window - min(OUTPUT_CAP, model.max_output))
@@ -196,7 +196,7 @@ def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) ->
 
 
 def _shortening(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[Got]]) -> Flow[Got]:
-    """Ask; again without the oldest rounds as long as the request is too long and there are rounds to drop."""
+    """Ask, and while the request is too long, ask again with more of the oldest rounds dropped."""
     got = yield from ask(left)
     whole, count = task.tokens(left.items), task.c.gauge.estimator.tokens
     for attempt in range(SHORTENINGS):
@@ -206,13 +206,13 @@ def _shortening(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], F
         left = shorter
         told = f"attempt {attempt + 2}: {left.dropped} rounds dropped, {len(rounds(left.items))} left"
         got = replace(got, retries=(*got.retries, told)).then((yield from ask(left)))
-    # The next engine starts from the whole again.
+    # The next engine starts from the whole conversation again, so the gap must include what was dropped here.
     gap = None if got.gap is None else got.gap + int(whole - task.tokens(left.items))
     return replace(got, gap=gap)
 
 
 def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Flow[Got]:
-    """Summarise part by part, each knowing the summaries of those before it; together they are one."""
+    """Summarise part by part, showing each call the summaries of the earlier parts, and join the results."""
     parts = shorten.chunks(lean, max(1_000, room // 2), task.c.gauge.estimator.tokens)
     got = Got(Failure("no_summary", "there was nothing to summarise"))
     drafts: list[Draft] = []
@@ -229,7 +229,7 @@ def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int
 
 
 def _joined(drafts: Sequence[Draft]) -> Draft:
-    """Several drafts as one, section by section; only the last one knows the current work."""
+    """Several drafts joined section by section; only the last one counts for the current work."""
     sections: dict[int, str] = {}
     for draft in drafts:
         for number, text in draft.sections.items():
@@ -239,7 +239,7 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
 
 
 def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Got]) -> Flow[Got]:
-    """One call; made again after a pause when it broke off, and turned into a failure when that does not help."""
+    """Make one call, retried after a pause on temporary errors; a final error becomes a `Failure`."""
     got = Got(Failure("api_error", "nothing was asked yet"))
     for attempt in range(RETRIES + 1):
         try:
@@ -277,21 +277,21 @@ def _plain(model: Profile, messages: Sequence[bytes]) -> Call:
 def plain_call(
     model: Profile, messages: Sequence[Message], source: str, most: int, system: str = ""
 ) -> Call:
-    """A request of its own, apart from any conversation: without tools or reasoning, for so many tokens."""
+    """A separate request without tools or reasoning, for at most ``most`` output tokens."""
     settings = {"thinking": {"type": model.thinking.off}} if model.thinking.off else {}
     frame = Frame.of(model.model, most, system=[blocks.text(system).raw] if system else [], **settings)
     return Call(assemble(frame, messages).raw, frame.betas, source)
 
 
 def _without_edits(frame: Frame, profile: Profile) -> Frame:
-    """The provider takes its own edits and a compaction not together."""
+    """The frame without context edits, which the provider does not accept together with a compaction."""
     betas = {*frame.betas, *filter(None, [profile.betas.on_demand_compaction])} - {profile.betas.edits}
     kept = tuple((name, raw) for name, raw in frame.settings if name != EDITS)
     return replace(frame, settings=kept, betas=tuple(sorted(betas)))
 
 
 def _failed(error: ModelError) -> Got:
-    """Why a call gave no summary; a user who stopped it has stopped the compaction."""
+    """The failed result for an error; an abort is raised again, as it ends the whole compaction."""
     if isinstance(error, Aborted):
         raise error
     if isinstance(error, PromptTooLong):
@@ -300,7 +300,7 @@ def _failed(error: ModelError) -> Got:
 
 
 def billed(c: Conversation, call: Call, model: Profile) -> Flow[tuple[Reply, Usage, float | None]]:
-    """Make a call, report it and what came of it, and put it on the bill; a fork is on it by itself."""
+    """Make a call outside a fork, report it and its outcome, and add it to the bill (forks bill themselves)."""
     epoch, at = c.transcript.view.epoch, c.clock.now()
     most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
     request, tokens = c.transcript.new_id(), min(most, c.size().tokens)
@@ -342,7 +342,7 @@ def billed(c: Conversation, call: Call, model: Profile) -> Flow[tuple[Reply, Usa
 
 
 class EngineChooser:
-    """Gets summaries for one conversation."""
+    """Chooses the engines for one conversation and gets summaries from them."""
 
     def __init__(self, c: Conversation) -> None:
         self._c = c
@@ -350,15 +350,15 @@ class EngineChooser:
         self._reported = False
         carry = c.transcript.view.carry
         self.failures = carry.breaker if carry else 0
-        """Compactions in a row for which no model had a summary."""
+        """Compactions in a row in which no model produced a summary."""
 
     @property
     def resting(self) -> bool:
-        """Are models no longer asked by themselves, because they failed too often?"""
+        """Whether automatic compactions no longer ask models, because they failed too often."""
         return breaker.opened(self.failures)
 
     def draft(self, task: SummaryTask) -> Flow[Got]:
-        """Ask one engine after the other until one has a summary."""
+        """Try the engines in order until one has a summary; otherwise return a failure, for the extractive engine."""
         request, left = task.request, list[Left]()
         spent = Got(Failure("no_summary", "nothing was asked"))
         for engine in self.order(request):
@@ -386,7 +386,7 @@ class EngineChooser:
         if spent.calls:
             self._count(request, succeeded=False)
         if left and self._c.background is None and not self._reported:
-            # Once in a session: who left the client out by mistake would wonder about the summaries.
+            # Reported once per session: someone who forgot to pass a client would wonder about the summaries.
             self._reported = True
             self.step_aside(
                 f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
@@ -394,14 +394,14 @@ class EngineChooser:
         return replace(spent, left=tuple(left))
 
     def order(self, request: CompactionRequest) -> Sequence[EngineName]:
-        """The engines in the order in which they are tried: the request's, the settings' or the profile's."""
+        """The engines in the order in which to try them: the request's, the settings' or the profile's."""
         if request.engine is not None:
             return (request.engine, "extractive") if request.engine != "extractive" else ("extractive",)
         if self._c.settings.compact_engines:
             return (*dict.fromkeys(self._c.settings.compact_engines), "extractive")
         order: list[EngineName] = [*self._c.profile.engines, "extractive"]
         if self._c.frame.edits is not None and self.warm() and order[:2] == ["provider", "fork"]:
-            # The provider's engine takes no edits, so it would read nothing from the cache; the fork does.
+            # The provider's compaction accepts no edits, so it would read nothing from the cache; a fork would.
             order[:2] = ["fork", "provider"]
         if self._second_is_cheaper():
             order.sort(key=lambda engine: engine != "plain")
@@ -410,7 +410,7 @@ class EngineChooser:
     def unfit(
         self, engine: EngineName, divided: Scope, request: CompactionRequest, *, steered: bool = False
     ) -> str:
-        """Why an engine cannot be used now; empty if it can. ``steered``: the summary should look after something."""
+        """Why an engine cannot be used now; empty if it can. ``steered``: there are instructions for the summary."""
         if engine == "extractive":
             return ""
         if self._c.background is None:
@@ -431,13 +431,13 @@ class EngineChooser:
         return ""
 
     def prefers_provider(self) -> bool:
-        """Is the provider the first that would be asked for a summary?"""
+        """Whether an automatic compaction would try the provider's engine first."""
         if self._c.background is None or self.resting or not self._c.profile.on_demand_compaction:
             return False
         return self.order(CompactionRequest(trigger="auto"))[0] == "provider"
 
     def warm(self) -> bool:
-        """Is what was sent last still in the cache?"""
+        """Whether the last request is still in the prompt cache."""
         return self._c.idle_seconds() <= SECONDS[self._c.lifetimes.tail]
 
     def _unfit_for_provider(self, divided: Scope, *, steered: bool) -> str:
@@ -459,7 +459,7 @@ class EngineChooser:
         return ""
 
     def _second_is_cheaper(self) -> bool:
-        """With a cold cache every model pays for the whole prompt: is the second model cheaper then?"""
+        """Whether the second model is cheaper; only with a cold cache, when any model pays for the whole prompt."""
         second = self._second
         if second is None or self.warm():
             return False
@@ -471,7 +471,7 @@ class EngineChooser:
         return size * there.input + OUTPUT_CAP * there.output < ours
 
     def _plain(self, task: SummaryTask, over: int | None) -> Flow[Got]:
-        """The second model if there is one, and the session's own where that has no summary either."""
+        """Make a plain call to the second model, if there is one, and if that fails, to the session's own."""
         own, second = self._c.profile, self._second
         if second is None:
             return (yield from by_plain_call(task, own, over))
@@ -482,11 +482,11 @@ class EngineChooser:
         return got.then((yield from by_plain_call(task, own, got.gap or over)))
 
     def step_aside(self, reason: str, error: Exception | None = None) -> None:
-        """Report why there is no summary of that kind."""
+        """Report why an engine produced no summary, or why a prepared one is not used."""
         self._c.events.aside("compact", reason, source=SOURCE, error=error)
 
     def _count(self, request: CompactionRequest, *, succeeded: bool) -> None:
-        """A manual compaction shows its errors itself, and they do not count; its success does."""
+        """Count a success or failure; a failed manual compaction does not count, as the user sees its error."""
         if request.trigger == "manual" and not succeeded:
             return
         self.failures = 0 if succeeded else self.failures + 1

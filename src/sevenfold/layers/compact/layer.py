@@ -1,11 +1,11 @@
-"""Layer 4: the conversation is summarised and goes on from the summary; ahead of need where that is possible.
+"""Layer 4: the conversation is summarised and continues from the summary, which is prepared early where possible.
 
-Ahead: from a set fill level the summary of a fixed part is prepared in the background while the session goes on; what
-is said in the meantime is kept behind it, verbatim. One at a time; if the part has changed when the summary is ready
-(another compaction, an undo, a rewind, another model), it is thrown away.
+Ahead of need: from a set fill level on, the summary of a fixed part is prepared in the background while the session
+continues; messages that arrive in the meantime are kept verbatim after it. Only one is prepared at a time. If that part
+has changed by the time the summary is ready (another compaction, an undo, a rewind, another model), it is discarded.
 
-Collapse is another strategy: finished spans are folded, one by one, into summaries of their own. It starts later,
-changes less at a time, and leaves everything else as it was said. While it is on, auto-compaction is off.
+Collapse is another strategy: finished spans are folded one by one, each into its own summary. It starts later,
+changes less at a time, and keeps everything else verbatim. While it is on, auto-compaction is off.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ if TYPE_CHECKING:
     from sevenfold.settings import Settings
 
 FRESH = 0.1
-"""Of the threshold, how much must have been said since a compaction before another is prepared ahead of need."""
+"""Share of the threshold by which the conversation must grow after a compaction before the next is prepared early."""
 OTHER_FILES = 25
-"""Of the files read, how many of the newest may be restored."""
+"""How many of the most recently read files may be restored."""
 COLLAPSE_STARTS = 0.90
-"""Share of the effective window at which spans are folded."""
+"""Share of the effective window at which folding starts."""
 COLLAPSE_BLOCKS = 0.95
 """Share of the effective window at which no request is sent if folding did not help."""
 COLLAPSE_SPAN = 0.25
-"""Share of the effective window one span has, about."""
+"""Approximate size of one span, as a share of the effective window."""
 COLLAPSE_LEAST = 0.02
 """Share of the effective window below which folding a span is not worth it."""
 COLLAPSE_MOST = 4
-"""Spans folded before one request."""
+"""The most spans folded before one request."""
 AHEAD = CompactionRequest(trigger="auto", span="up_to")
 GROWTH = 1.1
-"""After a try that came to nothing, the conversation must have so many times the records for the next."""
+"""Factor by which the number of records must grow after a fruitless try before the next one."""
 CHANGED = "the conversation has changed since: the summary made in the background is of no use"
 
 
 class Compact:
-    """The conversation is summarised, and working state restored."""
+    """Summarises the conversation and restores working state after the summary."""
 
     name = "compact"
 
     def on(self, settings: Settings) -> bool:
-        """Each trigger has a switch of its own."""
+        """Always: each trigger has a switch of its own."""
         return True
 
     def settle(self, c: Conversation) -> Flow[None]:
-        """Use a summary made ahead that is ready; after offloading, or the kept tail would weigh too much."""
+        """Use the summary prepared early, if ready; runs after offloading, or the kept tail would be too large."""
         if c.settings.background_compaction and c.background is not None and c.state(AheadSummary).basis:
-            # Whether a compaction may follow is decided on the conversation as it is before the summary is used.
+            # Whether a compaction may follow in this pass is decided before the summary changes the conversation.
             _ = c.state(Compactor).allowed
             yield from c.state(AheadSummary).swap()
 
     def offer(self, c: Conversation) -> Offer | None:
-        """A full compaction if one is due; with collapse on, the fold of a span."""
+        """A full compaction if one is due; with collapse on, folding of finished spans."""
         compactor = c.state(Compactor)
         if compactor.due():
             return Offer(enough=True, urgent=compactor.presses(c.seen))
@@ -80,7 +80,7 @@ class Compact:
         return None
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
-        """Compact; whatever comes of it, nothing dearer is left."""
+        """Compact; always True, as no more expensive layer is left to try."""
         compactor = c.state(Compactor)
         if offer.plan == "collapse":
             yield from _collapse(c)
@@ -90,13 +90,13 @@ class Compact:
         return True
 
     def may_follow(self, c: Conversation) -> bool:
-        """If auto-compaction may run in this pass."""
+        """Whether auto-compaction may run in this pass."""
         return c.state(Compactor).allowed
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
-        """A request was too long for the provider: summarise the older part, keep the last rounds.
+        """After a request that was too long for the provider, summarise the older part and keep the last rounds.
 
-        With ``reactive_only`` one that is larger than the window counts as refused: some servers only cut it short.
+        With ``reactive_only``, a request larger than the window counts as refused: some servers just truncate it.
         """
         ours = isinstance(error, TooFull) and c.settings.reactive_only
         if not ours and not isinstance(error, PromptTooLong | BodyTooLarge):
@@ -106,7 +106,7 @@ class Compact:
         return (yield from c.state(Compactor).react())
 
     def after_answer(self, c: Conversation) -> None:
-        """Begin a summary ahead of need, unless the notes would serve."""
+        """Start preparing a summary ahead of need, unless the notes would serve as one."""
         compactor, size = c.state(Compactor), c.seen
         ahead, last = c.state(AheadSummary), compactor.last
         if not c.settings.background_compaction or ahead.basis:
@@ -119,7 +119,7 @@ class Compact:
             ahead.begin()
 
     def slots(self, c: Conversation) -> Sequence[Slot]:
-        """Pins, and the files read most recently where the conversation can read files."""
+        """Slots for pinned records and, if the conversation can read files, for the files read most recently."""
         pins = PinsSlot(lambda: c.transcript.pinned_items())
         read, notes = c.services.read_file, c.services.notes
         if read is None:
@@ -129,7 +129,7 @@ class Compact:
 
 
 def _recent_files(c: Conversation) -> list[Seen]:
-    """Those our own tools have noted; without any, those that a caller's tools have read."""
+    """The files our own tools read, newest first; if there are none, those that the caller's tools read."""
     known = [Seen(path, read.call) for path, read in reversed(c.reads.items())]
     if not known:
         theirs = paths_read(c.transcript.view, c.kinds, c.transcript.place.cwd)
@@ -159,20 +159,20 @@ def _collapse(c: Conversation) -> Flow[None]:
 
 
 class AheadSummary:
-    """Prepares one summary at a time, in the background."""
+    """Prepares summaries in the background, one at a time."""
 
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self._compactor = c.state(Compactor)
         self._aside = self._compactor.chooser.step_aside
         self.basis: tuple[object, ...] = ()
-        """What the summary under way is made from: compaction and epoch before it, and the records it replaces."""
+        """What the summary under way was made from: the last boundary, the epoch, and the records it replaces."""
         self._ready: Got | None = None
         self._tried: tuple[str | None, int] | None = None
-        """The compaction before, and how many records there were, when this was last begun."""
+        """The last boundary and the number of records when the previous attempt began."""
 
     def begin(self) -> None:
-        """Start on what is closed of the conversation now; the newest round is left, for the work goes on there."""
+        """Start summarising all but the newest round, in which the work is still under way."""
         view = self._c.transcript.view
         items, hidden = view.items, [item for group in rounds(view.items)[:-1] for item in group.items]
         if not any(item.said.role == "assistant" for item in hidden):
@@ -186,7 +186,7 @@ class AheadSummary:
             self._c.run_aside(self._work(divided), self._done, "summary")
 
     def swap(self) -> Flow[None]:
-        """Use a summary that is ready, if it still covers the beginning of the conversation."""
+        """Compact with the summary if it is ready and still covers the beginning of the conversation."""
         basis, ready, items = self.basis, self._ready, self._c.transcript.view.items
         if ready is None:
             return

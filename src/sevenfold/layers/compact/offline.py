@@ -1,7 +1,7 @@
-"""What the offline model answers when it is asked for a summary or for notes: extraction, and no judgement.
+"""The offline model's answers to requests for a summary or for notes: extraction without judgement.
 
-Everything runs without a key because of this: the same code that fills a summary's mechanical sections reads the
-request it is sent, as a model would, and writes what it finds. It invents nothing, and it is no substitute for a model.
+This lets everything run without an API key: the code that fills a summary's mechanical sections reads the request, as a
+model would, and writes what it finds. It invents nothing, but it is no substitute for a model.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from sevenfold.record.layout import Item
 BUDGET = 8_000
 CHARACTERS_PER_TOKEN = 4
 _UNKNOWN = re.compile(r" \[m\d{7}(?:\.\d+)?(?: to m\d{7}(?:\.\d+)?)?\]")
-"""Citations of messages by the number they have here: a request does not tell what their records are called."""
+"""Citations of messages by number: a request does not contain the ids of their records."""
 _FRAMES = re.compile(r"</?(?:recorded|said)\b[^>\n]*>\n?")
-"""The marks of what was copied from a record: a model's own text has none."""
+"""The tags around text copied from a record: a model's own text has none."""
 _TAG = re.compile(r"\s*<([a-z-]+)>")
 LINES = 12
-"""Entries of a list in notes."""
+"""The most entries of a list in notes."""
 
 Json = Mapping[str, Any]
 
 
 def summarise(request: Json) -> str:
-    """A summary of the conversation in a request, without the instruction at its end."""
+    """Summarise the conversation in a request; the last message is the instruction."""
     *said, asked = request["messages"]
-    # The engine's instruction says that a program adds the lists; any other caller gets them, too.
+    # Our own instruction says that a program adds the lists; any other caller gets them in the summary.
     write = prose if heading(6) in _words(asked) else extractive
     text = write(facts_of(items_of(said)), BUDGET, _count).text
     return f"<summary>\n{_FRAMES.sub('', _UNKNOWN.sub('', text))}\n</summary>"
 
 
 def take_notes(request: Json) -> str:
-    """Notes of the conversation in a request, without the instruction at its end."""
+    """Write notes on the conversation in a request; the last message is the instruction."""
     return notes_of(items_of(request["messages"][:-1]))
 
 
 def notes_of(items: Sequence[Item]) -> str:
-    """The sections of session notes that code can fill, as a model would answer."""
+    """The sections of session notes that code can fill, in the format of a model's answer."""
     facts = facts_of(items)
     sections = {name: text for name, text in _sections(facts).items() if text}
     if not sections:
@@ -83,7 +83,7 @@ def _lines(entries: Any) -> str:
 
 
 def items_of(messages: Sequence[Json]) -> list[Item]:
-    """The messages of a request as records: what the user said apart from what a program added."""
+    """Convert the messages of a request to records, separating the user's words from what a program added."""
     items: list[Item] = []
     for number, message in enumerate(messages):
         parts = _parts(message)
@@ -114,7 +114,7 @@ def _words(message: Json) -> str:
 
 
 def _nature(part: Block) -> str:
-    """Who speaks in a part of a user message, as far as a request tells."""
+    """What a part of a user message is, as far as a request shows: "said", "summary" or "program"."""
     opened = _TAG.match(blocks.words_of(part)) if part.kind == "text" else None
     if opened is None:
         return "said"

@@ -1,4 +1,4 @@
-"""What is asked of a compaction, and what came of it."""
+"""The request for a compaction, and its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sevenfold.record.usage import Usage
 EngineName = Literal["notes", "provider", "fork", "plain", "extractive"]
 Trigger = Literal["auto", "manual", "reactive", "collapse"]
 OUTPUT_CAP = 20_000
-"""The most tokens a model may write for a summary in a request of its own."""
+"""The most tokens a model may write for a summary in a separate request."""
 
 
 class CompactionRequest(Struct, frozen=True, kw_only=True):
@@ -23,21 +23,21 @@ class CompactionRequest(Struct, frozen=True, kw_only=True):
     trigger: Trigger = "manual"
     span: Span = "whole"
     record: str = ""
-    """Around which record, if not everything; the first record of a range."""
+    """The record at which to divide the conversation, or the first record of a range; empty for the whole."""
     until: str = ""
     """The last record of a range."""
     instructions: str = ""
-    """What the user wants the summary to look after."""
+    """The user's instructions for the summary."""
     note: str = ""
-    """What the user wants to remember about it."""
+    """The user's note, stored with the boundary."""
     engine: EngineName | None = None
-    """Only this one, and the extractive one if it fails."""
+    """Use only this engine, and the extractive one if it fails."""
     autonomous: bool = False
-    """No user is there to answer questions."""
+    """Whether there is no user to answer questions."""
 
     @property
     def started_by(self) -> Literal["manual", "auto"]:
-        """How hooks and the boundary name the trigger."""
+        """The trigger as hooks and the boundary name it."""
         return "manual" if self.trigger == "manual" else "auto"
 
 
@@ -52,17 +52,17 @@ State = Literal["in_context", "reachable", "lost"]
 
 
 class Fact(Struct, frozen=True):
-    """Something that must not be lost, and the record it is in."""
+    """Something that must not be lost, and the record that contains it."""
 
     kind: str
     text: str
     record: str
     accepts: tuple[str, ...] = ()
-    """Other texts that say the same."""
+    """Other texts that count as the same fact."""
 
 
 class Count(Struct, frozen=True):
-    """How many facts are where."""
+    """Number of facts in each state."""
 
     in_context: int = 0
     reachable: int = 0
@@ -74,7 +74,7 @@ class Kinded(Protocol):
 
     @property
     def kind(self) -> str:
-        """Which."""
+        """The name of the kind."""
 
 
 FactT = TypeVar("FactT", bound=Kinded)
@@ -87,17 +87,17 @@ class Coverage(Struct, Generic[FactT], frozen=True):
 
     @property
     def lost(self) -> tuple[FactT, ...]:
-        """Those that are neither seen nor found."""
+        """The facts that are neither in the context nor found by recall."""
         return tuple(fact for fact, state in self.states if state == "lost")
 
     @property
     def total(self) -> Count:
-        """Over all kinds."""
+        """The counts over all kinds."""
         return Count(**Counter[str](state for _, state in self.states))
 
     @property
     def by_kind(self) -> dict[str, Count]:
-        """For each kind of which there are facts."""
+        """The counts for each kind that occurs."""
         found: dict[str, Counter[str]] = {}
         for fact, state in self.states:
             found.setdefault(fact.kind, Counter())[state] += 1
@@ -112,41 +112,41 @@ class Compacted(Struct, frozen=True, kw_only=True):
     engine: EngineName
     left: tuple[Left, ...]
     tokens_before: int
-    """What the model saw."""
+    """Tokens the model saw."""
     sent_before: int
-    """What was sent, before the provider's own edits."""
+    """Tokens sent, before the provider's own edits."""
     tokens_after: int
     summarised: int
-    """Records the summary replaces."""
+    """Number of records the summary replaces."""
     kept: int
     summary: str
-    """As the next model reads it."""
+    """The text as checked and completed, without the message around it."""
     score: Coverage[Fact]
     chain: CompactionChain
     invented: tuple[str, ...]
-    """Sentences that claim a permission or an order that is not in the record; they are marked."""
+    """Sentences that claim a permission or an order that no record supports; they are marked."""
     cut: tuple[str, ...]
-    """What found no room in the summary, in words."""
+    """Descriptions of what did not fit."""
     restored: tuple[str, ...]
     usage: Usage | None
-    """Of the call that wrote it."""
+    """Usage of the call that wrote the summary; None without one."""
     usd: float | None
     calls: int
     retries: tuple[str, ...] = ()
-    """What had to be tried again, and how."""
+    """What had to be retried, and how."""
     fires_again: bool = False
-    """Is the conversation at the threshold again at once?"""
+    """Whether the conversation is still full enough for another compaction to be due."""
 
     @property
     def cached_share(self) -> float | None:
-        """Of the prompt that asked for the summary; None if no model was asked."""
+        """Share of the summary request's prompt that was read from the cache; None if no model was asked."""
         if self.usage is None or not self.usage.prompt:
             return None
         return self.usage.cache_read_input_tokens / self.usage.prompt
 
     @property
     def line(self) -> str:
-        """One line to show; the boundary's id opens what was before."""
+        """The result as one line to show, ending with the id by which to look up what was before."""
         return (
             f"compacted ({self.engine}): {self.summarised} records, {self.tokens_before:,} → "
             f"{self.tokens_after:,} tokens [{self.boundary}]"
@@ -154,31 +154,31 @@ class Compacted(Struct, frozen=True, kw_only=True):
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """What a compaction would do, and what that would cost, by estimate."""
+    """What a compaction would do and cost, by estimate."""
 
     span: Span
     engine: EngineName
-    """The one that would be asked first."""
+    """The engine that would be tried first."""
     summarised: int
     kept: int
     tokens_before: int
     tokens_hidden: int
-    """Of what the summary would replace."""
+    """Tokens of the records the summary would replace."""
     tokens_kept: int
-    """Of what would stay as it is."""
+    """Tokens of the records that would stay unchanged."""
     tokens_summary: int
-    """At most."""
+    """The most tokens the summary may have."""
     tokens_after: int
     read: int
     """Tokens of the next request that would still come from the cache."""
     written: int
     """Tokens of the next request that would be written to the cache again."""
     call_usd: float | None
-    """Of the call for the summary."""
+    """Cost of the call for the summary; None if prices are unknown."""
     next_usd: float | None
-    """Of the prompt of the next request; None if prices are unknown."""
+    """Cost of the next request's prompt; None if prices are unknown."""
 
     @property
     def usd(self) -> float | None:
-        """Both together."""
+        """Total cost of the summary and the next prompt; None if unknown."""
         return None if self.call_usd is None or self.next_usd is None else self.call_usd + self.next_usd

@@ -1,8 +1,8 @@
-"""What a compaction summarises and what it keeps word for word.
+"""Decides what a compaction summarises and what it keeps verbatim.
 
-A cut never goes through an answer, nor between a call and its result. What was said since the last answer is what
-the model must act on next, so a compaction of the whole conversation keeps it as it is where it is small enough,
-together with the answer whose calls it answers.
+A cut never splits an answer, nor separates a tool call from its result. The messages after the last answer are what
+the model must act on next, so a compaction of the whole conversation keeps them verbatim if they are small enough;
+if they contain tool results, it also keeps the answer that made the calls.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ Tokens = Callable[[Item], int]
 
 
 class Scope(Struct, frozen=True):
-    """A conversation divided."""
+    """How a compaction divides the conversation."""
 
     hidden: tuple[Item, ...]
-    """What the summary replaces."""
+    """The records that the summary replaces."""
     behind: tuple[Item, ...] = ()
-    """What is kept behind the summary."""
+    """The records kept after the summary."""
     span: Span = "whole"
     front: tuple[Item, ...] = ()
-    """What is kept in front of the summary, as it is."""
+    """The records kept unchanged before the summary."""
 
     @property
     def kept(self) -> tuple[Item, ...]:
-        """What is kept on either side."""
+        """The records kept on either side."""
         return (*self.front, *self.behind)
 
     @property
     def side(self) -> Literal["nothing", "after", "before"]:
-        """On which side of the summary the kept messages are; of a range, what follows it counts."""
+        """On which side of the summary the kept messages are; for a range, "after"."""
         if not self.kept:
             return "nothing"
         return "before" if self.span == "from" else "after"
 
 
 def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
-    """Everything, but for the newest messages if they have no more than so many tokens.
+    """Summarise everything except the newest messages, which are kept if they have at most ``most_kept`` tokens.
 
-    An answer whose calls still wait for results is kept in any case, or the results would answer nothing.
+    An answer whose calls still wait for results is always kept; otherwise the results would have no call.
     """
     items = tuple(view.items)
     start = _newest(view, items)
@@ -59,7 +59,7 @@ def whole(view: View, most_kept: int, tokens: Tokens) -> Scope:
 
 
 def around(view: View, record: str, span: Span) -> Scope:
-    """What follows a record, the record included, or for "up_to" what is before it; the rest is kept."""
+    """Summarise from a record on, the record included, or with "up_to" everything before it; keep the rest."""
     place, items = _place(view, record), tuple(view.items)
     if span == "up_to":
         return _checked(Scope(items[:place], items[place:], span))
@@ -71,7 +71,7 @@ def around(view: View, record: str, span: Span) -> Scope:
 
 
 def between(view: View, first: str, last: str) -> Scope:
-    """From one record to another, both included; what is around them is kept."""
+    """Summarise from one record to another, both included; keep everything around them."""
     items = tuple(view.items)
     start = _place(view, first)
     end = next((n for n, item in enumerate(items) if item.said.uuid == last), -1) + 1
@@ -87,7 +87,7 @@ def between(view: View, first: str, last: str) -> Scope:
 
 
 def older(view: View, rounds: int, most_kept: int, tokens: Tokens) -> Scope:
-    """Everything but the newest rounds, of which so many are kept as have no more than so many tokens."""
+    """Summarise all but the newest rounds: up to ``rounds`` of them are kept, with at most ``most_kept`` tokens."""
     items = tuple(view.items)
     for place in _starts(view, items)[-rounds:]:
         if sum(map(tokens, items[place:])) <= most_kept and _answered(items[:place]):
@@ -96,10 +96,10 @@ def older(view: View, rounds: int, most_kept: int, tokens: Tokens) -> Scope:
 
 
 def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, str] | None:
-    """The oldest rounds that are over and still in full, with about ``most`` tokens: their first and last record.
+    """The first and last record of the oldest finished, unfolded rounds, with about ``most`` tokens in total.
 
-    If they have less than ``least``, what was folded before is taken in with them. None if nothing is over but the
-    newest rounds.
+    If those have fewer than ``least`` tokens, earlier folds are included. None if there are too few rounds besides the
+    newest two, or if even then there are fewer than ``least`` tokens.
     """
     items = view.items
     starts = _starts(view, items)
@@ -117,7 +117,7 @@ def finished(view: View, least: int, most: int, tokens: Tokens) -> tuple[str, st
 
 
 def messages_of(items: Sequence[Item]) -> list[Message]:
-    """The messages these records make up, the same bytes as in a request that begins with them."""
+    """The messages made of these records, with the same bytes as in a request that begins with them."""
     wire = Wire()
     for number, item in enumerate(items):
         wire.add(number, item.role, item.said.message_id, item.shown, begins=item.begins)
@@ -125,7 +125,7 @@ def messages_of(items: Sequence[Item]) -> list[Message]:
 
 
 def _newest(view: View, items: Sequence[Item]) -> int:
-    """Where that begins which the model has not answered yet, with the answer whose calls it answers."""
+    """Index of the first unanswered message; if tool results are among them, of the answer that made the calls."""
     answered = max((n for n, item in enumerate(items) if item.said.role == "assistant"), default=-1)
     start = answered + 1
     if view.pending_calls or any(item.said.answers for item in items[start:]):
@@ -136,7 +136,7 @@ def _newest(view: View, items: Sequence[Item]) -> int:
 
 
 def _starts(view: View, items: Sequence[Item]) -> list[int]:
-    """Where rounds begin, the opening aside."""
+    """Indices at which rounds begin, not counting the records before the first answer."""
     answers = ((n, item.said.uuid) for n, item in enumerate(items) if item.said.role == "assistant")
     return [n for n, uuid in answers if view.begins_round(uuid)]
 

@@ -1,8 +1,8 @@
-"""Making a conversation smaller for a call that summarises it.
+"""Makes a conversation smaller for a call that summarises it.
 
-Only for engines that do not share the main thread's cache, where other bytes cost nothing. `lean` takes
-out what a summary cannot use, `messages` turns the rest into a request any server takes, `drop_oldest`
-answers a prompt that is too long, and `chunks` cuts up a conversation that fits no request at all.
+Only for calls that do not share the main thread's cache, so that changed bytes cost nothing. `lean` removes what a
+summary cannot use, `messages` turns the rest into a request that any server accepts, `drop_oldest` shortens a prompt
+that is too long, and `chunks` splits a conversation that fits no single request.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from sevenfold.record.weight import Weight
 from sevenfold.record.wire import Wire
 
 Tokens = Callable[[Weight], float]
-"""Tells how many tokens a weight is."""
+"""Converts a weight to tokens."""
 
 _SHARE = 0.2
-"""The share of rounds to drop when it is not known how many tokens are too many."""
+"""The share of rounds to drop if the excess in tokens is unknown."""
 _LONGEST = 1 << 24
 
 
 def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[Item]:
-    """The records without pictures, reasoning and errors of ours, and without what is restored anyway.
+    """The records without images, reasoning, synthetic messages and content that is restored anyway.
 
-    What a program put on the user's side is marked as such, so that it is not taken for the user's words.
-    ``restored`` names the kinds of attachments that a compaction puts back from their source.
+    Text that a program added in the user's role is marked, so that it is not mistaken for the user's words.
+    ``restored`` names the kinds of attachments that a compaction restores from their source.
     """
     kept: list[Item] = []
     for item in items:
@@ -74,21 +74,21 @@ def _lean(block: Block) -> Block:
 
 
 def _words(block: Block) -> str:
-    """What a block says in plain text; a picture says that it is one."""
+    """The plain text of a block; its kind in brackets, such as ``[image]``, if it has none."""
     words = words_of(block)
     return words if words.strip() or isinstance(block.body(), Text) else f"[{block.kind or 'unknown'}]"
 
 
 def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[bytes]:
-    """The messages of a plain request: these records, and at the end what is asked about them.
+    """The messages of a plain request: these records, and ``ask`` at the end.
 
-    ``dropped`` is how many rounds were left out before them.
+    ``dropped`` is the number of rounds left out before them, which a note at the start mentions.
     """
     wire = Wire()
     if dropped:
         wire.add(0, "user", "", (blocks.text(EarlierCut(dropped).render()),))
     for number, item in enumerate(items, 1):
-        # A smaller model that summarises need not know messages of the system's.
+        # The model that summarises may be a smaller one that does not support system messages.
         role = "user" if item.role == "system" else item.role
         wire.add(number, role, item.said.message_id or item.said.uuid, item.shown)
     if ask:
@@ -97,7 +97,7 @@ def messages(items: Iterable[Item], ask: str = "", *, dropped: int = 0) -> list[
 
 
 class Shortened(Struct, frozen=True):
-    """What is left of a conversation, and how many of its rounds were dropped in all."""
+    """The remaining records, and the total number of rounds dropped."""
 
     items: tuple[Item, ...]
     dropped: int
@@ -106,9 +106,9 @@ class Shortened(Struct, frozen=True):
 def drop_oldest(
     items: Iterable[Item], tokens: Tokens, *, gap: int | None = None, dropped: int = 0
 ) -> Shortened | None:
-    """The conversation without its oldest rounds: enough for the gap, or a fifth; None if only one is left.
+    """Drop the oldest rounds: enough to close the gap, or a fifth; None if only one round is left.
 
-    An earlier summary is not of those rounds: it stays in front, for it tells what they rest on.
+    Earlier summaries are never dropped: they stay first, because the rounds build on them.
     """
     items = list(items)
     summaries = [item for item in items if item.said.summary]
@@ -121,15 +121,15 @@ def drop_oldest(
 
 
 def _covering(groups: Sequence[Round], gap: int, tokens: Tokens) -> int:
-    """How many of the oldest rounds must go; the newest always stays."""
+    """Number of oldest rounds to drop so that ``gap`` tokens are freed; the newest round always stays."""
     freed = accumulate(tokens(group.weight) for group in groups[:-1])
     return next((count for count, sum_ in enumerate(freed, 1) if sum_ >= gap), len(groups) - 1)
 
 
 def chunks(items: Iterable[Item], budget: int, tokens: Tokens) -> list[tuple[Item, ...]]:
-    """The conversation in parts of whole rounds, none larger than the budget.
+    """Split the conversation into parts of whole rounds, none larger than the budget.
 
-    A round that is too large by itself has its results, and then whatever else is long, cut in the middle.
+    In a round that is too large by itself, tool results, and then any other long blocks, are cut in the middle.
     """
     parts: list[list[Item]] = []
     room = 0.0
@@ -145,7 +145,7 @@ def chunks(items: Iterable[Item], budget: int, tokens: Tokens) -> list[tuple[Ite
 
 
 def _cut_round(group: Round, budget: int, tokens: Tokens) -> tuple[Item, ...]:
-    """The round with its results cut, and everything else too where that is not enough, until it fits."""
+    """The round with its tool results cut, and if that is not enough all its blocks, until it fits the budget."""
     longest = max((len(block.raw) for item in group.items for block in item.shown), default=0)
     for only_results in (True, False):
         most = longest

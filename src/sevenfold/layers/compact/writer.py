@@ -1,6 +1,6 @@
-"""Writing a compaction down: one write of boundary, summary and what comes back, or the fold of a range.
+"""Writes a compaction: boundary, summary and restored content in one write, or the fold of a range.
 
-Before that, what it would leave of the conversation, and what it would cost.
+Also predicts the size and cost of a compaction before it is made.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from sevenfold.record.view import View
 
 AFTER_SHARE = 0.5
-"""Of the threshold, the most the conversation may fill afterwards; what is restored is trimmed to that."""
+"""The most the conversation may fill afterwards, as a share of the threshold; restored content is cut to fit."""
 _REPORTED = {*Compacted.__struct_fields__} & {*CompactedEvent.__struct_fields__} - {"left", "invented"}
-"""What the event says as the result does."""
+"""The fields that the event copies from the result."""
 ANSWER_SHARE = 1.5
-"""What a model writes for a summary, its analysis included, in lengths of that summary."""
+"""Tokens a model writes for a summary, including its analysis, as a multiple of the summary's length."""
 SHARE = 0.2
-"""Of what is summarised for the first time, the most a summary may be."""
+"""The most a summary may take of the content it summarises for the first time, as a share."""
 LEAST_SUMMARY = 1_500
 
 
 def preview(
     c: Conversation, request: CompactionRequest, divided: Scope, engine: EngineName, *, warm: bool
 ) -> Preview:
-    """Sizes and costs of a compaction, without making it; ``warm``: the cache still has the conversation."""
+    """Predicted sizes and costs of a compaction; ``warm``: the conversation is still in the cache."""
     fixed, summary, size = c.gauge.fixed, room(c, divided), c.size()
     hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
     after = size_after(c, divided, summary + c.count(said(c, request, divided, "")))
@@ -88,7 +88,7 @@ def preview(
 
 
 def room(c: Conversation, divided: Scope) -> int:
-    """The most a summary may have: a share of what is new, and all an earlier one had, or it would wear away."""
+    """The most tokens a summary may have: the size of earlier summaries, so none erode, plus a share of the rest."""
     before = _tokens(c, [item for item in divided.hidden if item.said.summary])
     fresh = _tokens(c, divided.hidden) - before
     least = min(LEAST_SUMMARY, c.window.threshold // 8)
@@ -96,18 +96,18 @@ def room(c: Conversation, divided: Scope) -> int:
 
 
 def size_after(c: Conversation, divided: Scope, added: int) -> int:
-    """The size of the conversation with so many tokens, a summary's above all, in place of what it hides."""
+    """Estimated size of the conversation with ``added`` tokens, mainly the summary, in place of the hidden part."""
     return _gauge(c, divided).fixed + _tokens(c, divided.kept) + added
 
 
 def at_most(c: Conversation, divided: Scope, text: str) -> int:
-    """The most it can have with that text in place of what it hides: by this the next request is judged."""
+    """Upper estimate of the size with ``text`` in place of the hidden part: the next request is judged by it."""
     weight = sum((item.weight for item in divided.kept), measure(blocks.text(text)))
     return _gauge(c, divided).unanchored(weight).high
 
 
 def _gauge(c: Conversation, divided: Scope) -> Gauge:
-    """Behind a summary the conversation begins with what is wanted before its messages by now."""
+    """The gauge to use afterwards; unless the beginning stays, it assumes the system prompt and tools wanted now."""
     stays = divided.side == "before" or divided.span == "range"
     return c.gauge if stays else c.gauge.opened(*c.wanted.tools, *c.wanted.system)
 
@@ -124,13 +124,13 @@ class Result(Struct, frozen=True):
     got: Got
     verdict: Verdict
     context: tuple[str, ...] = ()
-    """What hooks want to be said behind the summary."""
+    """Text that hooks add after the summary."""
 
 
 def write(c: Conversation, made: Result, failures: int) -> Compacted:
-    """Write a compaction down, whole or not at all, with what comes back behind it; returns what was done.
+    """Write a compaction atomically, with the content restored after it; returns what was done.
 
-    ``failures``: compactions in a row for which no model had a summary.
+    ``failures``: compactions in a row in which no model produced a summary.
     """
     divided, got, verdict, before = made.divided, made.got, made.verdict, c.size()
     placed = chain(c.transcript.view, c.transcript.new_id(), c.window.threshold, c.source.name)
@@ -162,7 +162,7 @@ def write(c: Conversation, made: Result, failures: int) -> Compacted:
 
 
 def said(c: Conversation, request: CompactionRequest, divided: Scope, text: str) -> str:
-    """The message the summary is sent in."""
+    """The message that contains the summary, as it is sent."""
     if divided.span == "range":
         return Folded(len(divided.hidden), text, c.services.path or None).render()
     auto = request.trigger != "manual"
@@ -178,7 +178,7 @@ def said(c: Conversation, request: CompactionRequest, divided: Scope, text: str)
 def _compaction(
     c: Conversation, made: Result, placed: CompactionChain, failures: int
 ) -> tuple[str, Sequence[str], Sequence[str]]:
-    """Boundary, summary and what is restored in one write; returns its id, what was restored, and what was not."""
+    """Write boundary, summary and restored content; returns the boundary's id, what was restored and what was not."""
     script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
     text = said(c, made.request, divided, made.verdict.text)
     after = size_after(c, divided, c.count(text))
@@ -186,21 +186,21 @@ def _compaction(
     after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
     boundary, anchor, block = placed.turn, script.new_id(), got.signed or got.opaque
     frame = c.frame if divided.side == "before" else c.wanted
-    # Where a text replaces rounds a cut may go through a message; then what is kept follows other bytes than before.
+    # Where a text already replaces rounds, the cut may go through a message; then the kept part follows other bytes.
     summarised = messages_of(divided.hidden)
     torn = script.view.messages()[: len(summarised)] != summarised
     other = (frame.system, frame.tools) != (c.frame.system, c.frame.tools)
     drops = c.profile.thinking.bound and divided.side == "after" and (got.signed is None or torn or other)
     if block and (needed := c.profile.betas.on_demand_compaction):
         frame = replace(frame, betas=tuple(sorted({*frame.betas, needed})))
-    # A segment does not begin with what is out of sight: what hid it may not be kept.
+    # A segment must not begin with hidden records: the decision that hid them may not be kept.
     shown = tuple(dropwhile(lambda item: item.hidden_by and not item.shown, divided.kept))
     segment, kept = None, divided.kept if divided.front else shown
     if kept:
         first, last = kept[0].said.uuid, kept[-1].said.uuid
         tip = next((item for item in kept if item.said.uuid == script.view.said_at(script.view.tip)), None)
         if tip is not None and tip.seq < max(item.seq for item in kept):
-            # After a rewind: the newest results of an answer may follow what was left behind.
+            # After a rewind, the newest results of an answer may follow abandoned records: end the segment at the tip.
             last = tip.said.uuid
         segment = Segment(first, boundary if divided.side == "before" else anchor, last)
     total = made.verdict.score.total
@@ -237,7 +237,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
     stays = made.divided.side == "before"
 
     def front() -> str:
-        # Looked up when a slot asks: the slots before it may have changed the prompt that is wanted.
+        # Evaluated when a slot asks for it: earlier slots may have changed the wanted system prompt.
         return (c.frame if stays else c.wanted).words()
 
     moment = Moment(made.divided.kept, c.count, budget=c.window.budget, front=front, keeps_front=stays)
@@ -252,7 +252,7 @@ def _restore(c: Conversation, made: Result, fixed: int) -> tuple[list[Attachment
 
 
 def _fold(c: Conversation, made: Result) -> tuple[str, Sequence[str], Sequence[str]]:
-    """Put a summary, and the pins it would hide, in the place of rounds in the middle."""
+    """Replace rounds in the middle with a summary and the pinned records among them."""
     script, divided = c.transcript, made.divided
     uuids = [item.said.uuid for item in divided.hidden]
     hidden = (item for item in script.pinned_items() if item.said.uuid in uuids)
@@ -269,7 +269,7 @@ def _fold(c: Conversation, made: Result) -> tuple[str, Sequence[str], Sequence[s
 
 
 def _announced_tools(c: Conversation) -> list[str]:
-    """The tools the model has heard of in the conversation rather than before it: they stay."""
+    """Names of the tools that were announced to the model during the conversation; they stay known."""
     frame = c.frame
     _, tools = in_force(c.transcript.view, frame)
     known = {*map(tool_name, frame.tools)}
@@ -277,7 +277,7 @@ def _announced_tools(c: Conversation) -> list[str]:
 
 
 def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain:
-    """The place of a compaction made now in the chain, from the record alone; ``turn`` names it."""
+    """The chain entry of a compaction made now, computed from the view; ``turn`` is its id."""
     if view.boundary is None:
         return CompactionChain(turn=turn, threshold=threshold, query_source=source)
     begun = next((item.seq for item in view.items if item.said.summary), -1)
@@ -287,7 +287,7 @@ def chain(view: View, turn: str, threshold: int, source: str) -> CompactionChain
 
 
 def report(c: Conversation, done: Compacted, failures: int) -> None:
-    """What was done, once as any layer says it and once in figures."""
+    """Report what was done: once as the event any layer sends, once with all figures."""
     usage, placed = done.usage or Usage(), done.chain
     c.events.tell(
         Acted(

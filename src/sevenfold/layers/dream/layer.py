@@ -1,9 +1,9 @@
-"""Layer 6: once a day, after enough sessions, memory is tidied in the background.
+"""Layer 6: at most once a day, after enough sessions, memory is consolidated in the background.
 
-A fork is shown the entries and may look around with the confined commands of `sevenfold.layers.dream.reader`; then it
-names entries that say the same or no longer hold. What becomes of them is decided by code
-(`sevenfold.memory.consolidation`), in one change that can be undone. One process at a time dreams, and a dream can be
-stopped at any time: then nothing of it remains.
+A fork is shown the entries and may explore with the confined commands of `sevenfold.layers.dream.reader`; then it names
+entries that are duplicates or no longer true. Code decides what to do with them (`sevenfold.memory.consolidation`), in
+one change that can be undone. Only one process dreams at a time. A dream can be stopped at any time; then nothing of it
+remains.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ SOURCE = "dream"
 DAY = 24 * 3600.0
 BETWEEN_SCANS = 600.0
 SESSIONS = 5
-"""Other sessions that must have been touched since the last dream."""
+"""How many other sessions must have been modified since the last dream."""
 LEAST_ENTRIES = 4
-"""Fewer need no tidying."""
+"""The fewest entries worth consolidating."""
 MOST_TURNS = 12
 STOPPED = "it was stopped"
 LAST_TURN = "\n\nThis was the last look: answer now, with the tags alone."
 
 Phase = Literal["orient", "gather", "consolidate", "prune"]
-"""Listing and skimming; searching logs and transcripts; merging and closing; writing and indexing."""
+"""Reading the list of entries; searching logs and transcripts; merging and closing entries; done writing."""
 State = Literal["running", "completed", "failed", "killed"]
 
 MOST_TURNS_KEPT = 30
@@ -55,36 +55,36 @@ class DreamTurn(Struct, frozen=True):
 
     text: str
     commands: tuple[str, ...] = ()
-    """What it wanted to look at."""
+    """The commands it wanted to run."""
 
 
 class DreamTask(Struct, frozen=True):
-    """A dream that is under way, or has ended."""
+    """The state of a dream that is under way or has ended."""
 
     began: float
     """Seconds since 1970."""
     phase: Phase = "orient"
     state: State = "running"
     turns: tuple[DreamTurn, ...] = ()
-    """The newest last; the last 30 are kept."""
+    """The last 30 turns, newest last."""
     turn_count: int = 0
     tool_uses: int = 0
     paths: tuple[str, ...] = ()
     """The files it wrote or removed."""
     done: tuple[str, ...] = ()
-    """What it did, in words."""
+    """Descriptions of what it did."""
     refused: tuple[str, ...] = ()
-    """What was suggested and not followed, and why."""
+    """Suggestions that were not followed, and why."""
     reason: str = ""
     """Why it failed."""
 
     @property
     def stage(self) -> Literal["starting", "updating"]:
-        """Starting until the first write."""
+        """Either "starting", until files have been written, or "updating"."""
         return "updating" if self.paths else "starting"
 
     def after(self, turn: DreamTurn) -> DreamTask:
-        """With one more turn."""
+        """The task with one more turn."""
         return replace(
             self,
             phase="gather" if turn.commands else self.phase,
@@ -95,22 +95,22 @@ class DreamTask(Struct, frozen=True):
 
 
 class Dream:
-    """Memory, consolidated."""
+    """Consolidates memory in the background."""
 
     name = "dream"
 
     def on(self, settings: Settings) -> bool:
-        """One switch."""
+        """Whether dreaming is switched on."""
         return settings.dream
 
     def after_answer(self, c: Conversation) -> None:
-        """After a finished request of the main thread: dream in the background, if it is time."""
+        """After an answer in the main thread, dream in the background, if it is time."""
         if c.services.memory is not None and c.source.name == "main":
             c.state(Dreamer).check()
 
 
 class Dreamer:
-    """Decides when a conversation dreams, and does it; a `sevenfold.conversation.tasks.TaskSource`."""
+    """Decides when a conversation dreams, and runs the dream; a `sevenfold.conversation.tasks.TaskSource`."""
 
     def __init__(self, c: Conversation) -> None:
         assert c.services.memory is not None
@@ -121,16 +121,16 @@ class Dreamer:
         self._scanned = float("-inf")
         self._busy = False
         self.task: DreamTask | None = None
-        """The dream that is under way, or the last one; None if there was none."""
+        """The dream under way, or the last one; None if there was none."""
         c.tasks.sources.append(self)
 
     def check(self) -> None:
-        """Begin if all gates are open; the cheapest come first."""
+        """Start a dream if all conditions are met; the cheapest are checked first."""
         newest = self._c.transcript.view.items[-1]
         if self._busy or newest.said.role != "assistant" or newest.said.calls:
             return
         now, last = self._c.clock.now(), self._lock.last() or 0.0
-        # A time that is yet to come was written before the clock was put back: it says nothing.
+        # A time in the future was written before the clock was set back, so it is ignored.
         if 0 <= now - last < DAY or 0 <= now - self._scanned < BETWEEN_SCANS:
             return
         self._scanned = now
@@ -142,13 +142,13 @@ class Dreamer:
         self._c.run_aside(self._dream(), self._done)
 
     def tasks(self) -> Iterator[Task]:
-        """The dream that is under way, or the last one."""
+        """The dream under way, or the last one, as a task."""
         if (dream := self.task) is not None:
             progress = f"dream: {dream.phase}" if dream.state == "running" else dream.reason
             yield Task("dream", "dream", "dream", STATES[dream.state], dream.began, progress)
 
     def kill(self, task: str = "dream") -> bool:
-        """Stop the dream that is under way; what it wrote is undone. False if none is."""
+        """Stop the dream under way and undo what it wrote; False if there is none."""
         with self._c.lock:
             if self.task is None or self.task.state != "running":
                 return False
@@ -185,7 +185,7 @@ class Dreamer:
         return made
 
     def _ask(self, known: list[KnownEntry]) -> Flow[Proposal | None]:
-        """What a model suggests; rules alone decide if it does not keep to the format, or never ends."""
+        """Ask a model for suggestions; None if it ignores the format or never finishes, so that rules alone decide."""
         asked = fork(self._c, SOURCE)
         lines = [
             f"- {one.entry.name} ({'the user' if one.stamp.trusted else 'unconfirmed'}): "
@@ -215,7 +215,7 @@ class Dreamer:
         return None
 
     def _look(self, calls: list[Block], ending: str) -> list[Block]:
-        """The results of calls; of all tools, only the shell is there, with a few commands."""
+        """Carry out the fork's tool calls; only the shell is available, with a few commands."""
         results = []
         for call in calls:
             try:
@@ -231,11 +231,11 @@ class Dreamer:
         return results
 
     def _goes_on(self) -> bool:
-        """May the dream write? Not if it was stopped, or another process took over."""
+        """Whether the dream may continue: it was not stopped, and no other process has taken the lock."""
         running = self.task is not None and self.task.state == "running"
         return running and self._lock.beat(self._c.clock.now())
 
-    # -- showing -------------------------------------------------------------------------------------
+    # -- reporting -----------------------------------------------------------------------------------
 
     def _show(self, task: DreamTask) -> None:
         self.task = task
@@ -281,7 +281,7 @@ class Dreamer:
 
 
 def _command(call: Block) -> str:
-    """The command line of a call; of another tool, its name."""
+    """The command line of a call, or the tool's name if it has none."""
     body = call.body()
     given = read_fields(body.input) if isinstance(body, ToolUse) else {}
     line = given.get("command")

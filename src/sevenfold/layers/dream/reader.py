@@ -1,8 +1,8 @@
-"""What a dreaming model may look at: a few commands, carried out here on the memory folder and the transcripts.
+"""The read-only commands of a dream, carried out here on the memory folder and the transcripts.
 
-Nothing is executed. The commands are those of a shell by name and by what they print, but a line is one command: no
-pipes, no redirection, no substitution, and nothing that writes. Names lead nowhere but to files of memory, its logs,
-and ``transcripts/``, which can be searched for what users and models said and never be read whole.
+Nothing is executed. The commands have the names and output of shell commands, but a line is a single command: no
+pipes, no redirection, no substitution, and nothing that writes. Paths reach only the files of memory, its logs, and
+``transcripts/``, which can be searched for what users and models said, but never read whole.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from sevenfold.record.redact import mask_text
 COMMANDS = ("ls", "find", "grep", "cat", "stat", "wc", "head", "tail")
 TRANSCRIPTS = "transcripts/"
 MOST_LINES = 50
-"""Lines that a search shows."""
+"""The most lines that a listing or search shows."""
 MOST_BYTES = 16_000
-"""Of a file that is shown."""
+"""The most output of any command."""
 LONGEST_LINE = 400
 MOST_SEARCHED = 64_000_000
-"""Bytes of transcripts that one search reads, the newest first."""
+"""The most bytes of transcripts that one search reads, the newest first."""
 
 _SHELL = re.compile(r"[|;&<>()]+")
 _EXPANSION = re.compile(r"`|\$[({\w]|\n")
 _SPECIAL = re.compile(r"(?<!\\)[\[\](){}+?^$]|\\[^\\.*|/\-]")
 _OPTIONS = {"ls": "alhR1r", "grep": "ilcnrRvhHEFe:m:", "wc": "lwc", "cat": "n", "head": "n:", "tail": "n:"}
-"""The letters each command takes; a value follows those with a colon."""
+"""The option letters of each command; those with a colon take a value."""
 _LINES = re.compile(r"\A-(\d+)\Z")
-"""How many lines, as head and tail take it in short."""
+"""The short form of the number of lines for head and tail, as in ``-20``."""
 
 Matcher = Callable[[str], bool]
 
 
 class MemoryReader:
-    """Answers the commands of one dream."""
+    """Carries out the commands of one dream."""
 
     def __init__(self, folder: Folder, store: Store | None = None) -> None:
         """``store`` holds the sessions whose transcripts may be searched."""
@@ -51,7 +51,7 @@ class MemoryReader:
         self._left = MOST_SEARCHED
 
     def run(self, line: str) -> str:
-        """What a command prints, without secrets; raises `Refused` if it is none of those there are."""
+        """Run a command line and return its output, with secrets masked; raises `Refused` if it is not allowed."""
         self._left = MOST_SEARCHED
         words = _split(line)
         name = words[0] if words else ""
@@ -128,13 +128,13 @@ class MemoryReader:
     # -- files ---------------------------------------------------------------------------------------
 
     def _names(self) -> list[str]:
-        """Every file, the transcripts last and the newest of them first."""
+        """All file names: memory first, then the transcripts, newest first."""
         held = [name for name in self._folder.names() if not name.startswith(".")]
         sessions = self._store.sessions() if self._store is not None else ()
         return [*held, *(f"{TRANSCRIPTS}{one.name}.jsonl" for one in sessions)]
 
     def _files(self, *paths: str) -> list[str]:
-        """The files that paths name: one each, all below a folder, or those that fit a pattern."""
+        """The files that match these paths: a file, all files in a folder, or those that match a pattern."""
         found: dict[str, None] = {}
         names = self._names()
         for path in paths:
@@ -150,7 +150,7 @@ class MemoryReader:
         return list(found)
 
     def _relative(self, path: str) -> str:
-        """The path from the memory folder on."""
+        """The path relative to the memory folder."""
         if self._folder.path and path.startswith(self._folder.path):
             path = path[len(self._folder.path) :].lstrip("/")
         while path.startswith("./"):
@@ -169,11 +169,11 @@ class MemoryReader:
                     return
                 yield from _said(line)
         except TranscriptError:
-            return  # it was removed meanwhile, or cannot be read: others can
+            return  # it was removed in the meantime or cannot be read; the others still can
 
 
 def _said(line: bytes) -> Iterator[str]:
-    """What a user or a model says in a record; output of tools is neither."""
+    """The lines of a user or a model in a record, each with date and speaker; tool output is left out."""
     entry = entries.read(line)
     if not isinstance(entry, entries.Said) or entry.attachment or entry.summary:
         return
@@ -186,7 +186,7 @@ def _said(line: bytes) -> Iterator[str]:
 
 
 def _split(line: str) -> list[str]:
-    """The words of a line; raises `Refused` for anything that only a shell could do."""
+    """Split a command line into words; raises `Refused` for shell syntax such as pipes."""
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -199,7 +199,7 @@ def _split(line: str) -> list[str]:
 
 
 def _options(words: Sequence[str], name: str) -> tuple[dict[str, str], list[str]]:
-    """The options of a command by their letters, and its other words."""
+    """Parse the options of a command, by letter, and its other arguments."""
     if name in ("head", "tail"):
         words = [_LINES.sub(r"-n\1", word) for word in words]
     try:
@@ -215,7 +215,7 @@ def _count(options: Mapping[str, str]) -> int:
 
 
 def _matcher(pattern: str, *, folded: bool) -> Matcher:
-    """Plain words, ``.*`` between them and ``|`` between alternatives: all that can be looked for in linear time."""
+    """A matcher for plain words, with ``.*`` between them and ``|`` between alternatives, which runs in linear time."""
     if _SPECIAL.search(pattern):
         raise Refused("grep takes plain words here, with .* between them and | between alternatives.")
     if folded:
@@ -243,7 +243,7 @@ def _in_order(text: str, parts: Sequence[str]) -> bool:
 
 
 def _limited(lines: Iterator[str], most: int) -> str:
-    """The lines as far as there is room for them, with a note about the rest."""
+    """Join as many lines as fit, with a note if there are more."""
     shown: list[str] = []
     room = MOST_BYTES
     for line in lines:

@@ -1,7 +1,7 @@
 """Layer 3: running session notes, updated in the background, which serve as a summary at no cost.
 
-Updates are never awaited, except by a compaction, which waits a little for one that is under way. They follow each
-other and never overlap; one that takes too long counts as dead, and what comes of it is thrown away.
+Only a compaction waits for an update that is under way, and only briefly. Updates run one after another and never
+overlap. One that takes too long counts as dead, and its result is discarded.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ SOURCE = "session_memory"
 WAIT_SECONDS = 15.0
 """How long a compaction waits for an update that is under way."""
 DEAD_SECONDS = 60.0
-"""After so long an update counts as dead, and is not waited for."""
+"""After this time an update counts as dead: a compaction does not wait for it, and its result is discarded."""
 
 
 MOST_LEFT = 0.75
-"""Of the conversation, the most that may be left after a compaction by notes."""
+"""The largest share of the messages' tokens that may be left after a compaction with notes."""
 
 
 class Notes:
-    """Running notes that later serve as a free summary."""
+    """Keeps running notes and uses them as a free summary."""
 
     name = "notes"
 
     def on(self, settings: Settings) -> bool:
-        """Updating and serving each have a switch of their own."""
+        """Whether updating the notes or compacting with them is switched on."""
         return settings.notes or settings.notes_compaction
 
     def offer(self, c: Conversation) -> Offer | None:
-        """The notes as the summary, whenever a compaction is due."""
+        """A compaction with the notes as the summary, whenever one is due."""
         if not serves(c) or not c.state(Compactor).due():
             return None
         return Offer(enough=True, urgent=c.state(Compactor).presses(c.seen))
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
-        """Compact with the notes; False if they cannot serve."""
+        """Compact with the notes; False if they cannot serve as the summary."""
         compactor = c.state(Compactor)
         done = yield from compactor.attempt(by_notes(c, AUTO))
         if isinstance(done, str):
@@ -71,32 +71,32 @@ class Notes:
         return True
 
     def may_follow(self, c: Conversation) -> bool:
-        """Whenever a compaction may."""
+        """Whether the notes may serve and auto-compaction may run in this pass."""
         return serves(c) and c.state(Compactor).allowed
 
     def would_spare(self, c: Conversation, most: int) -> bool:
-        """Would the notes serve, so that no summary need be prepared ahead? They cost no call, and no wait."""
+        """Whether the notes would serve as the summary, at no cost and with no wait."""
         keeper = keeper_of(c) if serves(c) else None
         return keeper is not None and keeper.would_serve(keeper.most_left(most))
 
     def after_answer(self, c: Conversation) -> None:
-        """Begin an update, if one is due."""
+        """Start an update if one is due."""
         if c.services.notes is not None and c.settings.notes:
             c.state(NotesKeeper).check()
 
 
 def serves(c: Conversation) -> bool:
-    """May notes serve as a summary here?"""
+    """Whether notes may serve as a summary in this conversation."""
     return c.services.notes is not None and c.background is not None and c.settings.notes_compaction
 
 
 def keeper_of(c: Conversation) -> NotesKeeper | None:
-    """What keeps the notes of a conversation; None if it has none."""
+    """The keeper of a conversation's notes; None if it has no notes."""
     return None if c.services.notes is None else c.state(NotesKeeper)
 
 
 def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | str | None]:
-    """Compact with the notes, asking no model; None if that was refused, a text if they cannot serve."""
+    """Compact with the notes, without a model call; None if a listener refused, a reason if they cannot serve."""
     if not serves(c):
         return "notes are switched off"
     keeper, compactor = c.state(NotesKeeper), c.state(Compactor)
@@ -110,7 +110,7 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
 
 
 def compact(c: Conversation, request: CompactionRequest) -> Flow[Compacted | None]:
-    """Compact because the user asked for it; notes serve as the summary unless the request asks for more."""
+    """Compact on the user's request; uses the notes unless it has instructions, a span or another engine."""
     c.refresh()
     compactor = c.state(Compactor)
     compactor.must_be_on()
@@ -125,21 +125,21 @@ def compact(c: Conversation, request: CompactionRequest) -> Flow[Compacted | Non
 
 
 class Updated(Struct, frozen=True):
-    """What came of an update."""
+    """The result of an update."""
 
     notes: NotesText
     covered: str
     boundary: str | None
     before: NotesText
-    """The notes as they were when it began."""
+    """The notes when the update began."""
 
     def after(self, answer: str) -> Updated | Failure:
-        """With what an answer changes."""
+        """The result with the changes in a model's answer applied; a failure if there are none to read."""
         changed = notes.apply(self.before, answer)
         return changed if isinstance(changed, Failure) else replace(self, notes=changed)
 
     def over(self, now: NotesText) -> NotesText:
-        """The notes after the update; a section that was edited in the meantime stays as it was edited."""
+        """The notes after the update; sections edited in the meantime keep those edits."""
         before, made = self.before.sections, self.notes.sections
         edited = {name: text for name, text in now.sections.items() if text != before.get(name, "")}
         return NotesText({**made, **edited})
@@ -149,38 +149,38 @@ class Candidate(Struct, frozen=True):
     """Notes that could be the summary."""
 
     edition: tuple[object, ...]
-    """Which notes, of which part of which conversation: what is found out about them holds while these are the same.
+    """Identifies the notes and the part they cover: a check of them stays valid while this is the same.
 
-    That the conversation grows does not matter: what the record bears out, it goes on bearing out."""
+    Growth of the conversation does not matter: what the log mentions now, it will still mention later."""
     held: NotesText
     scope: Scope
     draft: Draft
 
 
 class NotesKeeper:
-    """Looks after one session's notes."""
+    """Updates one session's notes and turns them into a summary."""
 
     def __init__(self, c: Conversation) -> None:
         self._c = c
         assert c.services.notes is not None
         self._file = c.services.notes
         self._tried: tuple[str | None, str | None] = (None, None)
-        """The tip at the last try, and the compaction before it: one that fails is not repeated until there is more."""
+        """The tip and the boundary at the last try: a failed update is not repeated until the conversation grows."""
         self._failures = 0
         self._job: tuple[float, Signal] | None = None
-        """When the update that is being made began, and what tells that it is over."""
+        """The update under way: when it began, and the signal for its end."""
         self._looking = False
         self._looked: tuple[tuple[object, ...], str] = ((), "")
-        """The notes that were last held against the record, and what in them it does not bear out."""
+        """The edition last checked against the log, and the mismatch found; empty if there was none."""
 
-    # -- keeping --------------------------------------------------------------------------------
+    # -- updating -------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """After an answer: begin an update if one is due and none is under way."""
+        """After an answer, start an update if one is due and none is under way."""
         view = self._c.transcript.view
         if self._c.seen.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
             return
-        # After a compaction there is other work to take notes of: one try is worth it.
+        # After a compaction there is new work to note, so one try is worth it despite earlier failures.
         pause = breaker.pause(self._failures) if view.boundary == self._tried[1] else 1
         if self._alive() is not None or not notes.due(self._since(), self._c.window, pause):
             return
@@ -189,7 +189,7 @@ class NotesKeeper:
         self._c.run_aside(self.update(), lambda came: self._done(job, came), "notes")
 
     def update(self) -> Flow[Updated | Failure]:
-        """Ask for an update of the notes as they are now."""
+        """Ask a model, in a fork, to update the current notes."""
         begun = self._begun()
         asked = fork(self._c, SOURCE)
         asked.user(notes.instruction(begun.before, self._c.window, self._c.count))
@@ -200,7 +200,7 @@ class NotesKeeper:
         return begun.after("\n".join(map(blocks.words_of, outcome.reply.answer.blocks)))
 
     def extract(self) -> Updated | Failure:
-        """An update without a model call: what code finds in the record."""
+        """Make an update without a model call, from the facts that code finds in the view."""
         return self._begun().after(notes_of(self._c.transcript.view.items))
 
     def _begun(self) -> Updated:
@@ -208,11 +208,11 @@ class NotesKeeper:
         return Updated(now, view.tip or "", view.boundary, now)
 
     def _now(self) -> NotesText:
-        """The notes as they are."""
+        """The current notes."""
         return notes.read(self._file.read() or "")
 
     def store(self, updated: Updated) -> None:
-        """Write an update down; the mark only counts as long as the conversation is not compacted."""
+        """Write an update and a mark of what it covers; the mark is valid until the next compaction."""
         made = updated.over(self._now())
         self._file.write(made.render())
         self._c.transcript.label("ai-title", made.sections.get(notes.TITLE, ""))
@@ -230,7 +230,7 @@ class NotesKeeper:
         )
 
     def waiting(self) -> Flow[None]:
-        """Wait for an update that is under way, if there is one worth waiting for."""
+        """Wait a while for an update that is under way, unless it counts as dead."""
         job = self._alive()
         if job is not None and not (yield from Wait(job[1], WAIT_SECONDS)):
             self._aside(
@@ -271,12 +271,12 @@ class NotesKeeper:
         return self._job if alive else None
 
     def _since(self) -> Since:
-        """What happened since the last update; looked for from the end, where it is."""
+        """What happened since the last update, found by searching the view from its end."""
         view = self._c.transcript.view
         known = {self.covered(), self._tried[0]} - {None}
 
         def fresh(item: Item) -> bool:
-            # What a compaction brought along was there before: the conversation grows from there on.
+            # A summary or attachment that a compaction added is not new content: growth is counted from there.
             return item.said.uuid not in known and not view.brought_by(item.said.uuid)
 
         since = list(takewhile(fresh, reversed(view.items)))
@@ -292,7 +292,7 @@ class NotesKeeper:
     # -- using ----------------------------------------------------------------------------------
 
     def covered(self) -> str | None:
-        """The newest record the notes cover; a compaction resets it."""
+        """The newest record that the notes cover; None if unknown, as after a compaction."""
         view = self._c.transcript.view
         for made in reversed(view.decisions()):
             if isinstance(made, NotesMark):
@@ -300,27 +300,27 @@ class NotesKeeper:
         return None
 
     def most_left(self, most: int) -> int:
-        """The size the notes must bring the conversation below: ``most``, and a quarter of it must be freed.
+        """The size below which notes must bring the conversation: ``most``, and a quarter of the messages must go.
 
-        If they free less, the next compaction follows soon, and the next engine does better.
+        If they free less, another compaction follows soon, and the next engine does better.
         """
         fixed = self._fixed()
         return min(most, fixed + int(MOST_LEFT * (self._c.size().high - fixed)))
 
     def too_little(self) -> str:
-        """Why even notes of everything that was said could not be the summary; empty if they could."""
+        """Why even notes that cover everything could not serve as the summary; empty if they could."""
         divided = self._divided(self._c.transcript.view.tip or "")
         return divided if isinstance(divided, str) else ""
 
     def serve(self, most: int) -> tuple[Scope, Got] | str:
-        """The notes as a summary of what they cover, with what to keep; or why they cannot serve.
+        """The notes as a summary, with the division of the conversation; or the reason why they cannot serve.
 
-        The conversation must have fewer tokens then than ``most``.
+        They serve only if the conversation then has fewer than ``most`` tokens.
         """
         return drive(self.serving(most), None)
 
     def serving(self, most: int) -> Flow[tuple[Scope, Got] | str]:
-        """The same for those who must not be kept waiting while the record is searched."""
+        """Like `serve`, as a flow: the caller is not blocked while the log is searched."""
         while True:
             found = self._candidate(most)
             if isinstance(found, str):
@@ -334,7 +334,7 @@ class NotesKeeper:
                 return found.scope, Got(found.draft, "notes")
 
     def would_serve(self, most: int) -> bool:
-        """Would they serve, as far as is known? What is not known yet is looked up in the background."""
+        """Whether they would serve, as far as is known; unchecked notes count as fit, and a background check starts."""
         found = self._candidate(most)
         if isinstance(found, str):
             return False
@@ -355,7 +355,7 @@ class NotesKeeper:
             self._aside(str(came))
 
     def _candidate(self, most: int) -> Candidate | str:
-        """What would replace the conversation, if the record bears it out."""
+        """The notes with what they would replace, not yet checked against the log; or why they cannot serve."""
         text, mark, view = self._file.read(), self.covered(), self._c.transcript.view
         if text is None:
             return "there are no notes"
@@ -368,7 +368,7 @@ class NotesKeeper:
         if isinstance(divided, str):
             return divided
         said = notes.as_summary(held, self._file.path, self._c.window, self._c.count)
-        # As a model could have answered that was asked for a summary.
+        # In the format of a model's answer to the request for a summary.
         draft = read_draft(f"<summary>\n{said}\n</summary>")
         if isinstance(draft, Failure):
             return draft.detail
@@ -399,13 +399,13 @@ class NotesKeeper:
         return round(gauge.estimator.tokens(gauge.opening))
 
     def _drift(self, found: Candidate) -> str:
-        """A name in the notes that no record mentions; empty if there is none.
+        """The first mismatch: a name in the notes that no record mentions; empty if there is none.
 
-        What they claim about the user is marked when they serve, as in any summary.
+        Unsupported claims about the user are marked when the notes serve, as in any summary.
         """
         log = self._c.transcript.log
         for name in notes.names(found.held):
-            # Its last part is enough: records name files by other paths as well.
+            # Its last part is enough, as records may contain other paths to the same file.
             if not log.mentions(name.rstrip("/").replace("\\", "/").rpartition("/")[2]):
                 return f"no record mentions {name}"
         return ""

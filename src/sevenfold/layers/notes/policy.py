@@ -1,8 +1,8 @@
 """Layer 3: running notes of a session, which later serve as its summary at no cost.
 
-Notes are a Markdown text with ten fixed sections, each a header and a line in italics that says what belongs there. A
-model updates them now and then, by sending back the sections that changed; they are put in here, and only here, so
-that no header and no italic line can be lost. Everything in this module is pure.
+Notes are a Markdown text with ten fixed sections, each with a header and a line in italics that says what belongs
+there. A model updates them from time to time by returning the sections that changed. Only code in this module inserts
+them, so that no header and no italic line can be lost. Everything in this module is pure.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from sevenfold.record.layout import Item
 from sevenfold.record.window import Window
 
 FIRST_AT = 10_000
-"""Tokens of conversation at which notes are begun."""
+"""Size of the conversation, in tokens, at which notes are started."""
 GROWTH = 5_000
-"""Tokens by which it must have grown for the next update."""
+"""Tokens by which it must grow for the next update."""
 CALLS = 3
-"""Tool calls since the last update that make one due in the middle of work."""
+"""Tool calls since the last update after which one may start in the middle of a turn."""
 SECTION_TOKENS = 2_000
 TOTAL_TOKENS = 12_000
 KEEP_TOKENS = 10_000
 KEEP_MESSAGES = 5
-"""Messages with text, and above it tokens, that are kept word for word behind notes, at least."""
+"""The least number of messages with text (and, above, of tokens) to keep verbatim after the notes."""
 KEEP_MOST = 40_000
-"""Tokens kept in addition to what the notes do not cover, at most."""
+"""Records that the notes already cover are kept as well only up to this many kept tokens."""
 
 TITLE = "Session Title"
 SECTIONS: Mapping[str, str] = {
@@ -46,7 +46,7 @@ SECTIONS: Mapping[str, str] = {
     "Worklog": "Step by step what was done, a few words each.",
 }
 _LITERAL = frozenset({"path", "address", "id", "hash", "mail", "ticket"})
-"""Kinds of identifiers that are read somewhere, never computed or rounded."""
+"""Kinds of identifiers that can only be copied, never computed or rounded."""
 _HEADER = re.compile(rf"^# ({'|'.join(map(re.escape, SECTIONS))})\s*$", re.MULTILINE)
 _CHANGED = re.compile(r'<section name="([^"\n]{1,80})">\n?(.*?)\n?</section>', re.DOTALL)
 _NO_CHANGE = re.compile(r"<no-changes\s*/?>", re.IGNORECASE)
@@ -55,17 +55,17 @@ Count = Callable[[str], int]
 
 
 class NotesText(Struct, frozen=True):
-    """The text of each section, without header and italic line."""
+    """Session notes: the text of each section, without its header and italic line."""
 
     sections: Mapping[str, str] = {}
 
     @property
     def empty(self) -> bool:
-        """Is it still the template?"""
+        """Whether all sections are still empty."""
         return not any(text.strip() for text in self.sections.values())
 
     def render(self) -> str:
-        """As the file holds it."""
+        """The notes as stored in the file."""
         parts = []
         for name, says in SECTIONS.items():
             text = self.sections.get(name, "").strip("\n")
@@ -74,7 +74,7 @@ class NotesText(Struct, frozen=True):
 
 
 def read(text: str) -> NotesText:
-    """Notes from a file, whatever was done to it: what is under a known header belongs to its section."""
+    """Read notes from a file, even an edited one: the text under a known header belongs to its section."""
     found: dict[str, str] = {}
     _, *parts = _HEADER.split(text)
     for name, under in zip(parts[::2], parts[1::2], strict=True):
@@ -88,17 +88,17 @@ class Since(Struct, frozen=True):
     """What happened since the last update."""
 
     grown: int
-    """Tokens the conversation grew by; before the first update, all it has."""
+    """Tokens by which the conversation grew; before the first update, its whole size."""
     first: bool
-    """Was there none yet?"""
+    """Whether there has been no update yet."""
     calls: int
-    """Tool calls since."""
+    """Tool calls since then."""
     resting: bool
-    """Did the last answer make no call?"""
+    """Whether the last answer made no tool call."""
 
 
 def due(since: Since, window: Window, pause: int = 1) -> bool:
-    """Is it time for an update? ``pause`` is how many times as much must have been said as usual."""
+    """Whether an update is due; ``pause`` multiplies the usual growth needed for one."""
     enough = since.grown >= window.budget(FIRST_AT if since.first else GROWTH) * pause
     return enough and (since.calls >= CALLS or since.resting)
 
@@ -114,7 +114,7 @@ def instruction(notes: NotesText, window: Window, count: Count) -> str:
 
 
 def apply(notes: NotesText, answer: str) -> NotesText | Failure:
-    """The notes with the sections an answer changes; a failure if it changes none and does not say so."""
+    """Apply the changed sections in an answer; a failure if it contains none and does not say so explicitly."""
     sent = _CHANGED.findall(answer)
     changed = {name: text for name, text in sent if name in SECTIONS}
     unknown = [name for name, _ in sent if name not in SECTIONS]
@@ -127,7 +127,7 @@ def apply(notes: NotesText, answer: str) -> NotesText | Failure:
 
 
 def as_summary(notes: NotesText, path: str, window: Window, count: Count) -> str:
-    """The notes as a summary; a section that is too long is cut, and says where the rest is."""
+    """The notes as a summary; a section that is too long is cut, with a note that says where the rest is."""
     most = window.budget(SECTION_TOKENS)
     parts = []
     for name in SECTIONS:
@@ -141,7 +141,7 @@ def as_summary(notes: NotesText, path: str, window: Window, count: Count) -> str
 
 
 def names(notes: NotesText) -> list[str]:
-    """What the notes name to the letter and cannot have from themselves: paths, addresses, ids."""
+    """The exact names in the notes that must come from the log: paths, addresses, ids."""
     lines = enumerate("\n".join(notes.sections.values()).splitlines())
     found = identifiers(IdentifierSource(line, str(number), by_user=True) for number, line in lines)
     return [one.text for one in found if one.kind in _LITERAL]
@@ -150,10 +150,10 @@ def names(notes: NotesText) -> list[str]:
 def keep_from(
     items: Sequence[Item], covered: str, window: Window, tokens: Callable[[Item], int]
 ) -> int | None:
-    """Where the messages begin that are kept behind the notes; None if the covered record is not in view.
+    """Index of the first message to keep after the notes; None if the record they cover is not in view.
 
-    Everything the notes do not cover is kept. From there it goes back until there is enough, but not past the
-    previous summary, and never so far that it would be too much.
+    Everything the notes do not cover is kept. From there it goes back until the minimum is reached, but not past the
+    previous summary nor beyond the maximum.
     """
     place = next((n for n in reversed(range(len(items))) if items[n].said.uuid == covered), None)
     if place is None:
@@ -172,7 +172,7 @@ def keep_from(
 
 
 def _urgent(notes: NotesText, window: Window, count: Count) -> str | None:
-    """Which sections must become shorter, the more pressing the further they are over."""
+    """A request to shorten the sections that are too long, worded more urgently the more they exceed the limit."""
     most, total = window.budget(SECTION_TOKENS), window.budget(TOTAL_TOKENS)
     sizes = {name: count(text) for name, text in notes.sections.items() if text.strip()}
     over = sorted((pair for pair in sizes.items() if pair[1] > most), key=lambda pair: -pair[1])
@@ -185,7 +185,7 @@ def _urgent(notes: NotesText, window: Window, count: Count) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """A section's text that cannot pass for another header."""
+    """A section's text, changed so that no line in it looks like a section header."""
     return re.sub(r"^# ", "## ", text.strip("\n"), flags=re.MULTILINE)
 
 

@@ -1,1 +1,1 @@
-"""Layer 1: big tool results go to disk, a preview stays."""
+"""Layer 1: big tool results are moved to disk, and a preview stays."""

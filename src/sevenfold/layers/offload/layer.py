@@ -1,8 +1,8 @@
-"""Layer 1: a tool result on its way into the conversation; it is never empty, and offloaded if it is too big.
+"""Layer 1: records tool results; an empty one gets a placeholder text, and one that is too big is offloaded.
 
-Whatever goes wrong here, no result is lost and nothing is raised into an agent's loop: one that cannot be stored
-stays in the transcript whole and is sent cut. If the transcript takes no decision either, the result is decided about
-when the next request is prepared, as are results that are too much only together.
+A failure to store a result loses nothing and does not interrupt the agent's loop: the result stays whole in the
+transcript and is sent cut. If the transcript accepts no decision either, it is decided when the next request is
+prepared, as it is for results that are too big only in total.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
 
 CHARACTERS_PER_TOKEN = 3
-"""To report about how much an offload saves; the gauge knows better once it is in view."""
+"""For reporting roughly how much an offload saves; the gauge is more exact once the preview is in view."""
 SAFE_CHARACTERS_PER_TOKEN = 2
-"""To be on the safe side when so many tokens must go."""
+"""A cautious ratio for when a given number of tokens must be freed."""
 
 
 class Offload:
-    """Big tool results go to disk, a preview stays."""
+    """Moves big tool results to disk and leaves a preview."""
 
     name = "offload"
 
     def on(self, settings: Settings) -> bool:
-        """Always: with offloading switched off results are still recorded, and none is left empty."""
+        """Always: even with offloading switched off, it records results and fills empty ones."""
         return True
 
     def settle(self, c: Conversation) -> Flow[None]:
-        """Decide about results that are too much together."""
+        """Decide how to send new results, including those that are too big only in total."""
         self.freeze(c)
         yield from ()
 
     def freeze(self, c: Conversation) -> None:
-        """Decide about results that go out for the first time: what is sent now is sent the same from then on."""
+        """Decide how to send results that no request has contained yet; from then on they are sent the same way."""
         view, state = c.transcript.view, c.state(Settled)
         now = (view, view.version, len(view), c.settings, c.account.tip)
         if now != state.settled:
@@ -60,25 +60,25 @@ class Offload:
             state.settled = now
 
     def on_refusal(self, c: Conversation, error: ModelError | TooFull) -> Flow[bool]:
-        """Over the blocking limit, results that were never sent can still go to disk."""
+        """Over the blocking limit, offload more of the results that were never sent."""
         yield from ()
         if isinstance(error, TooFull) and error.check.budget == "tokens":
             return _squeeze(c, error.check)
         return False
 
     def propose(self, c: Conversation) -> Sequence[Proposed]:
-        """The results that would go to disk."""
+        """The results that would be offloaded."""
         budget = _budget(c)
         return [_proposal(big, budget) for big in _due(c, unsent_results(c), budget)]
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
-        """Record results as they will be sent; those over their tool's threshold as a preview."""
+        """Record results as they will be sent: as a preview if over their tool's limit."""
         c.stock.follow(c.transcript.view)
         tool_of, budget = c.stock.tool_of, _budget(c)
         shown: list[Block] = []
         stored: dict[str, Stored] = {}
         refused: list[str] = []
-        # Those that could not be stored, with what is sent of them.
+        # Results that could not be stored, each with the cut text to send instead.
         failed: dict[str, tuple[str, Stored]] = {}
         for block in results:
             block = filled(block) if nothing(block) else block
@@ -98,7 +98,7 @@ class Offload:
         except TranscriptFull:
             if not failed:
                 raise
-            # The disk took neither the file nor the record: what fits of the result is still worth having.
+            # The disk accepted neither the file nor the record: record at least the cut text.
             for number, block in enumerate(shown):
                 if block.id in failed:
                     shown[number] = blocks.with_words(block, failed[block.id][0])
@@ -111,19 +111,19 @@ class Offload:
 
 
 class Settled:
-    """What a conversation was when its results were last decided about."""
+    """The state of a conversation when its results were last decided, to skip the work if nothing changed."""
 
     def __init__(self, c: Conversation) -> None:
         self.settled: tuple[object, ...] = ()
 
 
 def _budget(c: Conversation) -> Budget:
-    """How much of tool results may stay in the context."""
+    """The limits on tool results in this conversation."""
     return Budget(c.settings, c.window, c.kinds)
 
 
 def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
-    """Of results that no request has held yet, those that must still go."""
+    """The results among ``unsent`` that must be offloaded, except those with a decision to keep them."""
     if not budget.settings.offload:
         return []
     tools = [(c.stock.tool_of(block.id), block) for block in unsent]
@@ -138,7 +138,7 @@ def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
 
 
 def _squeeze(c: Conversation, check: Check) -> bool:
-    """Results that no request has held yet can still go to disk, which costs nothing."""
+    """Offload unsent results until the conversation fits, which costs nothing; True if it became smaller."""
     unsent = unsent_results(c)
     over = check.size.high - c.window.blocking + 1
     allowed = sum(len(block.raw) for block in unsent) - over * SAFE_CHARACTERS_PER_TOKEN
@@ -155,7 +155,7 @@ def _settle(c: Conversation, unsent: Sequence[Block], budget: Budget) -> None:
 
 
 def _proposal(big: Big, budget: Budget) -> Proposed:
-    """What would be done with a result."""
+    """The proposal to offload a result, as listeners see it."""
     return Proposed(
         layer="offload",
         mechanism=big.mechanism,
@@ -168,7 +168,7 @@ def _proposal(big: Big, budget: Budget) -> Proposed:
 
 
 def _replace(c: Conversation, big: Big, budget: Budget) -> bool:
-    """Put a recorded result away; says whether something else is sent in its place now."""
+    """Offload a recorded result; True if a preview or a cut text is now sent in its place."""
     away = _put_away(c, big, budget)
     if away is None or (big.mechanism == "share" and not away[1].path):
         return False
@@ -176,9 +176,9 @@ def _replace(c: Conversation, big: Big, budget: Budget) -> bool:
 
 
 def _put_away(c: Conversation, big: Big, budget: Budget) -> tuple[str, Stored] | None:
-    """What is sent in place of a result, and where it is whole; None if a listener refuses.
+    """Store a result; returns the text to send in its place and where it is stored, or None if a listener refuses.
 
-    One that could not be stored has no path, and as much of it is sent as may be.
+    A result that could not be stored has an empty path, and as much of it is sent as its limit allows.
     """
     proposed = _proposal(big, budget)
     if not c.events.may(proposed):
@@ -200,7 +200,7 @@ def _decide(c: Conversation, call: str, shown: str, place: Stored) -> bool:
 
 
 def _try(c: Conversation, decision: Offloaded | Keep) -> bool:
-    """Write a decision down; one that cannot be written is made again before the next request."""
+    """Write a decision; False if that fails, in which case it is redone before the next request."""
     try:
         c.transcript.decide(decision)
     except TranscriptError as error:
@@ -210,5 +210,5 @@ def _try(c: Conversation, decision: Offloaded | Keep) -> bool:
 
 
 def _stored(path: str, content: bytes) -> Stored:
-    """Where a result is; without a path it is in the transcript only."""
+    """Where a result is stored; without a path, it is in the transcript only."""
     return Stored(path, len(content), hashlib.sha256(content).hexdigest())

@@ -1,12 +1,11 @@
-"""Layer 1: a tool result too big for the context goes to disk, and a preview stays in its place.
+"""Layer 1: a tool result too big for the context is moved to disk, and a preview stays in its place.
 
-A result over its tool's own threshold is stored before it is recorded: the record holds the preview and says
-where the rest is. Results that are small enough each but too much together are recorded whole, and the largest
-of them are replaced before they are first sent. Either way a result is decided about once: what was sent once is
-sent the same ever after.
+A result over its tool's own limit is stored before it is recorded: the record contains the preview and says where the
+rest is. Results that are small enough individually but too big in total are recorded whole, and the largest of them are
+replaced before they are first sent. Either way, each result is decided once, and is sent the same way ever after.
 
-The tool that reads files is left alone, or reading a stored result would be stored again; only a result that
-would fill most of the window by itself is stored, whichever tool gave it.
+The tool that reads files is exempt, because reading a stored result would store it again; but a result that would fill
+most of the window by itself is stored, whichever tool returned it.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ READER = "read"
 """The kind of tool that can read a stored result."""
 SOME_READER = "a tool that reads files"
 FILLS_THE_WINDOW = 2
-"""Characters for each token of the threshold: a result of so many leaves next to no room for anything else."""
+"""Characters per token of the threshold: a result of that size leaves hardly any room for anything else."""
 
 
 class Budget(Struct, frozen=True):
-    """How much of results may stay in a window of this size; small windows have small budgets."""
+    """The limits on tool results in a window; smaller windows have smaller limits."""
 
     settings: Settings
     window: Window
     kinds: Mapping[str, str]
 
     def alone(self, tool: str) -> int | None:
-        """Characters a result of this tool may have; None: as many as it likes."""
+        """The most characters a result of this tool may have; None if unlimited."""
         if tool in self.settings.offload_by_tool:
             return self.settings.offload_limit(tool)
         usual = self.window.budget(self.settings.offload_characters)
@@ -47,39 +46,39 @@ class Budget(Struct, frozen=True):
         return max(usual, FILLS_THE_WINDOW * self.window.threshold)
 
     def shares(self, tool: str) -> bool:
-        """Does this tool have a part in the budget that results in one message share?"""
+        """Whether results of this tool count towards the limit for all results in one message."""
         return self.kinds.get(tool) != READER and self.alone(tool) is not None
 
     @property
     def together(self) -> int:
-        """Characters that results in one message may have."""
+        """The most characters that all results in one message may have."""
         return self.window.budget(self.settings.round_characters)
 
     @property
     def preview(self) -> int:
-        """Bytes that stay of a result that goes."""
+        """The size of a preview, in bytes."""
         return self.window.budget(self.settings.preview_bytes)
 
     @property
     def reader(self) -> str:
-        """The tool that can read a stored result."""
+        """The name of the tool that can read a stored result."""
         return next((name for name, kind in self.kinds.items() if kind == READER), SOME_READER)
 
 
 class Big(Struct, frozen=True):
-    """A result that should go."""
+    """A result that should be offloaded."""
 
     block: Block
     found: Whole
     most: int
-    """Characters of it that may stay if it cannot be stored."""
+    """The most characters of it to send if it cannot be stored."""
     why: str
     mechanism: str
-    """store: too big by itself; share: too big together with others"""
+    """Either "store" (too big by itself) or "share" (too big together with others)."""
 
 
 def too_big(block: Block, tool: str, budget: Budget) -> Big | None:
-    """The result, if it is over its tool's own threshold."""
+    """The result as one to offload, if it exceeds its tool's own limit; otherwise None."""
     limit = budget.alone(tool)
     if limit is None or len(block.raw) <= limit:
         return None
@@ -91,7 +90,7 @@ def too_big(block: Block, tool: str, budget: Budget) -> Big | None:
 
 
 def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> list[Big]:
-    """Which results, given with their tools, must leave the message they go out in: the largest first."""
+    """The results, given with their tools, to offload so that the rest fit into one message: the largest first."""
     sharing = [block for tool, block in results if budget.shares(tool)]
     if sum(len(block.raw) for block in sharing) <= budget.together:
         return []
@@ -109,7 +108,7 @@ def too_much_together(results: Sequence[tuple[str, Block]], budget: Budget) -> l
 
 
 def stored(big: Big, path: str, budget: Budget) -> str:
-    """What is sent in place of a result that was stored."""
+    """The text to send in place of a stored result."""
     found = big.found
     text = cut(found.text, budget.preview)
     if path.startswith(NO_FILE):
@@ -118,6 +117,6 @@ def stored(big: Big, path: str, budget: Budget) -> str:
 
 
 def truncated(big: Big, problem: str) -> str:
-    """What is sent in place of a result that could not be stored: as much of it as its budget allows."""
+    """The text to send for a result that could not be stored: as much of it as its limit allows."""
     found, shown = big.found, cut(big.found.text[: big.most], big.most)
     return CutResult(shown=len(shown), characters=len(found.text), problem=problem, text=shown).render()

@@ -1,1 +1,1 @@
-"""Layer 5: lasting facts of a session become memory, and memory comes back where it fits."""
+"""Layer 5: lasting facts from a session are stored in memory, and fitting memory entries are recalled."""

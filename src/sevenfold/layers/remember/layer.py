@@ -1,7 +1,7 @@
-"""Layer 5: after a finished request, what is worth it becomes memory; before one, what fits comes back.
+"""Layer 5: after a finished turn, lasting facts are stored in memory; before a request, fitting entries are recalled.
 
-Looking for facts is a fork in the background: it reads the cached prefix, adds one instruction and is never waited for.
-What it may store, and as whose words, is decided by code (`sevenfold.memory.admission`).
+The search for facts is a fork in the background: it reads the cached prefix, adds one instruction and is never awaited.
+Code decides what may be stored, and as whose words (`sevenfold.memory.admission`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 SOURCE = "extract_memories"
 MOST_TURNS = 5
 MOST_READS = 8
-"""Calls of one turn that are carried out."""
+"""The most tool calls carried out in one turn."""
 READS = ("read", "search")
 """Kinds of tools that the fork may use."""
 SHOWS = (*READS, "shell")
@@ -50,27 +50,27 @@ NO_TOOLS = "This is not available here, or not any more. Answer with the facts, 
 
 
 class Remember:
-    """Lasting memory."""
+    """Stores lasting facts in memory and recalls fitting entries."""
 
     name = "remember"
 
     def on(self, settings: Settings) -> bool:
-        """Extracting and recalling each have a switch."""
+        """Whether extraction or recall is switched on."""
         return settings.extraction or settings.memory_recall
 
     def settle(self, c: Conversation) -> Flow[None]:
-        """Before a request: put what fits the user's newest words behind them."""
+        """Before a request, attach the entries that fit the user's newest message."""
         if c.services.memory is not None and c.settings.memory_recall:
             yield from c.state(MemoryKeeper).recall()
 
     def after_answer(self, c: Conversation) -> None:
-        """After a finished request: look for facts in the background, if it is time."""
+        """After an answer, search for facts in the background, if it is time."""
         if c.services.memory is not None and c.settings.extraction:
             c.state(MemoryKeeper).check()
 
 
 class MemoryKeeper:
-    """Looks after memory for one conversation."""
+    """Recalls from memory and extracts facts for one conversation."""
 
     def __init__(self, c: Conversation) -> None:
         assert c.services.memory is not None
@@ -78,30 +78,30 @@ class MemoryKeeper:
         self._memory = c.services.memory
         self._busy = False
         self._again = False
-        """Whether another request was finished meanwhile."""
+        """Whether another turn ended during the search."""
         self._failures = 0
         self._looked: str | None = None
-        """The user's newest message, once entries were looked for."""
+        """The user message for which memory was last searched."""
         self._covered: set[str] = set()
-        """Records up to which the conversation was looked through, as far as decisions in view do not say so."""
+        """Records up to which the conversation was searched, in addition to the decisions in view."""
         self._caught_up: str | None = None
-        """The newest compaction before which no words are left to be looked at."""
+        """The newest boundary before which all messages have been searched."""
         self._since = c.clock.now()
-        """When memory was last looked after here."""
+        """When the conversation was last searched for facts."""
         self._usd = 0.0
-        """What looking for facts has cost in this session."""
+        """Cost of searching for facts in this session."""
         self._recalled: list[FittingEntry] = []
-        """What was put behind the user's newest message, until the request is finished."""
+        """The entries attached to the user's newest message, until the turn ends."""
         self._compares: StatementVectors | None = None
         self._texts: list[str] = []
-        """What the entries say that were looked at last; some may have no vector yet."""
+        """The texts of the entries last compared; some may have no vector yet."""
         self._paused = ""
-        """The day on which the budget was reported as spent."""
+        """The day on which the daily budget was last reported as spent."""
 
     # -- recalling ------------------------------------------------------------------------------
 
     def recall(self) -> Flow[None]:
-        """Attach the entries that fit the user's newest words; nothing if none does."""
+        """Attach the entries that fit the user's newest message and are not in view yet, if any."""
         items = self._c.transcript.view.items
         if not items or items[-1].said.uuid == self._looked:
             return
@@ -126,7 +126,7 @@ class MemoryKeeper:
         self._tell("recall", f"recalled from memory: {', '.join(map(policy.reason, fits))}", record)
 
     def _fitting(self, words: str) -> list[FittingEntry]:
-        """The entries of the project, and of the user, that fit."""
+        """The fitting entries of the project's and the user's memory."""
         other = self._c.services.user_memory
         known = [*self._memory.entries(), *(other.entries() if other is not None else ())]
         likeness = self._likeness() if known else None
@@ -136,7 +136,7 @@ class MemoryKeeper:
         return fitting(words, known, self._memory.today(), likeness)
 
     def _likeness(self) -> StatementVectors | None:
-        """Compares by meaning, where that is installed and switched on; loaded when it is first needed."""
+        """The comparison by meaning, if installed and switched on; loaded on first use."""
         given, switched_on = self._c.services.meaning, self._c.settings.recall_meaning
         embedder = given.embedder(switched_on=switched_on) if given is not None else None
         if embedder is not None and self._compares is None:
@@ -146,7 +146,7 @@ class MemoryKeeper:
     # -- remembering ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """After an answer: log a finished request, and begin to look for facts, if it is time."""
+        """After the final answer of a turn, log the turn and start a search for facts, if it is time."""
         newest = self._c.transcript.view.items[-1]
         if newest.said.role != "assistant" or newest.said.calls or self._c.background is None:
             return
@@ -154,7 +154,7 @@ class MemoryKeeper:
         self._look()
 
     def _look(self) -> None:
-        """Begin to look for facts, if it is time and there is money for it; overlapping triggers become one."""
+        """Start a search for facts if it is due and within budget; overlapping triggers are merged into one."""
         if self._busy:
             self._again = True
             return
@@ -173,11 +173,11 @@ class MemoryKeeper:
         self._c.run_aside(self._catch_up() if behind else self._extract(span), self._done, "memory")
 
     def _share(self) -> float:
-        """The part of the session's bill that memory has taken so far."""
+        """The share of the session's bill spent on memory so far."""
         return policy.share_of(self._usd, self._c.account.usd)
 
     def _may_spend(self) -> bool:
-        """Is there money left for today? If not, what was said waits, and that is reported once a day."""
+        """Whether today's budget allows a search; if not, the search waits, which is reported once a day."""
         most, today, spent = self._c.settings.memory_daily_budget, self._memory.today(), self._memory.spent
         if most is None or spent < most or not self._c.may_spend():
             return self._c.may_spend()
@@ -197,7 +197,7 @@ class MemoryKeeper:
         return span, (yield from in_thread(partial(self._admit, facts, span, read)))
 
     def _catch_up(self) -> Flow[tuple[Stretch, list[Admission]]]:
-        """Look at words that left the context before anything looked at them, a portion at a time, if it is time."""
+        """Search messages that left the context unsearched, one portion at a time, if it is due."""
         boundary = self._c.transcript.view.boundary
         span = yield from in_thread(self._earlier)
         if policy.due(span, share=self._share()):
@@ -206,7 +206,7 @@ class MemoryKeeper:
         return Stretch({}, "", earlier=True), []
 
     def _ask(self, span: Stretch) -> Flow[tuple[str, list[Block]]]:
-        """The model's answer, and what it read before: the calls and their results."""
+        """Ask the model for facts; returns its answer, and the calls and results of what it read before."""
         asked = fork(self._c, SOURCE)
         may_read = self._c.read_only is not None and policy.may_read(self._usd, self._c.account)
         reading = [name for name, kind in self._c.kinds.items() if kind in READS and may_read]
@@ -228,7 +228,7 @@ class MemoryKeeper:
         raise ModelError(f"it kept calling tools for {turn} turns")
 
     def _read(self, calls: Sequence[ToolCall], *, last: bool) -> Flow[list[Block]]:
-        """The results of calls; if an answer is due, or too many are made at once, they are refused."""
+        """Carry out the fork's tool calls; calls beyond the limit, or with the answer due, are refused."""
         look = self._c.read_only
         taken = 0 if last or look is None else MOST_READS
         found = intake.results((yield from look(calls[:taken])) if look and taken else [])
@@ -261,7 +261,7 @@ class MemoryKeeper:
             self._look()
 
     def _span(self) -> Stretch:
-        """What happened in view since memory was last looked after."""
+        """The part of the view that has not been searched yet."""
         view = self._c.transcript.view
         known = self._covered | {made.covered for made in view.decisions() if isinstance(made, Remembered)}
         since = list(takewhile(lambda item: item.said.uuid not in known, reversed(view.items)))
@@ -275,22 +275,22 @@ class MemoryKeeper:
         )
 
     def _wrote(self, calls: Sequence[Block]) -> bool:
-        """Did the agent write memory itself, in one of these calls?"""
+        """Whether the agent itself wrote to memory in one of these calls."""
         path, kinds = self._memory.path.encode(), self._c.kinds
         named = [call for call in calls if (path and path in call.raw) or b'"/memories' in call.raw]
         if any(kinds.get(read_field(call.raw, "name")) in ("edit", "write") for call in named):
             return True
-        # A command that names the folder may only read it: what changed there tells.
+        # A command that names the folder may only read it, so check whether anything changed there.
         newest = next(self._memory.changes(), None) if named else None
         return newest is not None and newest.by in ("agent", "outside") and newest.at >= self._since
 
     def _behind(self, span: Stretch) -> bool:
-        """May words have left the context that nothing looked at?"""
+        """Whether messages may have left the context without having been searched."""
         boundary = self._c.transcript.view.boundary
         return span.whole and boundary is not None and boundary != self._caught_up
 
     def _earlier(self) -> Stretch:
-        """The first words that left the context since memory was last looked after; reads the whole log."""
+        """The first portion of messages that left the context unsearched; reads the whole log."""
         log = self._c.transcript.log
         items = whole(log).items
         known = {made.covered for _, made in log.decisions(Remembered)}
@@ -303,7 +303,7 @@ class MemoryKeeper:
         return Stretch(words, next(reversed(words), ""), tokens, earlier=True)
 
     def _log(self, answer: Said) -> None:
-        """Add the finished request to the log of the day, in the background."""
+        """Add the finished turn to the daily log, in the background."""
         items = reversed(self._c.transcript.view.items)
         asked = next((words for item in items if (words := _users_words(item.said).strip())), "")
         said = "\n".join(blocks.words_of(block) for block in answer.blocks if block.kind == "text")
@@ -319,7 +319,7 @@ class MemoryKeeper:
             memory = users if users is not None and known.scope == users.path else self._memory
             yield from in_thread(partial(memory.count_use, known.entry.file, helped=helped))
         compares = self._compares
-        # A few at a time: the others are compared from the next request on.
+        # `prepare` computes a few vectors at a time; entries without one are compared from the next request on.
         while compares is not None and (yield from in_thread(partial(compares.prepare, self._texts))):
             pass
 
@@ -345,20 +345,20 @@ class MemoryKeeper:
 
 
 def memory_commands(c: Conversation) -> MemoryCommands | None:
-    """What the model's own writes into memory go through; None if there is no memory."""
+    """The commands through which the model itself writes to memory; None if there is no memory."""
     return MemoryCommands(c.services.memory, partial(witness, c)) if c.services.memory is not None else None
 
 
 def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] = ()) -> Witness:
-    """What can be read in a conversation, and what was ``read`` in a fork of it besides.
+    """The evidence for facts from a conversation, and from what a fork of it ``read`` in addition.
 
-    ``new`` are the user's words that were not looked at before.
+    ``new`` are the user's words, by record, that have not been searched before.
     """
     items = tuple(c.transcript.view.items)
     found = [*(block for item in items for block in item.said.blocks), *read]
     kinds = _called(c, found)
     results = (block for block in found if kinds.get(block.id) in SHOWS and block.kind == "tool_result")
-    # What the instruction itself says is no fact, should a model repeat it.
+    # If a model repeats text from the instruction, that is not a fact.
     given = (RememberFacts("").render(), *(blocks.words_of(blocks.read(block)) for block in c.frame.system))
     return Witness(
         said={**new, **_words(item.said for item in items)},
@@ -372,31 +372,31 @@ def witness(c: Conversation, new: Mapping[str, str] = {}, read: Sequence[Block] 
 
 
 def _called(c: Conversation, found: Iterable[Block]) -> dict[str, str]:
-    """The calls among these blocks, each with the kind of its tool."""
+    """The tool calls among these blocks, by id, each with the kind of its tool."""
     calls = (block for block in found if block.kind == "tool_use")
     return {call.id: c.kinds.get(read_field(call.raw, "name"), "") for call in calls}
 
 
 def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
-    """The least trusted source of what a conversation holds, if tools of these kinds were called in view."""
+    """The least trusted origin of anything in a conversation, given the kinds of tools called in view."""
     records = [item.said for item in c.transcript.view.items]
-    if any(said.summary for said in records):  # it rests on what earlier calls returned
+    if any(said.summary for said in records):  # a summary depends on the results of earlier calls
         earlier = (block for said in c.transcript.log.answers() for block in said.blocks)
         kinds = [*kinds, *_called(c, earlier).values()]
     return least_trusted(policy.least(kinds), *map(policy.origin_of, records))
 
 
 def _recalled(c: Conversation) -> list[str]:
-    """What was recalled and is still in view."""
+    """The texts of recalled entries that are still in view."""
     shown = (item.said for item in c.transcript.view.items if item.said.attachment == ATTACHMENT)
     return [blocks.words_of(block) for said in shown for block in said.blocks]
 
 
 def _users_words(said: Said) -> str:
-    # Not what a user says in a tool's result: a tool could say that as well.
+    # The user's words in tool results do not count, as a tool could imitate them.
     return "" if said.attachment else users_words(said)
 
 
 def _words(records: Iterable[Said]) -> dict[str, str]:
-    """What the user says in these records."""
+    """The user's words in these records, by record."""
     return {said.uuid: words for said in records if (words := _users_words(said)).strip()}

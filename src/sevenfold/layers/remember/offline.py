@@ -1,4 +1,4 @@
-"""What the offline model answers when it is asked what is worth remembering: what the user states by fixed rules."""
+"""The offline model's answer to the request for lasting facts: those that fixed rules find in the user's words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SINCE = re.compile(r'from this message of the user on: "(.*)"')
 
 
 def find_facts(request: Mapping[str, Any]) -> str:
-    """A model's answer: the facts in the messages that the instruction at the end asks about."""
+    """Answer a request for facts: find them in the messages that the instruction in its last message asks about."""
     *before, last = request["messages"]
     instruction = "\n".join(map(_words, items_of([last])))
     if listed := _LISTED.search(instruction):

@@ -1,4 +1,4 @@
-"""What is worth remembering, and how an entry is put before a model. Everything in this module is pure."""
+"""Rules for when to look for lasting facts, and how memory entries are shown to a model. This module is pure."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from sevenfold.memory.admission import Admission
 
 GROWTH = 6_000
-"""Tokens of conversation after which the user's words are looked through, whatever they are."""
+"""Tokens of conversation after which the user's words are searched for facts, even if nothing sounds lasting."""
 USUAL_SHARE, MOST_SHARE = 0.02, 0.04
-"""How much of a session's bill may go to memory: usually, and if something sounds lasting."""
+"""The most of a session's bill that may go to memory: usually, and if something sounds lasting."""
 FREE_USD = 0.02
 """What memory may cost in a session before its share of the bill counts: short sessions cost little anyway."""
 MOST_FACTS = 40
-"""Facts taken from one answer."""
+"""The most facts taken from one answer."""
 MOST_CLAIMS = 8
 SHOWN = 120
-"""Characters of the message that the model is asked to begin with."""
+"""Characters quoted from the message at which the model is asked to begin."""
 MOST_EARLIER = 16_000
-"""Characters of messages that left the context, looked at in one go."""
+"""The most characters of messages that left the context to show in one request."""
 LONGEST_EARLIER = 2_000
-"""Characters of each that are shown."""
+"""The most characters of each of those messages."""
 LONGEST_SOURCE = 80
-"""Characters of where an entry was found."""
+"""The most characters of an entry's source."""
 LOGGED = 120
-"""Characters of a question, and of its answer, in the daily log."""
+"""The most characters of a question, and of its answer, in the daily log."""
 
 _FACT = re.compile(r"<fact\b([^>\n]{0,200})>(.*?)</fact>", re.DOTALL | re.IGNORECASE)
 _QUOTE = re.compile(r"<quote>(.*?)</quote>", re.DOTALL | re.IGNORECASE)
@@ -56,48 +56,48 @@ _PATH = re.compile(
 _FLAG = re.compile(r"(?<=\s)--?[a-zA-Z][\w-]*")
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d(?!\d)")
 _DATED = ("modified", "updated", "date", "created")
-"""Keys with which other tools say when a file was written."""
+"""Front-matter keys with which other tools date a file."""
 _NO_NAME = re.compile(r"[^\w./:@-]+")
 _COMMAND = re.compile(r"[a-z][\w.+-]{1,40}")
 
 ATTACHMENT = "recalled_memory"
 _UNCONFIRMED = re.compile(r"^- \S+ \(unconfirmed, from (\w+)", re.MULTILINE)
 ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", "search": "tool"}
-"""Where the output of a tool of each kind comes from; that of any other tool counts as ``tool``."""
+"""The origin of a tool's output, by the kind of tool; for any other kind it is ``tool``."""
 
 
 class Stretch(Struct, frozen=True):
-    """What happened since memory was last looked after."""
+    """A part of the conversation that has not been searched for facts yet."""
 
     said: Mapping[str, str]
     """The user's words, by record."""
     covered: str
-    """The last record of it."""
+    """The last record of the stretch."""
     tokens: int = 0
     wrote: bool = False
-    """Did the agent write memory itself?"""
+    """Whether the agent itself wrote to memory in it."""
     whole: bool = False
-    """Does it begin where the view begins?"""
+    """Whether it begins where the view begins."""
     earlier: bool = False
-    """Has all of it left the context?"""
+    """Whether all of it has left the context."""
 
 
 def share_of(spent: float, bill: float | None) -> float:
-    """The part of a session's bill that memory has taken; the first cents do not count."""
+    """The share of a session's bill spent on memory; 0 while that is only a few cents."""
     return spent / bill if bill and spent > FREE_USD else 0.0
 
 
 def may_read(spent: float, account: Account) -> bool:
-    """Would one more look, with a turn for reading, stay within memory's usual share? Each costs about a request."""
+    """Whether one more search, with an extra turn to read files, stays within memory's usual share of the bill."""
     request = (account.usd or 0.0) / max(1, account.requests)
     return share_of(spent + 2 * request, account.usd) <= USUAL_SHARE
 
 
 def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
-    """Is it time to look for facts?
+    """Whether it is time to search for facts.
 
-    At once if the user said something that sounds lasting, otherwise when enough was said; after failures ``pause``
-    times as much. Either way not while memory has taken more than its ``share`` of the session's bill.
+    At once if the user said something that sounds lasting, otherwise after enough conversation: after failures,
+    ``pause`` times as much. Neither applies while memory's ``share`` of the session's bill is too large.
     """
     if not span.said or share > MOST_SHARE:
         return False
@@ -106,7 +106,7 @@ def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
 
 
 def instruction(span: Stretch, reading: Sequence[str] = ()) -> RememberFacts:
-    """What a model is asked about a stretch; ``reading`` are the tools with which it may read files first."""
+    """The instruction to find facts in a stretch; ``reading`` names the tools with which the model may read files."""
     since = None if span.earlier else shortened(next(iter(span.said.values())), SHOWN)
     told = "\n".join(f"- {shortened(words, LONGEST_EARLIER)}" for words in span.said.values())
     asked = RememberFacts(since, earlier=told if span.earlier else None)
@@ -118,7 +118,7 @@ def instruction(span: Stretch, reading: Sequence[str] = ()) -> RememberFacts:
 
 
 def portion(said: Mapping[str, str]) -> dict[str, str]:
-    """As many of these messages, from the first on, as are looked at in one go."""
+    """As many of these messages, from the first on, as fit into one request."""
     taken: dict[str, str] = {}
     room = MOST_EARLIER
     for record, words in said.items():
@@ -130,18 +130,18 @@ def portion(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def log_line(now: float, session: str, asked: str, answered: str) -> str:
-    """A finished request as a line of the daily log."""
+    """A finished turn as a line of the daily log."""
     minute = datetime.fromtimestamp(now).strftime("%H:%M")
     return f"- {minute} {session}: {shortened(asked, LOGGED)} → {shortened(answered, LOGGED)}"
 
 
 def least(kinds: Iterable[str]) -> Origin:
-    """The least trusted source of what tools of these kinds said."""
+    """The least trusted origin of the output of tools of these kinds."""
     return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in kinds))
 
 
 def origin_of(said: Said) -> Origin:
-    """Where a record comes from that is neither the user's words nor a tool's result."""
+    """The origin of a record that is neither the user's words nor a tool result."""
     words = "\n".join(map(blocks.words_of, said.blocks)) if said.attachment or said.meta else ""
     if said.attachment == ATTACHMENT:
         named = set(_UNCONFIRMED.findall(words))
@@ -154,7 +154,7 @@ def origin_of(said: Said) -> Origin:
 
 
 def read_facts(answer: str) -> list[LastingFact] | None:
-    """The facts in a model's answer; None if it did not keep to the format."""
+    """Parse the facts in a model's answer; None if it does not follow the format."""
     found = []
     for attributes, inside in _FACT.findall(answer):
         kind, until, note = _TYPE.search(attributes), _UNTIL.search(attributes), _NOTE.search(inside)
@@ -165,25 +165,25 @@ def read_facts(answer: str) -> list[LastingFact] | None:
 
 
 def outcome(admitted: Sequence[Admission]) -> str:
-    """What became of the facts, in one line; empty if nothing did."""
+    """The names of the new entries, as one line; empty if there are none."""
     new = [one.file.removesuffix(".md") for one in admitted if one.new]
     return f"remembered: {', '.join(new)}" if new else ""
 
 
 def shown(fits: Sequence[FittingEntry], there: Callable[[str], bool] | None) -> str:
-    """Entries as the model reads them."""
+    """Recalled entries as shown to the model; ``there`` checks whether a path or command still exists."""
     return "\n".join(line for fit in fits for line in _lines(fit.known, there))
 
 
 def reason(fit: FittingEntry) -> str:
-    """Which entry was recalled, from where and why."""
+    """Which entry was recalled, its source and the reason, as text."""
     source = "your words" if fit.known.stamp.trusted else f"unconfirmed, {_source(fit.known)}"
     why = f"shares {', '.join(fit.words[:4])}" if fit.words else "alike in meaning"
     return f"{fit.known.entry.name} ({source} of {_day(fit.known)}; {why})"
 
 
 def day_of(timestamp: str) -> date | None:
-    """The day of a record, where the user is; None if its time cannot be read."""
+    """The local date of a record; None if its timestamp cannot be parsed."""
     try:
         return datetime.fromisoformat(timestamp).astimezone().date()
     except ValueError:
@@ -191,9 +191,9 @@ def day_of(timestamp: str) -> date | None:
 
 
 def stale(entry: str, there: Callable[[str], bool]) -> list[str]:
-    """The paths, commands, and flags of scripts that an entry names and that are no longer there."""
+    """The paths, commands and script flags named in an entry that no longer exist."""
     spans = _SPAN.findall(entry)
-    # Only a script can be asked for its flags without being run.
+    # Only for scripts can flags be checked without running anything.
     scripts = filter(None, map(_PATH.search, spans))
     flags = [f"{flag} in {one[0]}" for one in scripts for flag in _FLAG.findall(one.string, one.end())]
     first = (word for span in spans for word in span.split()[:1])
@@ -219,17 +219,17 @@ def _lines(known: KnownEntry, there: Callable[[str], bool] | None) -> Iterator[s
 
 
 def _source(known: KnownEntry) -> str:
-    """Where an entry was found; a name given by others cannot pass for words of ours."""
+    """The source of an entry, sanitised: a name chosen by others must not pass for our own text."""
     return f"{known.stamp.origin} {_NO_NAME.sub('_', known.stamp.source)[:LONGEST_SOURCE]}".rstrip()
 
 
 def _day(known: KnownEntry) -> str:
-    """When the user last said so, or when it was first kept."""
+    """The day the user last confirmed an entry, or the day it was created."""
     return datetime.fromtimestamp(known.stamp.verified or known.stamp.created, UTC).date().isoformat()
 
 
 def _dates(known: KnownEntry) -> str:
-    """What an entry calls tomorrow and the like, as dates, unless it has them; of an imported one, if it is dated."""
+    """The dates meant by words such as "tomorrow", unless the entry gives them; empty for undated imported entries."""
     entry, stamp = known.entry, known.stamp
     if DATES in entry.note:
         return ""
@@ -243,7 +243,7 @@ def _dates(known: KnownEntry) -> str:
 
 
 def _quotation(words: str, most: int) -> str:
-    """The words on one line in quotation marks, so that nothing in them passes for a line of ours."""
+    """The words on one line in quotation marks, so that nothing in them can pass for a line of our own."""
     return '"' + shortened(words, most).replace('"', "'") + '"'
 
 

@@ -1,8 +1,8 @@
-"""Facts from a conversation, by code alone: what was said, touched, run, met and left to do.
+"""Extracts facts from a conversation by code alone: messages, files, commands, errors and open tasks.
 
-This is what the extractive compactor writes, what a model's summary is completed with, and what an
-offline model answers from. It reads records as they were said, whatever of them is still shown, leaves
-out what a decision took out of sight, and takes up what earlier summaries hand on.
+The extractive engine writes a summary from them, a model's summary is completed with them, and the offline model
+answers from them. Records are read in their original form, even if only a part is still shown; records hidden by a
+decision are left out; facts in earlier summaries are carried over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FACT = TypeVar("_FACT")
 
 
 def facts(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> Facts:
-    """Everything that can be known of these records; ``kinds`` says what each tool does, if known."""
+    """Extract all facts from these records; ``kinds`` maps tools to what they do, where known."""
     live = [item for item in items if not item.hidden_by]
     names = dict(notation.short_names(item.said.uuid for item in live))
     before = _handed_on(live)
@@ -59,7 +59,7 @@ def facts(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> Facts:
 
 
 def _handed_on(items: Sequence[Item]) -> Facts:
-    """What the summaries among these records say; there is one as a rule, at the beginning."""
+    """The facts in the summaries among these records; usually there is one, at the beginning."""
     known = Facts()
     for item in items:
         if item.said.summary:
@@ -83,7 +83,7 @@ def _with(old: Facts, new: Facts, prose: Mapping[int, str]) -> Facts:
 
 
 def _joined(old: Mapping[int, str], new: Mapping[int, str]) -> Mapping[int, str]:
-    """What several summaries say, section by section; a text without sections is kept as the first."""
+    """Join the prose of summaries section by section; a text without sections counts as section 1."""
     said = dict(new) if len(new) > 1 or 0 not in new else {1: new[0]}
     said.pop(0, None)
     both = ((number, old.get(number), said.get(number)) for number in sorted({*old, *said}))
@@ -91,10 +91,10 @@ def _joined(old: Mapping[int, str], new: Mapping[int, str]) -> Mapping[int, str]
 
 
 def _still_true(prose: Mapping[int, str], items: Sequence[Item], made: Sequence[Call]) -> Mapping[int, str]:
-    """What earlier summaries say, now that the work went on.
+    """Update the prose of earlier summaries after more work has been done.
 
-    Where it was then is a part of its history, what was to be next is settled, and so is a pending task that a later
-    record says is done.
+    The "current work" (8) of that time becomes part of the history (5), the "next step" (9) is dropped, and so are
+    pending tasks (7) that a later record reports as done.
     """
     history = "\n\n".join(filter(None, (prose.get(5, ""), prose.get(8, ""))))
     pending = state.still_open(prose.get(7, ""), items, made)
@@ -119,7 +119,7 @@ def _sources(
 
 
 def _spellings(touched: Iterable[File]) -> frozenset[str]:
-    """Every way to name a file from some folder above it: what the list of files says need not be repeated."""
+    """Every suffix of each file's path: names in the list of files are not repeated as identifiers."""
     found: set[str] = set()
     for file in touched:
         parts = file.path.replace("\\", "/").split("/")
@@ -129,7 +129,7 @@ def _spellings(touched: Iterable[File]) -> frozenset[str]:
 
 
 def _once(entries: Iterable[_FACT], by: str = "text") -> tuple[_FACT, ...]:
-    """Each entry once, the first of those that say the same."""
+    """The entries without duplicates: the first of those with the same value in the field ``by``."""
     kept: dict[str, _FACT] = {}
     for entry in entries:
         kept.setdefault(getattr(entry, by), entry)

@@ -1,8 +1,8 @@
-"""What must be spelt exactly: addresses, ids, hashes, tickets, versions, flags, ports, figures, names.
+"""Finds what must be spelt exactly: addresses, ids, hashes, tickets, versions, flags, ports, figures, names.
 
-They are looked for in what the user and the model say, in command lines and in errors, not in whole
-results: what was never taken up from a result was not needed. Those the user wrote come first, then those
-used often and lately.
+The search covers the text of the user and the model, the inputs of tool calls and the lines of errors, but not whole
+tool results: anything in a result that was never mentioned again was not needed. Identifiers typed by the user come
+first, then those used often and recently.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from sevenfold.layers.compact.extract.work import paths_in
 
 MOST = 200
 _PASTED = 600
-"""Characters above which a message is taken to hold something pasted."""
+"""A longer text, in characters, is assumed to contain something pasted."""
 _FROM_ONE_PASTE = 5
-"""How many identifiers found only in one pasted message are kept: a log would fill the list."""
+"""The most identifiers to keep that occur only in one pasted text: otherwise a log would fill the list."""
 _LONGEST = 200
 _LOOKED_AT = 40_000
 
 _FOLDER = re.compile(r"(?<![\w.:/~])(?:[A-Za-z]:|~)?/(?:[\w.@+-]+/)+[\w@+-]+(?![\w./@-])")
-"""A path from the root that names no file."""
+"""An absolute path whose last part has no file extension."""
 _OFTEN = {"name": 2, "folder": 3}
-"""How often something the user did not type must come up to count."""
+"""How often an identifier of this kind must occur to be kept, unless the user typed it."""
 _MAYBE = re.compile(r"[\d@_/\\]|--|localhost")
-"""A word without any of these holds nothing of the kind."""
+"""A word that does not match this contains no identifier."""
 _NAME = re.compile(r"`([A-Za-z_][\w.:-]*\w(?:\(\))?)`")
 _NAMING = re.compile(r"[_.:()\d-]|[a-z][A-Z]")
-"""What a name in code has and a plain word has not."""
+"""Characteristics of a name in code that a plain word does not have."""
 _PASSING = frozenset({"flag", "figure", "path"})
 
 
 class IdentifierSource(Struct, frozen=True):
-    """A text to look in."""
+    """A text to search for identifiers."""
 
     text: str
     record: str
     by_user: bool = False
     from_tool: bool = False
-    """What a tool is called with; its flags and figures are of no account unless somebody speaks of them."""
+    """Whether it is a tool call's input: its flags, figures and paths count only if mentioned elsewhere."""
 
 
 class _Seen:
     def __init__(self, kind: str, record: str) -> None:
         self.kind, self.record, self.count, self.by_user, self.place = kind, record, 0, False, 0
         self.typed = False
-        """Does it come up in a text that was not pasted, or in several?"""
+        """Whether it occurs in a text that was not pasted, or in several texts."""
 
 
 def identifiers(
@@ -59,7 +59,7 @@ def identifiers(
     known: Iterable[Identifier] = (),
     besides: frozenset[str] = frozenset(),
 ) -> list[Identifier]:
-    """The identifiers in these texts, oldest text first, added to those known from before."""
+    """Rank the known identifiers and those found in these texts, given oldest first; skip new ones in ``besides``."""
     seen: dict[str, _Seen] = {}
     for one in reversed(list(known)):
         entry = seen[one.text] = _Seen(one.kind, one.record)
@@ -87,7 +87,7 @@ def identifiers(
 
 
 class _Words(dict[str, list[tuple[str, str]]]):
-    """Words with the identifiers in them, each looked at once however often it comes up."""
+    """Maps each word to the identifiers in it; a cache, as words recur."""
 
     def __missing__(self, word: str) -> list[tuple[str, str]]:
         matches = pattern("identifier").finditer(word)
@@ -99,7 +99,7 @@ class _Words(dict[str, list[tuple[str, str]]]):
         return found
 
     def found(self, text: str) -> Iterator[tuple[str, str]]:
-        """The identifiers in a text, with what each is."""
+        """The identifiers in a text, each with its kind."""
         for word in text.split():
             if _MAYBE.search(word):
                 yield from self[word]
@@ -111,6 +111,6 @@ class _Words(dict[str, list[tuple[str, str]]]):
 
 
 def _rank(seen: _Seen, last: int) -> float:
-    """The user's own first; then use, which counts for less the more there is of it, and how lately."""
+    """The rank of an identifier, by whether the user typed it, number of uses (up to six) and recency; figures less."""
     worth = -3.0 if seen.kind == "figure" else 6.0 * seen.by_user
     return worth + min(seen.count, 6) + 4.0 * seen.place / max(1, last)

@@ -1,12 +1,12 @@
-"""What can be known of a conversation without asking a model, and how it is written into a summary and read back.
+"""The facts that code extracts from a conversation, and how they are written into a summary and read back.
 
-Every fact names the record it was taken from, so that the reader of a summary can go back to the words
-themselves. A fact that an earlier summary handed on names its record in the short form that summary used.
+Every fact names the record it was taken from, so that the reader of a summary can look up the original text. A fact
+carried over from an earlier summary names its record in the short form used there.
 
-Summaries chain: what the next compaction knows of the messages before this one, it knows from here. So
-each list is framed by a tag and each entry is a line of fixed form that ends in the records it rests on;
-a message of the user says how many lines it has, so that nothing it holds can be mistaken for the frame.
-Each form is written and read here, and reading what was written gives the same facts again.
+Summaries chain: all that the next compaction knows about the messages before this one comes from the summary. So each
+list is enclosed in a tag, and each entry is a line of fixed form that ends with the record it comes from. A user
+message states its number of lines, so that nothing inside it can be mistaken for the tags. Every form is both written
+and read here, and reading gives back the facts that were written.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 WAYS: Final = ("edited", "written", "read", "mentioned")
-"""How a file may have been worked with."""
+"""The ways a file can be used."""
 
 
 class Words(Struct, frozen=True):
-    """A message of the user: whole, or its beginning and end with so many characters left out between."""
+    """A user message: whole, or its beginning and end with ``lost`` characters left out between them."""
 
     record: str
     head: str
@@ -40,18 +40,18 @@ class Quote(Struct, frozen=True):
 
 
 class Permission(Struct, frozen=True):
-    """Words in which the user allows or refuses something, and what they answer, if they are a short yes or no."""
+    """Words in which the user allows or refuses something; for a short yes or no, also the proposal it answers."""
 
     given: bool
     text: str
     record: str
     proposal: str = ""
     proposed: str = ""
-    """The record of the proposal."""
+    """The record that contains the proposal."""
 
 
 class File(Struct, frozen=True):
-    """A file that was worked with: how, how often, and the first and last record that did."""
+    """A file that was used: how, how often, and the first and last record that used it."""
 
     path: str
     first: str
@@ -63,7 +63,7 @@ class File(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Did the work change it?"""
+        """Whether the file was edited or written."""
         return bool(self.edited or self.written)
 
 
@@ -72,13 +72,13 @@ class Command(Struct, frozen=True):
 
     line: str
     state: str
-    """ok, failed, exit N, or no result"""
+    """One of: ok, failed, exit N, no result."""
     record: str
     count: int = 1
 
 
 class FoundError(Struct, frozen=True):
-    """A call that failed: the lines by which the error is known, and whether the like succeeded later."""
+    """A failed tool call: the characteristic lines of the error, and whether the same act succeeded later."""
 
     tool: str
     lines: str
@@ -87,17 +87,17 @@ class FoundError(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """An entry of the to-do list that is not done."""
+    """An unfinished entry of the to-do list."""
 
     text: str
     record: str
     doing: bool = False
     number: str = ""
-    """What the list itself calls it, where it numbers its entries."""
+    """Its number in the list, if the list numbers its entries."""
 
 
 class Identifier(Struct, frozen=True):
-    """Something that is of use only if it is spelt exactly: an id, an address, a version, a figure."""
+    """Something that is useful only if spelt exactly: an id, an address, a version, a figure."""
 
     text: str
     kind: str
@@ -107,11 +107,11 @@ class Identifier(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """All of it. Messages and outcomes are in the order of the conversation; the rest most telling first."""
+    """All extracted facts. Messages, replies and outcomes are in conversation order; the rest most relevant first."""
 
     messages: tuple[Words, ...] = ()
     replies: tuple[Quote, ...] = ()
-    """What the user answered through a tool, as its result tells it: to a question, or refusing a call."""
+    """The user's replies in tool results: answers to questions and plans, and remarks on refused calls."""
     permissions: tuple[Permission, ...] = ()
     """What the user allowed and refused, newest first."""
     corrections: tuple[Quote, ...] = ()
@@ -120,40 +120,40 @@ class Facts(Struct, frozen=True):
     problems: tuple[FoundError, ...] = ()
     tasks: tuple[Task, ...] = ()
     pending: tuple[Quote, ...] = ()
-    """What the model said, last, was still to be done."""
+    """Sentences of the model's newest answer about what is still to be done."""
     identifiers: tuple[Identifier, ...] = ()
     outcomes: tuple[Quote, ...] = ()
-    """How the model closed each of its turns."""
+    """The model's last words in each turn."""
     current: tuple[str, ...] = ()
-    """The newest rounds, a line for each thing that happened."""
+    """The newest rounds, one line for each event."""
     prose: Mapping[int, str] = {}
-    """What an earlier summary says in each of its nine sections, besides such facts."""
+    """The prose in each of the nine sections of an earlier summary."""
     left_out: Mapping[str, int] = {}
-    """How many entries of each list earlier summaries had no room for."""
+    """How many entries of each list earlier summaries had to leave out."""
     names: Mapping[str, str] = {}
-    """The short form of every record's id."""
+    """Short forms of record ids."""
 
     def name(self, record: str) -> str:
-        """How a record is cited."""
+        """The form in which a record is cited."""
         return self.names.get(record, record)
 
 
 # -- in a summary ---------------------------------------------------------------------------
 
 Listed: TypeAlias = Quote | Permission | File | Command | FoundError | Task | Identifier
-"""A fact that is a line of a list."""
+"""A fact that is written as a line of a list."""
 _FACT = TypeVar("_FACT", bound=Listed)
 _OF_THIS_SUMMARY = frozenset({"request", "current", "next"})
-"""Lists that no summary takes over from the one before it."""
+"""Lists that every summary makes afresh, so that what an earlier one left out no longer counts."""
 EARLIER = "(From an earlier summary:)"
-"""Precedes prose that a summary took over from the one before it."""
+"""Precedes prose carried over from an earlier summary."""
 NOTHING = "(nothing recorded)"
-"""The text of a section that is empty."""
+"""The text of an empty section."""
 MORE = "[More was said here; it found no room.]"
-"""Follows prose that was not taken over whole."""
+"""Follows prose that was partly left out."""
 
 _SHORT = (8, 13, 18, 23)
-"""Lengths at which an id may be cut: behind the groups of a UUID."""
+"""Lengths to which an id may be cut: after each group of a UUID."""
 
 _WRAPPED = re.compile(r"^<summary>\n(.*)\n</summary>$", re.MULTILINE | re.DOTALL)
 _FRAME = re.compile(r'^<recorded kind="([\w-]+)">\n(.*?)^</recorded>$', re.MULTILINE | re.DOTALL)
@@ -179,11 +179,11 @@ _IDENTIFIER = re.compile(
     rf"^- (?P<text>.*) \((?P<kind>\w+)(?P<by_user>, by the user)?, (?P<count>\d+)×\){_CITED}$"
 )
 _UNSET = ("refused", " ", None)
-"""What means no in a field that is yes or no."""
+"""Matched values that mean False in a boolean field."""
 
 
 def short_names(records: Iterable[str]) -> Mapping[str, str]:
-    """For each id the shortest beginning, cut where a UUID may be cut, that no other id here has."""
+    """For each id, its shortest unique prefix, cut after a group of the UUID."""
     names: dict[str, str] = {}
     waiting = list(dict.fromkeys(records))
     for length in (*_SHORT, None):
@@ -196,7 +196,7 @@ def short_names(records: Iterable[str]) -> Mapping[str, str]:
 
 
 def framed(kind: str, lines: Iterable[str], left_out: int = 0) -> str:
-    """A list as a summary shows it; empty when there is nothing to list."""
+    """A list in its tag, as written in a summary; empty if there is nothing to list."""
     lines = [*lines]
     if left_out:
         lines.append(f"({left_out} more not listed here; the transcript has them)")
@@ -204,7 +204,7 @@ def framed(kind: str, lines: Iterable[str], left_out: int = 0) -> str:
 
 
 def said(words: Words, facts: Facts) -> str:
-    """A message of the user, with what was left out of it stated in its place."""
+    """A user message as written in a summary, with a note in place of what was left out."""
     name, lines, cut = facts.name(words.record), words.head.split("\n"), ""
     if words.lost:
         cut = f' cut-at="{len(lines) + 1}"'
@@ -214,7 +214,7 @@ def said(words: Words, facts: Facts) -> str:
 
 
 def entry(one: Listed, facts: Facts) -> str:
-    """A fact as a line of its list, with the record it rests on."""
+    """A fact as a line of its list, ending with the record it comes from."""
     name = facts.name(one.first if isinstance(one, File) else one.record)
     match one:
         case Quote():
@@ -242,10 +242,10 @@ def entry(one: Listed, facts: Facts) -> str:
 
 
 def read_back(text: str) -> tuple[Facts, str]:
-    """The facts a summary of ours hands on, and the rest of its text."""
+    """Read the facts in one of our summaries; returns them and the rest of its text."""
     lists: dict[str, list[str]] = {}
     left_out: dict[str, int] = {}
-    # The note it is wrapped in is no part of a summary.
+    # The note around the summary is not part of it.
     wrapped = _WRAPPED.search(text)
     messages, rest = _read_messages(wrapped[1] if wrapped else text)
     for kind, body in _FRAME.findall(rest):
@@ -278,7 +278,7 @@ def read_back(text: str) -> tuple[Facts, str]:
 def _entries(
     lists: Mapping[str, list[str]], kind: str, shape: type[_FACT], pattern: re.Pattern[str]
 ) -> tuple[_FACT, ...]:
-    """The entries of a list: the groups of the pattern are the fields."""
+    """Parse the entries of a list; the named groups of the pattern are the fields of ``shape``."""
     flags = {field.name for field in msgspec.structs.fields(shape) if field.type is bool}
     read = []
     for line in lists.get(kind, ()):
@@ -290,13 +290,13 @@ def _entries(
 
 
 def said_last(current: Iterable[str]) -> list[Quote]:
-    """The model's last words in the newest rounds as a summary shows them; none if it said nothing."""
+    """The model's last words in a summary's list of the newest rounds; empty if it said nothing."""
     found = [said for line in current if (said := _SAID_LAST.match(line))]
     return [Quote(found[-1][1], found[-1]["record"])] if found else []
 
 
 def _read_messages(text: str) -> tuple[list[Words], str]:
-    """The user's messages, and the text without them; what is inside one is not looked at."""
+    """Extract the user's messages from a summary; returns them and the text without them."""
     found: list[Words] = []
     rest: list[str] = []
     lines = text.split("\n")

@@ -1,7 +1,7 @@
-"""The nine sections of a summary: their titles, and how a text is taken apart along them.
+"""The nine sections of a summary: their titles, and how to split a text at them.
 
-Other tools number and name the same sections in their own way; a heading is known by its number and the
-beginning of its title, so their summaries are understood too.
+Other tools number and name the same sections slightly differently. A heading is recognised by its number and the
+beginning of its title, so their summaries can be read too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TITLES = (
 )
 TITLES: Mapping[int, str] = dict(enumerate(_TITLES, 1))
 TITLES_UP_TO: Mapping[int, str] = {**TITLES, 8: "Work completed", 9: "Context for continuing work"}
-"""When what follows the summary stays in view, the summary does not end with the current work."""
+"""Titles for a summary that is followed by kept messages, and so does not end with the current work."""
 
 _HEADING = re.compile(
     r"^\W{0,6}([1-9])[.)]\s*\**\s*([A-Za-z][^\n:*]{0,60}?)\s*\**\s*(?::\**[ \t]*(.*))?$", re.MULTILINE
@@ -32,21 +32,21 @@ _BEGINNINGS = (
     ("current work", "work completed"),
     ("next step", "optional next", "context for"),
 )
-"""How other tools may begin the title of each section."""
+"""How the title of each section may begin, including those of other tools."""
 
 
 def heading(number: int, titles: Mapping[int, str] = TITLES) -> str:
-    """A section's heading as it is written."""
+    """The heading of a section as written in a summary."""
     return f"## {number}. {titles[number]}"
 
 
 def split(text: str) -> dict[int, str]:
-    """The text of each section by its number; the text before the first is 0."""
+    """Split a summary into its sections, by number; the text before the first heading is 0."""
     found: dict[int, list[str]] = {}
     here, place = 0, 0
     for match in _HEADING.finditer(text):
         number, title = int(match[1]), match[2].lower()
-        # In full they are known in any order: a section may come twice, and an item of a list is none.
+        # A full title counts in any order, as a section may occur twice; a numbered list item is not a heading.
         full = title in (TITLES[number].lower(), TITLES_UP_TO[number].lower())
         if not (full or (number > here and title.startswith(_BEGINNINGS[number - 1]))):
             continue

@@ -1,4 +1,4 @@
-"""The patterns and names by which code finds facts in what was said, from `patterns.toml`."""
+"""The patterns and key names, from `patterns.toml`, by which code finds facts in a conversation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def _texts() -> Mapping[str, Any]:
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """A pattern by its name."""
+    """The compiled pattern of this name."""
     return re.compile("".join(_texts()[name].splitlines()))
 
 
 @cache
 def keys(name: str) -> tuple[str, ...]:
-    """What tools of any program call something in their input."""
+    """The names that tools use for something in their input; for to-do lists, also the states of an entry."""
     return tuple(_texts()["keys"][name].split())

@@ -1,6 +1,6 @@
-"""Where the work is: how the model closed its turns, the newest rounds line by line, and what is still to be done.
+"""The state of the work: the model's last words in each turn, the newest rounds line by line, and open tasks.
 
-To-do tools come in two shapes. One hands over its whole list each time, and the last list counts. The other creates
+There are two kinds of to-do tools. One passes its whole list each time, and the last list counts. The other creates
 entries one by one and changes them by number. Both are recognised by their input.
 """
 
@@ -35,11 +35,11 @@ _LONGEST_TASK = 300
 
 _WORD = re.compile(r"[^\W\d_]{4,}|\d{2,}")
 _SAME = 0.6
-"""The part of a pending line's words that a report of something done must have to be about it."""
+"""Share of a pending line's words that a report of finished work must contain to settle it."""
 
 
 def outcomes(items: Sequence[Item]) -> list[Quote]:
-    """The last words of the model before the user spoke again, for each time that happened."""
+    """The model's last words before each message of the user, and its newest words."""
     found: list[Quote] = []
     last: Quote | None = None
     for item in items:
@@ -52,7 +52,7 @@ def outcomes(items: Sequence[Item]) -> list[Quote]:
 
 
 def newest(items: Sequence[Item], made: Sequence[Call], names: dict[str, str]) -> list[str]:
-    """What happened in the newest rounds, oldest first; the very last words at length."""
+    """The events of the newest rounds as lines, oldest first; the model's last words are shown at more length."""
     by_record: dict[str, list[Call]] = {}
     for call in made:
         by_record.setdefault(call.record, []).append(call)
@@ -82,18 +82,18 @@ def _came_of(call: Call) -> str:
 
 
 def _about(call: Call) -> str:
-    """A command without its wrapping, a path without the folders far above it: both are listed in full."""
+    """The subject of a call in short: a bare command, or the ends of its paths; other lists have them in full."""
     if call.command:
         return bare_command(call.command)
     near = [path.replace("\\", "/").split("/")[-3:] for path in call.paths]
     return ", ".join("/".join(parts) for parts in near) or call.about
 
 
-# -- what is to be done ------------------------------------------------------------
+# -- open tasks --------------------------------------------------------------------
 
 
 def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
-    """The to-do list after these calls, given the list before them; what is done is left out."""
+    """The open entries of the to-do list after these calls, given the list before them."""
     tasks = {task.number or task.text: task for task in before}
     for call in made:
         if call.failed:
@@ -107,7 +107,7 @@ def open_tasks(made: Iterable[Call], before: Iterable[Task] = ()) -> list[Task]:
 
 
 def _whole_list(given: Mapping[str, Any]) -> list[tuple[str, str]] | None:
-    """The entries of a to-do list handed over whole, each with its state."""
+    """The entries of a to-do list passed as a whole, each with its state; None if the input has no such list."""
     for name in keys("list"):
         entries = given.get(name)
         if isinstance(entries, list) and all(
@@ -118,7 +118,7 @@ def _whole_list(given: Mapping[str, Any]) -> list[tuple[str, str]] | None:
 
 
 def _change(tasks: dict[str, Task], call: Call) -> None:
-    """One entry made or changed; which number a new one has, only the answer tells."""
+    """Apply a call that creates or changes one entry; only the result contains the number of a new one."""
     given, state = call.given, str(call.given.get("status", "")).lower()
     number = next((str(given[key]) for key in keys("number") if isinstance(given.get(key), str | int)), "")
     if not number and isinstance(given.get("subject") or given.get("title"), str):
@@ -139,7 +139,7 @@ def _text(entry: Mapping[str, Any]) -> str:
 
 
 def announced(items: Sequence[Item]) -> list[Quote]:
-    """Sentences of the newest answer that say what is still to come: what was announced before has begun since."""
+    """Sentences of the newest answer that announce next steps; those of earlier answers have been started since."""
     answer = rounds(items)[-1].answer if items else ()
     said = ((item.said.uuid, sentence) for item in answer for sentence in sentences(models_words(item)))
     told = ((record, sentence) for record, sentence in said if pattern("announces").search(sentence))
@@ -147,7 +147,7 @@ def announced(items: Sequence[Item]) -> list[Quote]:
 
 
 def still_open(text: str, items: Iterable[Item], made: Iterable[Call]) -> str:
-    """What an earlier summary calls pending, without the lines that a later record says are done."""
+    """The pending tasks of an earlier summary, without the lines that a later record reports as done."""
     said = [sentence for item in items for sentence in sentences(models_words(item))]
     reports = [one for one in said if pattern("is_done").search(one)]
     told = [one for one in reports if not pattern("is_not_done").search(one)]

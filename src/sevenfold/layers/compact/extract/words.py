@@ -1,4 +1,4 @@
-"""The words of a conversation: messages, sentences, and those among them that correct, allow or refuse.
+"""The text of messages, its sentences, and the sentences in which the user corrects, allows or refuses something.
 
 Whose words they are is decided in `sevenfold.record.authorship`.
 """
@@ -17,12 +17,12 @@ from sevenfold.record.layout import Item
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])|\n+")
 LONGEST_SENTENCE = 400
 _SHORT = 20
-"""Words up to which a message is taken to answer the question before it."""
+"""The most words a message may have to count as an answer to the question before it."""
 _LOOKED_BACK = 1_500
 
 
 def users_words(item: Item) -> str:
-    """What the user said in this record, with a mark for each picture; empty when nothing in it is the user's."""
+    """The user's words in a record, with a placeholder for each image or document; empty if there are none."""
     if item.hidden_by or not authorship.from_user(item.said):
         return ""
     found = (
@@ -34,7 +34,7 @@ def users_words(item: Item) -> str:
 
 
 def models_words(item: Item) -> str:
-    """What the model said in this record, reasoning aside."""
+    """The model's text in a record, without its reasoning; empty if there is none."""
     if item.said.role != "assistant" or item.said.synthetic or item.hidden_by:
         return ""
     texts = (blocks.words_of(block).strip() for block in item.said.blocks if block.kind == "text")
@@ -42,7 +42,7 @@ def models_words(item: Item) -> str:
 
 
 def whole_text(item: Item) -> str:
-    """Everything said in a record, by user, model or tool; a call's input counts as said."""
+    """All text in a record, including tool inputs and results but not reasoning."""
     parts = (
         bytes(body.input).decode(errors="replace").replace('\\"', '"').replace("\\n", " ")
         if isinstance(body := block.body(), ToolUse)
@@ -54,18 +54,18 @@ def whole_text(item: Item) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and lines of a text, without the space around them."""
+    """Split a text into sentences and lines, without the white space around them."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
 def one_line(text: str, most: int) -> str:
-    """A text as one line of at most so many characters."""
+    """A text as one line of at most ``most`` characters."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def permissions(items: Iterable[Item]) -> Iterator[Permission]:
-    """Sentences in which the user allows or refuses something, and short answers to what the model proposed."""
+    """Sentences in which the user allows or refuses something, and short answers to the model's proposals."""
     before = Quote("", "")
     for item in items:
         if words := models_words(item):

@@ -1,8 +1,7 @@
-"""What was done: tool calls with their results, and the files, commands and errors they tell of.
+"""The work done: tool calls with their results, and the files, commands and errors in them.
 
-Any agent's tools are understood: by the kinds it declares for them, else by the shape of what they are
-given. A call that names a command runs it; one that names a path and something to put there changes it;
-one that names a path and nothing else reads it.
+Any agent's tools are understood, by the kinds it declares for them or else by the shape of their input. A call that
+names a command runs it; one that names a path and new content changes the file; one that names only a path reads it.
 """
 
 from __future__ import annotations
@@ -33,28 +32,28 @@ _LONGEST_REPLY = 1_000
 
 
 class Call(Struct, frozen=True):
-    """One tool call and what came of it."""
+    """A tool call and its result."""
 
     name: str
     kind: str
-    """What it does: read, shell, search, web, edit or write; empty if that is not known."""
+    """What the tool does: read, shell, search, web, edit or write; empty if unknown."""
     record: str
     given: Mapping[str, Any]
     result: str | None = None
     failed: bool = False
     exit: str = ""
-    """The exit code, where the result names one."""
+    """The exit code, if the result contains one."""
     reply: str = ""
-    """What the user says in the result: an answer, or why the call was refused."""
+    """The user's words in the result: an answer, or the reason for refusing the call."""
 
     @property
     def command(self) -> str:
-        """The command line it runs; empty for all other tools."""
+        """The command line it runs; empty for tools other than a shell."""
         return _command(self.given) if self.kind == "shell" else ""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files it is about."""
+        """The files named in its input."""
         found = [value for key in keys("path") if isinstance(value := self.given.get(key), str) and value]
         several = self.given.get("paths")
         found += [path for path in several if isinstance(path, str)] if isinstance(several, list) else []
@@ -63,13 +62,13 @@ class Call(Struct, frozen=True):
 
     @property
     def about(self) -> str:
-        """What it was called with, in short: a command, a path, an address or what was looked for."""
+        """The subject of the call, in short: its command, paths, address or search pattern."""
         named = (v for key in keys("subject") if isinstance(v := self.given.get(key), str) and v)
         return self.command or ", ".join(self.paths) or next(named, "")
 
 
 def calls(items: Iterable[Item], kinds: Mapping[str, str] = {}) -> list[Call]:
-    """Every call in these records, in order, with its result if there is one."""
+    """All tool calls in these records, in order, each with its result if there is one."""
     items = [item for item in items if not item.hidden_by]
     found = (block for item in items for block in item.said.blocks)
     results = {block.id: block for block in found if block.kind == "tool_result"}
@@ -97,7 +96,7 @@ def _call(record: str, asked: ToolUse, answer: blocks.Block | None, kinds: Mappi
 
 
 def kind_by_shape(name: str, given: Mapping[str, Any]) -> str:
-    """What a tool without a declared kind probably does."""
+    """The probable kind of a tool that has no declared kind; empty if unknown."""
     has_path = any(isinstance(given.get(key), str) for key in keys("path"))
     if name == "apply_patch" or (has_path and any(key in given for key in keys("change"))):
         return "edit"
@@ -121,14 +120,14 @@ def _command(given: Mapping[str, Any]) -> str:
 
 
 def replies(made: Iterable[Call]) -> Iterator[Quote]:
-    """What the user answered through these calls, oldest first: to a question or a plan, or when refusing one."""
+    """The user's replies in these calls, oldest first: to a question, to a plan, or when refusing a call."""
     for call in made:
         words = call.reply or (call.result if not call.failed and _PLANS.search(call.name) else "")
         if words:
             yield Quote(one_line(words, _LONGEST_REPLY), call.record)
 
 
-# -- what came of them ------------------------------------------------------------------------
+# -- files, commands and errors ---------------------------------------------------------------
 
 LONGEST_LINE = 240
 _LONGEST_COMMAND = 160
@@ -142,7 +141,7 @@ _EXIT_LINE = re.compile(r"\A\s*Exit code -?\d+\s*\Z")
 
 
 def files(made: Iterable[Call]) -> list[File]:
-    """The files worked with; those changed first, and of each the newest."""
+    """The files used by these calls, the most recently used first."""
     found: dict[str, File] = {}
     for call in made:
         if call.failed or call.result is None:
@@ -156,14 +155,14 @@ def files(made: Iterable[Call]) -> list[File]:
 
 
 def paths_in(text: str) -> list[str]:
-    """Paths of files in a command line or a sentence."""
+    """File paths in a command line or a sentence."""
     bare = _ADDRESS.sub(" ", text)
     found = dict.fromkeys(pattern("path_in_command").findall(bare))
     return [path for path in found if "/" in path or "\\" in path or pattern("bare_name").search(path)]
 
 
 def merged(found: Iterable[File]) -> list[File]:
-    """Oldest first; a path from the working directory is taken together with the one full path it ends."""
+    """Merge entries for the same file, oldest first: a relative path joins the one longer path that ends with it."""
     whole: dict[str, File] = {}
     by_name: dict[str, set[str]] = {}
     for file in found:
@@ -198,7 +197,7 @@ def _touch(found: dict[str, File], path: str, how: str, record: str) -> None:
 
 
 def commands(made: Iterable[Call]) -> list[Command]:
-    """The command lines, each with how its last run ended: newest first, behind them those that only look."""
+    """The command lines, each with the outcome of its last run: newest first, read-only ones last."""
     found: dict[str, Command] = {}
     for call in made:
         if line := one_line(bare_command(call.command), _LONGEST_COMMAND):
@@ -209,7 +208,7 @@ def commands(made: Iterable[Call]) -> list[Command]:
 
 
 def bare_command(line: str) -> str:
-    """A command line without what only changes where it runs or how much of its output is shown."""
+    """A command line without heredocs and the parts that only set its directory or limit its output."""
     return pattern("around_a_command").sub("", _HEREDOC.sub("<<…", line))
 
 
@@ -222,7 +221,7 @@ def _state(call: Call) -> str:
 
 
 def problems(made: Iterable[Call]) -> list[FoundError]:
-    """The errors, newest first, those settled later behind those that were not."""
+    """The errors, newest first; those settled by a later success come last."""
     done: set[tuple[str, str]] = set()
     found: dict[tuple[str, str], FoundError] = {}
     for call in reversed(list(made)):
@@ -237,7 +236,7 @@ def problems(made: Iterable[Call]) -> list[FoundError]:
 
 
 def _deeds(call: Call) -> Iterator[tuple[str, str]]:
-    """What a call tries to do: the same deed done later settles the error."""
+    """What a call tries to do: if a later call succeeds at the same, the error is settled."""
     kind = call.kind or call.name
     if line := call.command:
         yield kind, " ".join(bare_command(line).split())
@@ -249,7 +248,7 @@ def _deeds(call: Call) -> Iterator[tuple[str, str]]:
 
 
 def telling_lines(result: str) -> str:
-    """The few lines by which an error is known, joined; the first line if none stands out."""
+    """The few characteristic lines of an error, joined; the first line if there are none."""
     if refused := pattern("call_refused").match(result):
         return one_line(f"the call was refused {refused[1] or ''}", LONGEST_LINE)
     lines = [line.strip() for line in _TAGS.sub("", result[:200_000]).splitlines() if line.strip()]
@@ -258,7 +257,7 @@ def telling_lines(result: str) -> str:
     telling = raised[-1:] + [line for line in lines if pattern("telling").search(line)]
     chosen = list(dict.fromkeys(telling or lines[:1]))[:_MOST_LINES]
     if chosen and chosen[-1].endswith(":"):
-        # The line behind one that ends in a colon is what that line announces.
+        # A line that ends with a colon announces the next one, so include that too.
         place = lines.index(chosen[-1]) + 1
         chosen += lines[place : place + 1]
     return " ⏎ ".join(one_line(line, LONGEST_LINE) for line in chosen)

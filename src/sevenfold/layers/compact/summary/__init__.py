@@ -1,8 +1,8 @@
-"""Summaries: reading what a model wrote, marking what it claims without a source, completing it, or doing without.
+"""Summaries: reading a model's draft, marking its unsupported claims and completing it, or writing one without a model.
 
 Code writes what must be true: the user's words, what they allowed and refused, files, errors, open tasks and exact
-identifiers come from the log, with the ids of their records. A model writes what needs judgement, and its text stays
-whole. Without a model, code fills all nine sections, and only with what was said.
+identifiers come from the log, with the ids of their records. A model writes what needs judgement, and its text is kept
+whole. Without a model, code fills all nine sections, using only text from the conversation.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sevenfold.layers.compact.summary.marks import mark
 _PROSE = 0.07
 _EARLIER_PROSE = 0.05
 _ORDER = (6, 9, 8, 1, 7, 4, 3, 5, 2)
-"""Sections in the order in which their prose is wanted: the user's words first, then what is nearest."""
+"""Sections in the order in which their prose gets room: the user's words first, then the most recent work."""
 _REQUEST = 600
 _HINT = 200
 
 
 def unsupported(text: str, evidence: Evidence) -> tuple[str, ...]:
-    """The sentences of a summary that cannot be changed which would be marked, with its list of the user's messages."""
+    """The unsupported sentences of a summary that cannot be edited; its list of user messages is checked as well."""
     sections = outline.split(text)
     if told := sections.get(6):
         sections[6] = f"The user said:\n{told}"
@@ -39,7 +39,7 @@ def unsupported(text: str, evidence: Evidence) -> tuple[str, ...]:
 def combine(
     drafted: Mapping[int, str], facts: Facts, budget: int, count: Count, *, span: Span = "whole"
 ) -> Summary:
-    """The sections a model drafted, completed with the facts; the user's messages are the log's, never the model's."""
+    """Complete a model's draft with the facts; the user's messages come from the log, never from the model."""
     own = {number: text for number, text in drafted.items() if number != 6}
     told = {6: facts.prose[6]} if 6 in facts.prose else {}
     written = [*_prose(told, _PROSE, notation.EARLIER), *_prose(own, _PROSE)]
@@ -48,17 +48,17 @@ def combine(
 
 
 def sections(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:
-    """The facts alone in their sections."""
+    """A summary of the recorded facts alone, each in its section."""
     return compose(facts, _recorded(facts), budget, count, _titles(span))
 
 
 def extractive(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:
-    """A summary made by code alone, of whatever is known; it always succeeds and always fits."""
+    """A summary made by code alone; it always succeeds and always fits the budget."""
     return compose(facts, [*_judged(facts, _recorded(facts))], budget, count, _titles(span))
 
 
 def prose(facts: Facts, budget: int, count: Count) -> Summary:
-    """What a model would write, by code: a summary without the lists that `combine` adds."""
+    """The part of a summary that a model would write, made by code: without the lists that `combine` adds."""
     return compose(replace(facts, messages=(), left_out={}), [*_judged(facts)], budget, count)
 
 
@@ -66,11 +66,11 @@ def _titles(span: Span) -> Mapping[int, str]:
     return TITLES_UP_TO if span in ("up_to", "range") else TITLES
 
 
-# -- what wants a place in a summary, and how urgently ---------------------------------------------
+# -- the candidates for a place in a summary, by priority ------------------------------------------
 
 
 def _recorded(facts: Facts, present: str = "") -> list[Entries]:
-    """The lists every summary holds; what the text ``present`` does not mention yet comes first."""
+    """The lists that every summary contains; facts that the text ``present`` does not mention come first."""
     files = sorted(facts.files, key=lambda file: file.path in present)
     problems = sorted(facts.problems, key=lambda one: one.lines in present)
     identifiers = sorted(facts.identifiers, key=lambda one: one.text in present)
@@ -86,13 +86,13 @@ def _recorded(facts: Facts, present: str = "") -> list[Entries]:
 
 
 def _judged(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterable[Entries]:
-    """What takes the place of a model's prose, with the recorded lists at their place among it."""
+    """What code writes instead of a model's prose, with the recorded lists inserted by priority."""
     yield Entries(9, "next", tuple(_next(facts)), 0.04)
     yield Entries(8, "current", facts.current[::-1], 0.16, oldest_first=True)
     yield from recorded
     yield from _prose(facts.prose, _EARLIER_PROSE, notation.EARLIER)
     yield Entries(1, "request", tuple(_request(facts)), 0.02)
-    # Newest first, without the one that is shown at length among the newest rounds.
+    # Newest first, without the one that the newest rounds already show in full.
     told = {quote.record for quote in notation.said_last(facts.current)}
     outcomes = (one for one in reversed(facts.outcomes) if facts.name(one.record) not in told)
     yield Entries(5, "outcomes", _lines(facts, outcomes), 0.1, oldest_first=True)
@@ -100,7 +100,7 @@ def _judged(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterable[Entries]
 
 
 def _prose(sections: Mapping[int, str], share: float, label: str = "") -> list[Entries]:
-    """Text for the sections; what an earlier summary has is labelled, for it may no longer hold."""
+    """Prose for the sections; ``label`` marks text from an earlier summary, which may no longer be true."""
     told = ((number, sections[number]) for number in _ORDER if number in sections)
     return [Entries(number, "", paragraphs(text), share, label=label) for number, text in told]
 
@@ -117,7 +117,7 @@ def _request(facts: Facts) -> Iterable[str]:
 
 
 def _next(facts: Facts) -> Iterable[str]:
-    """Only what was said: the newest request, what the model said of it last, what is open."""
+    """Lines for the next step, quoted from the record: the newest request, the model's last words, an open task."""
     for newest in facts.messages[-1:]:
         yield f"- the user's newest words: {_begin(newest.head, newest.record, facts)}"
     for last in facts.outcomes[-1:]:

@@ -1,9 +1,9 @@
-"""Whether a sentence claims the user's permission or order for an act that is hard to take back.
+"""Detects sentences that claim the user's permission or order for an act that is hard to undo.
 
-Neither the ways to say so nor the acts can be listed, so a linear model decides: over the words, which of them precede
-the first word of will and which follow it, the frame that is left without the words for things and acts, the parts of
-words, and the forms that deny, ask, suppose or permit (`claims.toml`). It was learnt from the sentences in
-`bench/claims`; `bench/claims_model.py` learns it, measures it on writers it has not seen, and writes its weights
+Neither the wordings nor the acts can be listed, so a linear model decides. Its features are the words, their position
+before or after the first word of permission or request ("will" in `claims.toml`), the grammatical frame without the
+content words, parts of words, and the forms that deny, suppose or permit. It is trained on the sentences in
+`bench/claims`: `bench/claims_model.py` trains it, evaluates it on writers it has not seen, and writes its weights
 (`claims.weights`). A question is never a claim.
 """
 
@@ -25,38 +25,38 @@ _TOKEN: Final = re.compile(r"[\w'-]+|[.,:;?|]")
 _WORD: Final = re.compile(r"[^\W\d_][\w'./-]*\w|\w")
 _NUMBER: Final = re.compile(r"\d+")
 _PHRASE: Final = 2
-"""Words in a row that are looked at together, at most."""
+"""The longest phrase feature, in words."""
 _FRAME: Final = 4
-"""The same in a frame, where everything that is not grammar is one gap."""
+"""The longest frame feature, in words and gaps."""
 _GAP: Final = "…"
 _PART: Final = 4
-"""The length of the parts of words."""
+"""The length of the word-part features, in characters."""
 _FORM: Final = 0.3
-"""The value of a form next to those of words, whose squares sum up to 1."""
+"""The value of a form feature; the values of each other kind are scaled so that their squares add up to 1."""
 _INTRODUCTION: Final = 3
-"""Words that may follow the permission in the line that introduces a list: "The user approved the following:"."""
+"""The most words after the permission in a line that introduces a list: "The user approved the following:"."""
 
 
 class Claim(Struct, frozen=True):
-    """The roots of the words for what the user is said to have permitted or ordered: acts, and everything else."""
+    """What the user is said to have permitted or ordered: the roots of the words for acts, and of all content words."""
 
     acts: frozenset[str]
     about: frozenset[str]
 
 
 class Model(Struct, frozen=True):
-    """The weight of every feature that tells claims from other sentences, and where the border is."""
+    """A linear classifier: the weight of every feature, and the bias."""
 
     weights: Mapping[str, float]
     bias: float
 
     def score(self, text: str) -> float:
-        """How sure it is a claim; above 0 it is one."""
+        """The score of a text; above 0 it is a claim."""
         return self.bias + sum(self.weights.get(one, 0.0) * value for one, value in features(text))
 
 
 def features(text: str) -> Iterator[tuple[str, float]]:
-    """What a text is judged by, each with its value; kinds are told apart by their first character."""
+    """The features of a text with their values; the first character of a feature tells its kind."""
     tokens = _tokens(text)
     parts = {
         f"~{word[start : start + _PART]}"
@@ -79,7 +79,7 @@ def _phrases(tokens: Sequence[str], least: int, most: int) -> Iterator[str]:
 
 
 def _framed(tokens: Sequence[str]) -> list[str]:
-    """The words that say how something is said; what it is about is a gap."""
+    """The grammatical words in order, with one gap for each run of content words."""
     shown = (token if _is_grammar(token) else _GAP for token in tokens)
     return ["^", *(one for one, _ in groupby(shown)), "$"]
 
@@ -91,7 +91,7 @@ def _is_grammar(word: str) -> bool:
 
 
 def _sides(text: str) -> Iterator[str]:
-    """The words before and after the first word of will, and those next to it."""
+    """Features for the words before, after and next to the first word of permission or request."""
     found = [match for name in ("will", "leave") if (match := pattern(name).search(text))]
     if not found:
         return
@@ -105,9 +105,9 @@ def _sides(text: str) -> Iterator[str]:
 
 
 def claim(sentence: str, before: str = "", lead: str = "", model: Model | None = None) -> Claim | None:
-    """What a sentence, without code and quotations, claims the user has permitted or ordered.
+    """What a sentence, given without code and quotations, claims the user permitted or ordered; None if nothing.
 
-    ``before`` is what "the user approved it" is about, ``lead`` the line that introduces the list the sentence is in.
+    ``before`` is the text that "it" in "the user approved it" refers to, ``lead`` the line that introduces the list.
     """
     for text in statements(sentence, before, lead):
         if (model or _standard()).score(text) > 0:
@@ -117,10 +117,10 @@ def claim(sentence: str, before: str = "", lead: str = "", model: Model | None =
 
 
 def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]:
-    """What a sentence states that mentions someone's will, alone and as an entry of the list under ``lead``."""
+    """The statements of a sentence that may claim a permission: by itself, and as a list entry after ``lead``."""
     if sentence.rstrip(" *_").endswith("?"):
         return
-    # "The user approved it": what is meant comes before it.
+    # "The user approved it": the preceding sentence says what "it" is.
     if not any(content(sentence)) and pattern("claimed").search(sentence):
         sentence = f"{sentence} {_SENTENCE.split(before.strip())[-1].rstrip('.?!')}"
     if any(content(sentence)):
@@ -132,7 +132,7 @@ def statements(sentence: str, before: str = "", lead: str = "") -> Iterator[str]
 
 
 def content(text: str) -> Iterator[str]:
-    """The words for what is permitted: those that are neither small nor words of permission."""
+    """The content words of a text: neither small words nor words of permission."""
     for word in _WORD.findall(text.lower().replace("’", "'")):
         permits = pattern("will").fullmatch(word) or pattern("leave").fullmatch(word)
         if word not in words("small") and not permits:
@@ -140,12 +140,12 @@ def content(text: str) -> Iterator[str]:
 
 
 def denies(text: str) -> bool:
-    """Does it deny or refuse something? "No objections" does not."""
+    """Whether a text denies or refuses something; "no objections" does not count."""
     return bool(pattern("denies").search(pattern("denies_nothing").sub(" ", text)))
 
 
 def _forms(text: str) -> Iterator[str]:
-    """The names of the forms by which a text permits, denies, supposes, or speaks of someone else's permission."""
+    """The names of the forms in a text: that it permits, denies, supposes, or reports someone else's permission."""
     clauses = _CLAUSE.split(text)
     stated = [clause for clause in clauses if not _is_open(clause)]
     if denies(text):
@@ -164,7 +164,7 @@ def _forms(text: str) -> Iterator[str]:
 
 
 def _is_open(clause: str) -> bool:
-    """Does a clause deny or only suppose a permission, or speak of someone else's?"""
+    """Whether a clause denies a permission, only supposes it, or is about someone else's."""
     found = pattern("will").search(clause)
     supposed = found and pattern("supposes").search(clause[: found.start()])
     return bool(supposed) or denies(clause) or bool(pattern("others").search(clause))
@@ -177,7 +177,7 @@ def _standard() -> Model:
     return Model(weights, weights.pop("", 0.0))
 
 
-# -- the English words and phrases by which a claim is recognised; other languages have no list --------------------
+# -- the English words and phrases by which a claim is recognised; other languages are not covered -----------------
 
 _ENTRY: Final = re.compile(r"(?:\[[^\]]*\]|\S)+")
 _NAME: Final = re.compile("<([A-Z]+)>")
@@ -192,25 +192,25 @@ def _lists() -> Mapping[str, Any]:
 
 @cache
 def words(name: str) -> frozenset[str]:
-    """The words of a list."""
+    """The words of a list in `claims.toml`."""
     return frozenset(_lists()[name].split())
 
 
 @cache
 def roots(name: str) -> frozenset[str]:
-    """The roots of the words of a list."""
+    """The roots of the words of a list in `claims.toml`."""
     return frozenset(map(root, words(name)))
 
 
 @cache
 def pairs(name: str) -> Mapping[str, str]:
-    """A list of words, each with the word it goes back to."""
+    """A list in `claims.toml` that maps words to their base word."""
     return dict(pair.split(":") for pair in _lists()[name].split())
 
 
 @cache
 def root(word: str) -> str:
-    """The word without its ending."""
+    """The word without its inflectional ending."""
     first, _, last = pairs("irregular").get(word, word).removesuffix("'s").removesuffix("'").rpartition("-")
     word = last if first in ("", "self", "bulk", "mass", "force", "hard") else f"{first}-{last}"
     bare = _ENDING.sub("", word)
@@ -220,21 +220,21 @@ def root(word: str) -> str:
 
 @cache
 def _acts() -> Mapping[str, str]:
-    """The listed acts, each with the first of those that are alike."""
+    """The root of each listed act, with the root of the first act on its line."""
     lines = map(str.split, _lists()["acts"].strip().splitlines())
     return {root(act): root(line[0]) for line in lines for act in line}
 
 
 @cache
 def alike(word: str) -> str:
-    """One root for all words that mean the same: evidence for one is evidence for the others."""
+    """The common root of all words with the same meaning: evidence for one is evidence for the others."""
     word = root(pairs("same").get(word, word))
     return _acts().get(word, word)
 
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """A pattern for any entry of a list."""
+    """A regular expression that matches any entry of a list in `claims.toml`."""
     body = _filled(name)
     whole_words = isinstance(_lists()[name], str)
     return re.compile(rf"(?<![\w-]){body}(?!\w)" if whole_words else body, re.IGNORECASE)

@@ -1,9 +1,8 @@
-"""Putting a summary together: nine sections, prose where there is some, recorded lists behind it.
+"""Composes a summary: nine sections, each with its prose, if any, followed by the recorded lists.
 
-The user's messages are served first, and of them the newest. When they do not all fit, the longest are cut first, each
-keeping its beginning and its end; when even that is too much, the oldest are left out, all but the first, and the
-summary says how many. Everything else has a share of what remains, takes less if it needs less, and may then take from
-what the others did not need.
+The user's messages get room first, beginning with the newest. If they do not all fit, the longest are cut first, each
+keeping its beginning and its end; if that is not enough, the oldest except the very first are left out, and the summary
+says how many. Everything else gets a share of the remaining room. What one list does not need, the others may use.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from sevenfold.layers.compact.extract.notation import Facts, Words
 from sevenfold.layers.compact.extract.outline import TITLES, heading
 
 Count = Callable[[str], int]
-"""Tells how many tokens a text has."""
+"""Counts the tokens of a text."""
 
 _SHORT = 160
-"""Tokens, its frame included, up to which a message of the user is shown whole or left out, but never cut."""
+"""A user message of at most this many tokens, including its frame, is shown whole or left out, never cut."""
 _FRAME = 48
-"""Tokens the frame of a cut message takes, and the note in it."""
+"""Tokens taken by the frame of a cut message and the note in it."""
 _FOR_THE_FIRST = 0.5
-"""The part of the room that the newest message leaves, which the first may take when others are left out."""
+"""Share of the room left by the newest message that the first one may take when others are left out."""
 _HEAD = 2 / 3
-"""The part of a cut message that is its beginning."""
+"""Share of a cut message that comes from its beginning."""
 
 
 _MOST = {
@@ -41,30 +40,30 @@ _MOST = {
     "outcomes": 40,
     "commands": 20,
 }
-"""Entries beyond these are rather looked up than read every time."""
+"""The most entries of each list: beyond that it is better to look them up than to read them in every request."""
 
 
 class Entries(Struct, frozen=True):
-    """Entries that want a place in a section, most wanted first."""
+    """The candidate entries for a section, the most important first."""
 
     section: int
     kind: str
-    """The list they make up; empty for prose."""
+    """The name of the list; empty for prose."""
     entries: tuple[str, ...]
     share: float
     label: str = ""
-    """Shown before them, if any of them finds room."""
+    """A line shown before them if any of them fits."""
     oldest_first: bool = False
-    """Shown in the order of the conversation, though the newest are the most wanted."""
+    """Show them in reverse: the newest are the most important, but are shown in conversation order."""
 
     @property
     def most(self) -> int:
-        """How many of them are shown at most."""
+        """The most entries to show."""
         return _MOST.get(self.kind, len(self.entries))
 
 
 def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[str]]:
-    """For each claim the entries that fit; first each within its share, then in order."""
+    """For each claim, the entries that fit: first within each claim's share, then in order into the remaining room."""
     sizes = [[count(entry) + 1 for entry in claim.entries] for claim in claims]
     taken: list[set[int]] = [set() for _ in claims]
     left = room
@@ -83,7 +82,7 @@ def share_out(claims: Sequence[Entries], room: int, count: Count) -> list[list[s
 
 
 def fit_messages(facts: Facts, room: int, count: Count) -> tuple[Words, ...]:
-    """The user's messages in this room: whole if possible, else cut, the oldest left out at worst."""
+    """Fit the user's messages into ``room`` tokens: whole if possible, otherwise cut, or with the oldest left out."""
     messages = facts.messages
     sizes = [_size(words, facts, count) for words in messages]
     if sum(sizes) <= room:
@@ -95,7 +94,7 @@ def fit_messages(facts: Facts, room: int, count: Count) -> tuple[Words, ...]:
         for words, before, size in zip(cut, messages, sizes, strict=True)
     ]
     if sizes[-1] > room:
-        # Even alone it is too large as it is: then it is all there is, and both its ends are shown.
+        # The newest message alone is too large: show only that one, cut to both its ends.
         newest = _cut(messages[-1], _size(messages[-1], facts, count), room)
         return (newest,) if room > _FRAME and _size(newest, facts, count) <= room else ()
     return tuple(cut) if sum(sizes) <= room else _newest(cut, sizes, room)
@@ -106,13 +105,13 @@ def _size(words: Words, facts: Facts, count: Count) -> int:
 
 
 def _level(sizes: Sequence[int], room: int) -> int:
-    """The size to which the long ones must come down so that all fit together."""
+    """The largest size to which the long messages can be cut so that all fit together."""
     levels = range(1, max(sizes, default=0) + 1)
     return bisect_right(levels, room, key=lambda level: sum(min(size, level) for size in sizes))
 
 
 def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> tuple[Words, ...]:
-    """The newest message, the first, which says what it is all about, and as many before the newest as fit."""
+    """The newest message, the first one, which states the goal, and as many before the newest as fit."""
     left = room - sizes[-1]
     first = 1 if len(messages) > 1 and sizes[0] <= left * _FOR_THE_FIRST else 0
     left -= sum(sizes[:first])
@@ -124,7 +123,7 @@ def _newest(messages: Sequence[Words], sizes: Sequence[int], room: int) -> tuple
 
 
 def _cut(words: Words, size: int, most: int) -> Words:
-    """A message brought down to about so many tokens; the frame and the note take some of them."""
+    """A message cut to about ``most`` tokens, including its frame and the note about the cut."""
     if size <= most:
         return words
     characters = len(words.head) + len(words.tail)
@@ -135,31 +134,31 @@ def _cut(words: Words, size: int, most: int) -> Words:
     return Words(words.record, words.head[:head], end, words.lost + characters - head - len(end))
 
 
-# -- the whole -----------------------------------------------------------------------------------
+# -- the whole summary ---------------------------------------------------------------------------
 
 _FOR_MESSAGES = 0.6
-"""The part of the room the user's messages may one before anything else."""
+"""Share of the room that the user's messages may take before anything else."""
 _FILLED = 0.97
-"""The part of the budget that is filled: a count of tokens is an estimate."""
+"""Share of the budget to fill, as token counts are estimates."""
 _TRIES = 8
 _TIGHTER = 0.85
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _LONG = 600
-"""Characters beyond which a paragraph is rather left out line by line than whole."""
+"""Longer paragraphs, in characters, may be left out line by line instead of as a whole."""
 
 
 class Summary(Struct, frozen=True):
-    """A finished summary, and what found no room in it."""
+    """A finished summary, and what did not fit into it."""
 
     text: str
     left_out: tuple[str, ...] = ()
-    """A sentence each; empty when everything is in it."""
+    """A phrase for each thing left out; empty if everything is in it."""
 
 
 def compose(
     facts: Facts, lists: Sequence[Entries], budget: int, count: Count, titles: Mapping[int, str] = TITLES
 ) -> Summary:
-    """The summary these lists make, never larger than the budget."""
+    """Compose the summary of the user's messages and these lists; it never exceeds the budget."""
     draft, nothing = _Composition(facts, lists, titles), [list[str]() for _ in lists]
     empty = replace(draft, facts=replace(facts, messages=()))
     frame = count(empty.text((), nothing)) + 12 * len(lists)
@@ -172,7 +171,7 @@ def compose(
         if count(text) <= budget:
             return Summary(text, tuple(draft.missing(told, chosen)))
         room = int(room * _TIGHTER)
-    # There is no room at all: that there is more is said, cut to what fits.
+    # There is no room for content: only the headings and the counts of what is missing, cut to fit.
     text = draft.text((), nothing)
     while text and count(text) > budget:
         text = text[: len(text) * 3 // 4]
@@ -180,7 +179,7 @@ def compose(
 
 
 def paragraphs(text: str) -> tuple[str, ...]:
-    """A text in pieces that may be left out one by one; a block of code is one piece."""
+    """Split a text into pieces that may be left out one by one; a code block is one piece."""
     pieces: list[str] = []
     for piece in _PARAGRAPH.split(text.strip()):
         if pieces and pieces[-1].count("```") % 2:
@@ -195,14 +194,14 @@ def paragraphs(text: str) -> tuple[str, ...]:
 
 
 class _Composition(Struct, frozen=True):
-    """What a summary is made of; its room is filled with messages as they fit, and with entries of each list."""
+    """The material of a summary, and the choice of messages and entries that fit."""
 
     facts: Facts
     lists: Sequence[Entries]
     titles: Mapping[int, str]
 
     def choose(self, room: int, count: Count) -> tuple[tuple[Words, ...], list[list[str]]]:
-        """Messages first, then everything else; what that leaves goes back to the messages."""
+        """Choose the messages first, then the list entries; give the messages any room left over."""
         wanted = sum(count(entry) + 1 for one in self.lists for entry in one.entries[: one.most])
         told = fit_messages(self.facts, max(int(_FOR_MESSAGES * room), room - wanted), count)
         used = sum(_size(words, self.facts, count) for words in told)
@@ -213,7 +212,7 @@ class _Composition(Struct, frozen=True):
         return told, chosen
 
     def text(self, told: Sequence[Words], chosen: Sequence[Sequence[str]]) -> str:
-        """The summary."""
+        """The text of the summary with these messages and entries."""
         said = [notation.said(words, self.facts) for words in told]
         messages = notation.framed("messages", said, self._untold(told))
         parts: list[str] = []
@@ -226,7 +225,7 @@ class _Composition(Struct, frozen=True):
         return "\n\n".join(parts)
 
     def missing(self, told: Sequence[Words], chosen: Sequence[Sequence[str]]) -> Iterable[str]:
-        """What is not in the summary, in words."""
+        """Describe what is not in the summary, one phrase for each list or cut message."""
         if gone := self._untold(told):
             yield f"{gone} {'message' if gone == 1 else 'messages'} of the user"
         for words in told:
@@ -245,9 +244,9 @@ class _Composition(Struct, frozen=True):
         return prose.rstrip() if not missing or notation.MORE in prose else f"{prose}{notation.MORE}"
 
     def _untold(self, told: Sequence[Words]) -> int:
-        """Messages of the user that found no room, here or in earlier summaries."""
+        """Number of user messages left out, here or in earlier summaries."""
         return len(self.facts.messages) - len(told) + self.facts.left_out.get("messages", 0)
 
     def _unlisted(self, one: Entries, entries: Sequence[str]) -> int:
-        """Entries that found no room, here or in earlier summaries."""
+        """Number of entries left out, here or in earlier summaries."""
         return len(one.entries) - len(entries) + self.facts.left_out.get(one.kind, 0)

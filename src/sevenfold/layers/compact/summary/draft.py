@@ -1,8 +1,8 @@
-"""Reading a model's answer to the request for a summary: a draft, or the reason why it is none.
+"""Reads a model's answer to the request for a summary: a draft, or the reason why there is none.
 
-The thinking aloud the instruction asks for is taken out, the tags around the summary become a heading,
-and runs of empty lines shrink to one. An answer that calls a tool, was cut off, reports an error or has
-nothing left is a failure, never a summary.
+The analysis that the instruction asks for is removed, the tags around the summary become a heading, and runs of empty
+lines shrink to one. An answer that calls a tool, was cut off, reports an error, refuses or is empty is a failure, never
+a summary.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _CUT = frozenset({"max_tokens", "length", "model_context_window_exceeded"})
 
 
 class Draft(Struct, frozen=True):
-    """What a model wrote, cleaned, and the text of each of its nine sections."""
+    """The cleaned text of a model's summary, and the text of each of its nine sections."""
 
     text: str
     sections: Mapping[int, str]
 
 
 class Failure(Struct, frozen=True):
-    """Why an answer is no summary: a name for telemetry and breaker, and a sentence."""
+    """Why there is no summary: a name for the reason, and a sentence."""
 
     reason: Reason
     detail: str
 
 
 def read_draft(answer: Sequence[Block] | str, stop_reason: str | None = None) -> Draft | Failure:
-    """The draft in an answer, given as blocks or as plain text."""
+    """Read the draft in an answer, given as blocks or as plain text."""
     if isinstance(answer, str):
         whole = answer
     elif any(block.kind in ("tool_use", "server_tool_use") for block in answer):
@@ -73,7 +73,7 @@ def read_draft(answer: Sequence[Block] | str, stop_reason: str | None = None) ->
 
 
 def words_of(block: Block) -> str:
-    """What the model, or the provider's own summary, says in a block."""
+    """The text of a text block or of a provider's readable compaction block; empty for any other."""
     match block.body():
         case Text(text=words):
             return words
@@ -91,7 +91,7 @@ def _clean(whole: str) -> str:
 
 
 def _sections(text: str) -> Mapping[int, str]:
-    """Along its headings; a text without any is taken to tell what it was all about."""
+    """Split a text at its headings; text before the first heading goes into section 1."""
     found = outline.split(text)
     opening = found.pop(0, "")
     if opening and opening.rstrip(":# ").lower() != "summary":

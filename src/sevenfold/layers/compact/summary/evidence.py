@@ -1,4 +1,4 @@
-"""What a statement about the user can rest on: the user's words, and what the user said yes to."""
+"""The evidence for statements about the user: the user's words, and the proposals they agreed to."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from sevenfold.record.layout import Item
 _WORD = re.compile(r"[^\W_][\w'./-]*[^\W_]|\w")
 _BUT = re.compile(r"\b(?:but|except|though)\b", re.IGNORECASE)
 _GAP = re.compile(r"\.\.\.|\[[^\]]*\]")
-# Quotation marks inside a quotation are often changed by the one who quotes.
+# A model that quotes often changes the quotation marks inside the quotation.
 _SIGNS = str.maketrans({**dict.fromkeys("“”«»‘’\"'*`"), "…": "..."})
 _FEW = 4
 _LONG = 20
-"""Words of a claim beyond which it is held against whole messages."""
+"""A claim with more content words is compared with whole messages instead of sentences."""
 _ENOUGH = 0.51
-"""The part of a claim's words that one sentence of the user must have for the claim to rest on it."""
+"""The share of a claim's content words that a sentence of the user must contain to support it."""
 _NEAR = 6
-"""Words before an act in which "don't" speaks against it."""
+"""How many words before an act are searched for a negation such as "don't"."""
 
 
 class Evidence:
-    """The user's words in these records, and everything else that was said in them.
+    """The user's words and all other text in these records.
 
-    ``earlier`` gives the records before these; it is asked only for what is not found here, as reading them takes time.
+    ``earlier`` gives all earlier records. It is called only for what is not found here, as reading them is slow.
     """
 
     def __init__(
@@ -45,24 +45,24 @@ class Evidence:
 
     @cached_property
     def in_english(self) -> bool:
-        """Does the user write English? In another language a claim in English cannot be held against the words."""
-        # How a message begins tells it: what is pasted behind may be in no language at all.
+        """Whether the user writes English; otherwise a claim in English cannot be compared with their words."""
+        # Only the beginning of a message counts: pasted text after it may be in no language at all.
         return 2 * sum(in_english(text[:400]) for text in self._users.values()) >= len(self._users)
 
     def said_by_user(self, quote: str) -> bool:
-        """Did the user say this, white space and case aside?"""
+        """Whether the user said this, ignoring white space, case and quotation marks."""
         return any(holds(text, quote) for text in chain(self._plain.values(), self._before.values()))
 
     def record_of(self, quote: str) -> str | None:
-        """How the record is cited that holds these words; the user's are looked at first."""
+        """The citation of the record that contains these words, the user's records first; None if there is none."""
         known = chain(self._plain.items(), self._whole.items(), self._before.items())
         found = next((record for record, text in known if holds(text, quote)), None)
         return self._names.get(found, found) if found else None
 
     def supports(self, claim: Claim) -> bool:
-        """Does a sentence of the user, or one the user said yes to, speak of this act and of what it is done to?"""
+        """Whether a sentence of the user, or a proposal they agreed to, mentions this act and its object."""
         said: Iterable[str] = chain(self._users.values(), self._before.values())
-        if len(claim.about) <= _LONG:  # longer ones are several sentences, as a copy of a message has them
+        if len(claim.about) <= _LONG:  # a longer claim spans several sentences, like a copied message
             said = (part for text in said for one in sentences(text) for part in _BUT.split(one))
         asked = (one for one in said if not one.endswith("?") or pattern("wishes").search(one))
         return any(_speaks_of(one, claim) for one in chain(asked, self._agreed))
@@ -91,7 +91,7 @@ def _speaks_of(sentence: str, claim: Claim) -> bool:
     acts, about = frozenset(map(alike, claim.acts)), frozenset(map(alike, claim.about))
     crucial = map(alike, claim.about & roots("crucial"))
     enough = len(about & given) >= _ENOUGH * len(about) and given.issuperset(crucial)
-    # "Push it" does not say what is pushed, and bears out a claim that hardly says more.
+    # "Push it" does not say what to push, so it supports only a claim that says hardly more.
     if not about or not (enough or (given <= acts and len(about) < 3)):
         return False
     places = (place for place, one in enumerate(meant) if one in (acts or about))
@@ -99,25 +99,25 @@ def _speaks_of(sentence: str, claim: Claim) -> bool:
 
 
 def _against(near: list[str]) -> bool:
-    """Do the words before an act speak against it, or name a thing: "the merge"?"""
+    """Whether the words before an act negate it, or an article makes it a noun, as in "the merge"."""
     opposed = any(word in words("against") or word.endswith("n't") for word in near)
     return opposed or (bool(near) and near[-1] in ("the", "a", "an", "my", "our", "this"))
 
 
 def in_english(text: str) -> bool:
-    """Is it in Latin letters, and one in twenty words a small one of English? A few words alone do not tell."""
+    """Whether a text is mostly ASCII letters and one word in twenty is a common English one; short texts pass."""
     letters = [sign.isascii() for sign in text if sign.isalpha()]
     small = len(pattern("english").findall(text))
     return 2 * sum(letters) >= len(letters) and 20 * small >= len(text.split()) - _FEW
 
 
 def plain(text: str) -> str:
-    """A text as it is compared: one case, one kind of white space and of quotation mark."""
+    """A text normalised for comparison: lower case, single spaces, no quotation marks."""
     return " ".join(text.translate(_SIGNS).casefold().split())
 
 
 def holds(text: str, quote: str) -> bool:
-    """Are these words in a plain text, in this order? Where the quotation leaves something out, so may the text."""
+    """Whether a `plain` text contains a quotation; "..." or brackets in the quotation match any text in between."""
     place = 0
     for part in _GAP.split(plain(quote)):
         piece = part.strip(" ,.;:!?")

@@ -1,8 +1,8 @@
-"""Marking what a model's summary claims and the record does not show; nothing is taken out.
+"""Marks claims in a model's summary that the record does not support; nothing is removed.
 
-A sentence that says the user allowed or ordered an act that matters (`claims`) must quote the user, or rest
-on the user's words (`evidence`). If it does neither, a mark is put at its end. Denials, questions, conditions, code and
-paths claim nothing. All of this is English; in other languages only quotations are looked up.
+A sentence that says the user allowed or ordered a risky act (`claims`) must quote the user, or be supported by the
+user's words (`evidence`). If it does neither, a mark is added at its end. Denials, questions, conditions, code and
+paths claim nothing. This works for English only; in other languages only quotations are looked up.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _FRAMES = re.compile(r"<(?=/?(?:said|recorded)\b)")
 _ENTRY = re.compile(r"\s*(?:[-*•+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 _LEADS = re.compile(r":[\s*_]*\Z")
 _LONGEST = 600
-"""Characters of a sentence that are looked at: what is longer is a list of something, or was made to be slow."""
+"""The most characters of a sentence to check: anything longer is a list, or crafted to make this slow."""
 
 
 class Marked(Struct, frozen=True):
-    """The sections of a draft with their marks, and the sentences that got one."""
+    """The sections of a draft with their marks, and the sentences that were marked."""
 
     sections: Mapping[int, str]
     sentences: tuple[str, ...] = ()
 
 
 def mark(sections: Mapping[int, str], evidence: Evidence) -> Marked:
-    """Cite the record behind each quotation that is in one, and mark the claims that rest on nothing."""
+    """Add a citation after each quotation found in a record, and mark the claims without support."""
     marker = _Marker(evidence, in_english("\n".join(sections.values())))
     return Marked({number: marker.section(text) for number, text in sections.items()}, tuple(marker.found))
 
@@ -61,7 +61,7 @@ class _Marker:
         return "\n".join(lines)
 
     def _copied(self, copy: re.Match[str]) -> str:
-        """What poses as a copy of the user's words: only code makes those."""
+        """Mark a ``<said>`` block, which only code should write, unless the user really said that."""
         said = copy[2].rstrip()
         if not said or self._evidence.said_by_user(said):
             return copy[0]
@@ -69,7 +69,7 @@ class _Marker:
         return f"{copy[1]}{said} {MARK}{copy[2][len(said) :]}{copy[3]}"
 
     def _line(self, line: str, lead: str) -> str:
-        """A line with its marks; ``lead`` is the line that leads up to the list it is an entry of."""
+        """A line with its marks; ``lead`` is the line that introduces the list it belongs to."""
         said = before = ""
         for sentence in sentences(line):
             end = sentence.rstrip()
@@ -95,7 +95,7 @@ class _Marker:
 
 
 def bare(sentence: str) -> str:
-    """A sentence without code that destroys nothing, and without quotations of others than the user."""
+    """A sentence without code, except dangerous commands, and without quotations, except the user's."""
 
     def speech(quote: Quotation) -> str:
         front, behind = sentence[: quote.start], sentence[quote.end :]
@@ -114,15 +114,15 @@ def bare(sentence: str) -> str:
 _QUOTED = re.compile(
     r"“([^“”\n]+)”|«([^«»\n]+)»|(?<![\w\"])\"([^\"\n]+)\"(?![\w\"])|(?<![\w'])'([^'\n]{12,})'(?![\w'])"
 )
-"""Only what begins and ends with marks that belong together."""
+"""Matches only text between a matching pair of quotation marks."""
 _MARKS = re.compile("[“”«»\"']")
 _SENTENCE = re.compile(r"(?<=[.!?])(?=\s+[^\sa-z\d(\[])|(?<=[。！？])(?=.)")
 LEAST = 12
-"""Characters from which on a quotation is looked up."""
+"""The shortest quotation that is looked up, in characters."""
 
 
 class Quotation(Struct, frozen=True):
-    """Words in quotation marks, and where these begin and end."""
+    """Quoted words, and where the quotation begins and ends, marks included."""
 
     words: str
     start: int
@@ -130,14 +130,14 @@ class Quotation(Struct, frozen=True):
 
 
 def quotations(text: str) -> list[Quotation]:
-    """The quotations in a text; marks inside code are not quotation marks."""
+    """The quotations in a text; quotation marks inside code do not count."""
     bare = _CODE.sub(lambda code: _MARKS.sub("·", code[0]), text)
     spans = (found.span(found.lastindex or 0) for found in _QUOTED.finditer(bare))
     return [Quotation(text[start:end], start - 1, end + 1) for start, end in spans]
 
 
 def substituted(text: str, write: Callable[[Quotation], str]) -> str:
-    """The text with something else in place of each quotation."""
+    """Replace each quotation, marks included, with what ``write`` returns for it."""
     parts, last = [], 0
     for quote in quotations(text):
         parts += [text[last : quote.start], write(quote)]
@@ -146,10 +146,10 @@ def substituted(text: str, write: Callable[[Quotation], str]) -> str:
 
 
 def sentences(line: str) -> Iterator[str]:
-    """The sentences of a line, with the space between them; a quotation of several is not torn apart."""
+    """Split a line into sentences, keeping the space between them; a quotation is never split."""
     start, edges = 0, [place for quote in quotations(line) for place in (quote.start, quote.end)]
     for end in _SENTENCE.finditer(line):
-        # Behind an even number of opening and closing marks it is outside all quotations.
+        # After an even number of quotation edges, the place is outside all quotations.
         if bisect_left(edges, end.start()) % 2 == 0:
             yield line[start : end.start()]
             start = end.start()
@@ -157,7 +157,7 @@ def sentences(line: str) -> Iterator[str]:
 
 
 def cite(text: str, record_of: Callable[[str], str | None]) -> str:
-    """The text with the record that holds it behind each quotation."""
+    """After each quotation, cite the record that contains it."""
 
     def cited(quote: Quotation) -> str:
         record = record_of(quote.words) if len(quote.words) >= LEAST else None
