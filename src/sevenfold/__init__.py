@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# As in `typing`, which takes longer to load than all the rest of this module.
+# Instead of the one in `typing`, which takes longer to load than the rest of this module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ _HOMES = {
     "session.factory": "Tool open_memory tool",
     "session.session": "Completion Session",
 }
-"""Module → the public names that are in it."""
+"""Module → the public names defined in it."""
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are loaded when they are first asked for: `import sevenfold` alone loads nothing."""
+    """Load public names on first use: `import sevenfold` alone loads nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Time and chance: the real ones, and the ones under the caller's control."""
+"""Clocks and id generators: the real ones, and ones under the caller's control."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves when told to."""
+    """A clock that moves only when advanced."""
 
     def __init__(self, start: float = 1_800_000_000.0) -> None:
         self._now = start
 
     def now(self) -> float:
-        """Seconds since 1970, as far as this clock is concerned."""
+        """Seconds since 1970, according to this clock."""
         return self._now
 
     def advance(self, seconds: float) -> None:
@@ -31,19 +31,19 @@ class ManualClock:
 
 
 class RandomIds:
-    """UUIDs of version 4, ten times as fast as drawing each of them.
+    """UUIDs of version 4, ten times faster than generating each at random.
 
-    All groups but the first are drawn once per process. The first is a running number of eight digits, multiplied so
-    that neighbours look nothing alike: no two are the same among ninety million.
+    All groups but the first are random once per process. The first is an eight-digit counter, multiplied so that
+    consecutive ids look unrelated: ninety million ids are all different.
     """
 
     def new(self) -> str:
-        """Another one."""
+        """A new id."""
         return f"{next(_numbers) * _SPREAD % 90_000_000 + 10_000_000}{_drawn}"
 
 
 _SPREAD = 55_623_059
-"""It has no divisor in common with ninety million, so numbers that differ stay different."""
+"""It has no common divisor with ninety million, so different numbers stay different."""
 _numbers = itertools.count()
 _drawn = ""
 
@@ -55,7 +55,7 @@ def _draw() -> None:
 
 _draw()
 if hasattr(os, "register_at_fork"):
-    # A fork would go on with the ids of its parent.
+    # Otherwise a forked process would produce the same ids as its parent.
     os.register_at_fork(after_in_child=_draw)
 
 
@@ -66,5 +66,5 @@ class CountedIds:
         self._numbers = itertools.count(1)
 
     def new(self) -> str:
-        """The next one."""
+        """The next id."""
         return str(uuid.UUID(int=next(self._numbers)))

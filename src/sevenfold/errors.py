@@ -4,31 +4,31 @@
     ├── UserError                 the caller can fix it: show the text, do not retry
     │   ├── SettingError          a setting has a wrong value; the text names the key and its source
     │   ├── InputError            a message, block or id cannot be accepted; nothing was stored
-    │   ├── ContextFull           the next request would not fit; the text names what can be done
-    │   ├── Refused               what was asked for cannot be done now; the text says why and what can
+    │   ├── ContextFull           the next request would not fit; the text says what can be done
+    │   ├── Refused               the operation is not possible now; the text says why and what is
     │   └── TranscriptError       a transcript cannot be opened or written
     │       ├── TranscriptMissing     there is no such file
-    │       ├── TranscriptForeign     the file is not a transcript in any format known here
+    │       ├── TranscriptForeign     the file is not a transcript in a known format
     │       ├── TranscriptDenied      the system refuses access
     │       ├── TranscriptLocked      another process is writing it
     │       ├── TranscriptOvertaken   another process took over as its writer: open it again
     │       ├── TranscriptTooNew      a newer Sevenfold wrote it: it opens read-only
-    │       ├── TranscriptFull        the disk would not take the record; what was there is intact
+    │       ├── TranscriptFull        no room on disk for the record; everything written before is intact
     │       └── ResultMissing         there is no stored result under that reference
-    └── ModelError                a model did not answer as asked; carries what it had already said
-        ├── PromptTooLong             the prompt is over the window: shorten it by the stated gap, ask again
-        ├── BodyTooLarge              the request has too many bytes: take media out, ask again
-        ├── RateLimited               wait as long as it says, ask again
-        ├── Overloaded                the provider is busy: ask again later
-        ├── ProviderFailed            the provider broke: ask again
-        ├── BoundThinking             reasoning no longer fits what precedes it: drop it, ask again
-        ├── RequestRefused            the request itself is wrong: do not repeat it
+    └── ModelError                a model did not answer as asked; carries the partial answer
+        ├── PromptTooLong             the prompt exceeds the window: shorten it by the stated gap, retry
+        ├── BodyTooLarge              the request has too many bytes: remove media, retry
+        ├── RateLimited               wait as long as it says, retry
+        ├── Overloaded                the provider is busy: retry later
+        ├── ProviderFailed            the provider had an error: retry
+        ├── BoundThinking             reasoning no longer fits what precedes it: drop it, retry
+        ├── RequestRefused            the request itself is wrong: do not retry
         ├── NotAuthenticated          the key is missing or wrong: tell the user
         ├── ModelNotServed            the provider has no such model: tell the user
-        ├── Unreachable               nobody answers at that address: tell the user
+        ├── Unreachable               no server answers at that address: tell the user
         └── Aborted                   the caller stopped it: nothing went wrong
 
-Each class docstring is the sentence shown when no better text is given.
+Each class docstring is the message shown to users if none is given.
 """
 
 from __future__ import annotations
@@ -119,23 +119,23 @@ class ModelError(SevenfoldError):
         super().__init__(message)
         self.status = status
         self.code = code
-        """The provider's own name for it, where it gives one."""
+        """The provider's own error code, if it gives one."""
         self.request_id = request_id
         self.partial = partial
-        """What the model had said before it broke off, a `sevenfold.record.log.Answer`; None if nothing."""
+        """The answer up to the failure, a `sevenfold.record.log.Answer`; None if there was none."""
 
 
 class PromptTooLong(ModelError):
     """The prompt does not fit the model's window."""
 
     used: int | None = None
-    """Tokens of the prompt, where the provider said so."""
+    """Tokens of the prompt, if the provider said so."""
     limit: int | None = None
-    """Tokens the provider takes."""
+    """Tokens the provider accepts, if it said so."""
 
     @property
     def gap(self) -> int | None:
-        """How many tokens too many."""
+        """How many tokens the prompt is over the limit; None if not known."""
         return None if self.used is None or self.limit is None else self.used - self.limit
 
 
@@ -148,7 +148,7 @@ class RateLimited(ModelError):
 
     retryable = True
     retry_after: float | None = None
-    """Seconds, where the provider said so; without it a spending cap is likely, and waiting is no help."""
+    """Seconds to wait, if the provider said so; if not, it is likely a spending cap, and waiting does not help."""
 
 
 class Overloaded(ModelError):

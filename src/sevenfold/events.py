@@ -1,8 +1,8 @@
-"""What the engine reports to listeners: one type for each kind of thing that happens.
+"""Events the engine reports to listeners, one class for each kind.
 
-A layer that wants to act says so first (`Proposed`), and a listener may refuse; when it has acted it says what
-it did, why, and what that saved and cost (`Acted`). Requests, answers, failures and losses of the cache are reported
-the same way. Events are facts, frozen, without the conversation's content: what was said is in the transcript.
+A layer that wants to act first reports a proposal (`Proposed`), which a listener may veto. After it has acted, it
+reports what it did, why, and what that saved and cost (`Acted`). Requests, answers, failures and cache losses are
+reported too. Events are immutable and do not contain the conversation's content, which is in the transcript.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from msgspec import Struct
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
-    """Base of all events; the session stamps them."""
+    """Base of all events; session, time and source are set when an event is reported."""
 
     session: str = ""
     at: float = 0.0
     """Seconds since 1970."""
     source: str = "main"
-    """On whose behalf, as the query source of requests: main, sdk, compact, session_memory, agent:…"""
+    """The query source, as in requests: main, sdk, compact, session_memory, agent:…"""
 
 
 class LayerEvent(Event, frozen=True, kw_only=True):
-    """Base of what is said about a layer that wants to act, or did."""
+    """Base of events about a layer that wants to act, or has acted."""
 
     layer: str
     """offload, clear, snip, notes, compact…"""
     mechanism: str
-    """How: the way of acting within the layer."""
+    """The mechanism the layer uses."""
     what: str
-    """One sentence, to show."""
+    """One sentence to show to the user."""
 
 
 class Proposed(LayerEvent, frozen=True, kw_only=True):
-    """A layer is about to act; return a `Veto` to keep it from that."""
+    """A layer is about to act; return a `Veto` to prevent it."""
 
     why: str
-    """The rule that led to it."""
+    """The rule that triggered it."""
     items: int = 0
-    """Results or records concerned."""
+    """Number of results or records affected."""
     tokens: int = 0
-    """Freed, by estimate."""
+    """Estimated tokens freed."""
     usd: float | None = None
-    """Its price now: what the cache will have to hold again. Negative: saved at once. None: unknown."""
+    """Its immediate cost: what must be written to the cache again. Negative: saved at once. None: unknown."""
     targets: tuple[str, ...] = ()
-    """The tool calls or records concerned."""
+    """The tool calls or records affected."""
 
 
 class Acted(LayerEvent, frozen=True, kw_only=True):
@@ -57,27 +57,27 @@ class Acted(LayerEvent, frozen=True, kw_only=True):
     tokens_after: int = 0
     usd: float | None = None
     reference: str = ""
-    """The decision in the transcript: `undo`, `why` and `fetch` take it."""
+    """The id of the decision in the transcript, for `undo`, `why` and `fetch`."""
     undoable: bool = True
 
 
 class Vetoed(LayerEvent, frozen=True, kw_only=True):
-    """A listener kept a layer from acting."""
+    """A listener prevented a layer from acting."""
 
     reason: str
 
 
 class SteppedAside(Event, frozen=True, kw_only=True):
-    """A layer failed or could not help; the next one takes over."""
+    """A layer failed or could not help; the next one is tried."""
 
     layer: str
     reason: str
     error: str = ""
-    """The class of the error, if it was one."""
+    """The class of the error, if there was one."""
 
 
 class Checked(Event, frozen=True, kw_only=True):
-    """One look at the size, before a request."""
+    """The size was checked before a request."""
 
     used: int
     band: int
@@ -94,31 +94,31 @@ class Checked(Event, frozen=True, kw_only=True):
 
 
 class RequestEvent(Event, frozen=True, kw_only=True):
-    """Base of what is said about a request to a model."""
+    """Base of events about a request to a model."""
 
     request: str
-    """The request's record."""
+    """The id of the request's record."""
     model: str
     provider: str
 
 
 class Sending(RequestEvent, frozen=True, kw_only=True):
-    """A request is complete and on record."""
+    """A request is complete and recorded, and is about to be sent."""
 
     epoch: str
     tokens: int
     body_bytes: int
     max_tokens: int = 0
     lost: int = 0
-    """Cached tokens that will have to be written again."""
+    """Cached tokens that must be written again."""
     lost_because: str = ""
-    """The decision that announced the loss, or the first part that is not as it was last sent."""
+    """The reason a decision announced for the loss, or else the first part that differs from the last request."""
     lost_usd: float | None = None
-    """What the loss will cost; None where nothing is lost or the price is unknown."""
+    """What the loss will cost; None if nothing is lost or the price is unknown."""
     lost_diff: str = ""
-    """How that part differs."""
+    """A diff of that part."""
     after_compaction: str = ""
-    """The compaction this is the first request after."""
+    """The compaction after which this is the first request; else empty."""
 
 
 class Answered(RequestEvent, frozen=True, kw_only=True):
@@ -127,50 +127,50 @@ class Answered(RequestEvent, frozen=True, kw_only=True):
     response: str
     stop_reason: str = ""
     input_tokens: int = 0
-    """Neither read from the cache nor written to it."""
+    """Prompt tokens neither read from the cache nor written to it."""
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     output_tokens: int = 0
     thinking_tokens: int = 0
     estimated: int = 0
-    """What the prompt was expected to be."""
+    """The estimated size of the prompt, in tokens."""
     usd: float | None = None
     uncached_usd: float | None = None
     ideal_usd: float | None = None
     seconds: float = 0.0
     cleared_by_provider: int = 0
-    """Tokens the provider's own edits took out."""
+    """Tokens removed by the provider's own edits."""
     after_compaction: str = ""
-    """The compaction this is the first answer after: its prompt is the real size of the new context."""
+    """The compaction after which this is the first answer: its prompt is the true size of the new context."""
 
 
 class Failed(RequestEvent, frozen=True, kw_only=True):
-    """A model did not answer, or was cut off; tokens and dollars are those the provider had reported by then."""
+    """A model did not answer, or was interrupted; tokens and dollars are what the provider had reported by then."""
 
     error: str
     """The class of the error."""
     reason: str
     again: bool = False
-    """Whether the request will be made again, changed."""
+    """Whether a changed request will be sent instead."""
     input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     output_tokens: int = 0
     usd: float | None = 0.0
-    """None if something was reported and its price is unknown."""
+    """None if tokens were reported and their price is unknown."""
     uncached_usd: float | None = 0.0
 
     @property
     def prompt_tokens(self) -> int:
-        """All prompt tokens that were reported; 0 if nothing was."""
+        """All prompt tokens reported; 0 if none were."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
 class CacheBroke(Event, frozen=True, kw_only=True):
-    """Less was read from the cache than the last request left there."""
+    """Fewer tokens were read from the cache than the last request left there."""
 
     cause: str
-    """The kind of part that changed; else expired, evicted, or the reason a decision announced."""
+    """The kind of part that changed, or expired, evicted, or the reason that a decision announced."""
     part: str
     tokens: int
     usd: float | None
@@ -180,28 +180,28 @@ class CacheBroke(Event, frozen=True, kw_only=True):
 
 
 class EpochOpened(Event, frozen=True, kw_only=True):
-    """What precedes the messages changed, or reasoning was left out: the prefix starts over."""
+    """A new epoch: what precedes the messages changed, or reasoning was dropped, so the prefix starts over."""
 
     reason: str
     epoch: str
     drops_thinking: bool
     usd: float | None = None
-    """What writing the prompt to the cache again will cost, by estimate."""
+    """The estimated cost of writing the prompt to the cache again."""
 
 
 class Compacting(Event, frozen=True, kw_only=True):
-    """A compaction is under way."""
+    """A compaction is in progress."""
 
     stage: str
     """hooks_start, hook_message, compact_start, keep_alive or compact_end"""
     hook: str = ""
-    """Which hooks, at hooks_start and hook_message."""
+    """The hook event, at hooks_start and hook_message."""
     text: str = ""
-    """What a hook wants to tell the user, at hook_message."""
+    """A hook's message to the user, at hook_message."""
 
 
 class Compacted(Event, frozen=True, kw_only=True):
-    """A compaction is done, in figures."""
+    """A compaction is done, with its figures."""
 
     boundary: str
     trigger: str
@@ -210,7 +210,7 @@ class Compacted(Event, frozen=True, kw_only=True):
     """Engines that were not used, each with the reason."""
     tokens_before: int = 0
     sent_before: int = 0
-    """The same before the provider's own edits: if more is sent than it can take, it can summarise no longer."""
+    """The size before the provider's own edits: if that exceeds its window, the provider can no longer summarise."""
     tokens_after: int = 0
     summarised: int = 0
     kept: int = 0
@@ -225,24 +225,24 @@ class Compacted(Event, frozen=True, kw_only=True):
     lost: int = 0
     invented: int = 0
     cached_share: float | None = None
-    """Of the prompt that asked for the summary; None if no model was asked."""
+    """The share of the summary request's prompt read from the cache; None if no model was asked."""
     retries: tuple[str, ...] = ()
-    """What had to be tried again, and how."""
+    """What had to be retried, and how."""
     restored: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
-    """What was not restored, or found no room in the summary."""
+    """What was not restored, or did not fit in the summary."""
     again: bool = False
-    """Was the conversation compacted before?"""
+    """Whether the conversation was compacted before."""
     turns_since: int = -1
-    """Answers since the compaction before; -1 for the first."""
+    """Answers since the previous compaction; -1 for the first."""
     previous_turn: str = ""
-    """The compaction before."""
+    """The boundary of the previous compaction."""
     query_source: str = "main"
     threshold: int = 0
     failures: int = 0
-    """Compactions in a row for which no model had a summary."""
+    """Compactions in a row for which no model provided a summary."""
     fires_again: bool = False
-    """Is it at the threshold again at once?"""
+    """Whether the new context is already at the threshold again."""
 
 
 class Dreaming(Event, frozen=True, kw_only=True):
@@ -253,17 +253,17 @@ class Dreaming(Event, frozen=True, kw_only=True):
     state: str
     """running, completed, failed or killed"""
     stage: str
-    """starting, or updating from the first write on"""
+    """starting; from the first write on, updating"""
     turns: int = 0
     tool_uses: int = 0
     paths: tuple[str, ...] = ()
-    """The files of memory that were written or removed."""
+    """The memory files that were written or removed."""
     reason: str = ""
     """Why it failed."""
 
 
 class Repaired(Event, frozen=True, kw_only=True):
-    """Something in the record is sent otherwise, because no server would take it as it is."""
+    """Something in the records is sent differently, because a server would refuse it as it is."""
 
     what: str
     where: str
@@ -277,7 +277,7 @@ class Masked(Event, frozen=True, kw_only=True):
 
 
 class AgentChanged(Event, frozen=True, kw_only=True):
-    """A sub-agent got work, or ended it."""
+    """A sub-agent was given work, or finished it."""
 
     agent: str
     """Its id."""
@@ -290,9 +290,9 @@ class AgentChanged(Event, frozen=True, kw_only=True):
     because: str = ""
     """Why it is a fork, or why not."""
     description: str = ""
-    """What it works on, in a few words."""
+    """Its task, in a few words."""
     usd: float | None = None
-    """What the work cost, once it has ended."""
+    """What the work cost, once it is finished."""
     saved_usd: float = 0.0
     """How much more it would have cost without the cache."""
     turns: int = 0
@@ -305,4 +305,4 @@ class Veto(Struct, frozen=True):
 
 
 Listener = Callable[[Event], Veto | None]
-"""Called with every event, in order, on the thread that acts; its errors never reach the session."""
+"""Called with every event, in order, on the thread that reports it; its errors never reach the session."""

@@ -1,8 +1,8 @@
-"""What the core may ask of the world.
+"""Ports: what the engine may ask of the outside world.
 
-Each protocol here is one thing the engine needs and does not do itself. Every implementation of a port
-passes the same contract suite; those that keep everything in memory are shipped, so that programs built on
-the engine can test with them too.
+Each protocol here is one thing the engine needs and does not do itself. All implementations of a port pass the same
+contract tests. Implementations that keep everything in memory are included, so that programs built on the engine
+can test with them too.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ Made = TypeVar("Made", bound=OwnDecision)
 
 
 class LogIdentity(Struct, frozen=True):
-    """Which session a log is of."""
+    """The session that a log belongs to."""
 
     session: str = field(default="", name="sessionId")
     folder: str = field(default="", name="cwd")
-    """The folder it worked in."""
+    """The working directory of the session."""
 
 
 @runtime_checkable
 class Log(Protocol):
-    """The records of a session, only ever added to.
+    """The records of a session; append-only.
 
-    A position is where a line begins. Positions are ordered and `read` can start from any of them; otherwise they are
-    opaque. Every store counts them in bytes from the beginning, because records hold them and must mean the same
-    place after a session was exported and imported. Queries answer with the newest first and search everything up to
-    the beginning. `sevenfold.stores.log.LineLog` implements them for any store that can search its lines.
+    A position is where a line begins. Positions are ordered, and `read` can start from any of them; otherwise they are
+    opaque. Every store counts them in bytes from the beginning, because some records contain positions, which must
+    still be correct after a session was exported and imported. Queries search the whole log and return the newest
+    first. `sevenfold.stores.log.LineLog` implements them for any store that can search its lines.
     """
 
     fence: int
-    """The number of its lease; 0 if it was not opened for writing."""
+    """The fencing number of its lease; 0 if it was not opened for writing."""
 
     def append(self, lines: Sequence[bytes], *, durable: bool = False) -> Sequence[int]:
-        """Write lines (each with its line end) in one go; a crash leaves a first part of them at worst.
+        """Append lines, each ending in a newline, in one write; a crash may leave only the first part of them.
 
-        Returns the position of each. ``durable`` waits until they would survive a power cut. Raises
-        `sevenfold.errors.TranscriptOvertaken` if another writer took over, and nothing was written; any other
-        `sevenfold.errors.TranscriptError` leaves at most a torn line, which readers pass over.
+        Returns the position of each line. ``durable`` waits until they would survive a power cut. Raises
+        `sevenfold.errors.TranscriptOvertaken` if another writer took over; then nothing was written. After any other
+        `sevenfold.errors.TranscriptError` there may be a torn line, which readers skip.
         """
 
     def read(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines from a position on. One that is too long to be read comes back as ``b""``."""
+        """Lines from a position on, each with its position. A line too long to read is returned as ``b""``."""
 
     def head(self, count: int) -> Sequence[bytes]:
-        """The first lines."""
+        """The first ``count`` lines."""
 
     def upto(self, position: int) -> Log:
-        """The log as it was when it ended at a position; it cannot be written to."""
+        """A read-only log of everything before a position."""
 
     def boundaries(self, before: int | None = None) -> Iterator[tuple[int, Boundary]]:
-        """Compactions, on whatever branch."""
+        """Boundaries, on any branch."""
 
     def record(self, uuid: str, before: int | None = None) -> tuple[int, Entry] | None:
         """The record with this id."""
@@ -70,119 +70,119 @@ class Log(Protocol):
         """Decisions of one kind."""
 
     def answers(self) -> Iterator[Said]:
-        """What models answered, on whatever branch."""
+        """Answers of models, on any branch."""
 
     def said(self) -> Iterator[Said]:
-        """What users, tools and models said, on whatever branch."""
+        """All records with content, on any branch."""
 
     def keyed(self, key: str) -> str:
-        """The id of the record that was said under a caller's key; empty if there is none."""
+        """The id of the record with this caller's key; empty if there is none."""
 
     def result(self, call: str) -> Block | None:
         """The result of a tool call."""
 
     def called(self, call: str) -> bool:
-        """Does a model make this tool call?"""
+        """Whether any record makes this tool call."""
 
     def stored(self, reference: str) -> Stored | None:
-        """Where the whole of an offloaded result is, by its tool call or its path."""
+        """Where the full content of an offloaded result is, by its tool call or its path."""
 
     def decided_at(self, decision: str) -> int | None:
-        """Where a decision was last made, committed, undone or redone."""
+        """The position at which a decision was last made, committed, undone or redone."""
 
     def mentions(self, text: str) -> bool:
-        """Does anything that was said contain this text?"""
+        """Whether any record with content contains this text."""
 
     def identity(self) -> LogIdentity:
-        """The session and its folder, as the newest record that names both has them."""
+        """The session and its folder, from the newest record that names both."""
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lease, so that others can write."""
 
 
 NO_FILE = "memory/"
-"""How the path of a result begins that is in no file, so that no tool can read it."""
+"""How the path of a result begins that is not in a file, so that no tool can read it."""
 
 
 class Results(Protocol):
-    """Full tool results that were too big for the context; they belong to one session's transcript."""
+    """Full tool results that were too large for the context of one session."""
 
     def keep(self, name: str, content: bytes) -> str:
-        """Store a result under a name that may hold anything; returns the path readers are shown.
+        """Store a result under a name, which may contain any characters; returns the path to show to readers.
 
-        It is on the disk when this returns. The same name and content give the same path again. Raises
-        `sevenfold.errors.TranscriptError` (full, denied…) and then has stored nothing.
+        It is on disk when this returns. The same name and content give the same path. Raises
+        `sevenfold.errors.TranscriptError` (full, denied…); then nothing was stored.
         """
 
     def fetch(self, path: str) -> bytes:
-        """What was stored under a path that `keep` returned; raises `sevenfold.errors.ResultMissing`."""
+        """The content stored under a path that `keep` returned; raises `sevenfold.errors.ResultMissing`."""
 
 
 class StoredText(Protocol):
     """A text that is replaced as a whole: a session's notes, an agent's state."""
 
     path: str
-    """What readers are shown; a file's path where there is a file."""
+    """The path to show to readers; a file's path if there is a file."""
 
     def read(self) -> str | None:
         """The text, or None if there is none yet."""
 
     def write(self, text: str) -> None:
-        """Replace the text; raises `sevenfold.errors.TranscriptError`, and then the old one is still there."""
+        """Replace the text; raises `sevenfold.errors.TranscriptError`, and then the old text is unchanged."""
 
 
 class Folder(Protocol):
-    """Files by name, each replaced as a whole: what memory is kept in.
+    """Files by name, each replaced as a whole: where memory is kept.
 
-    A name is a relative path with ``/``; it never leads out of the folder. Methods that write raise
-    `sevenfold.errors.TranscriptError` and then have changed nothing.
+    A name is a relative path with ``/`` that never leads out of the folder. Methods that write raise
+    `sevenfold.errors.TranscriptError`; then nothing was changed.
     """
 
     path: str
-    """What readers are shown; a directory where there is one."""
+    """The path to show to readers; a directory's path if there is a directory."""
 
     def names(self, below: str = "") -> Sequence[str]:
-        """The files below a folder of this one, at any depth, sorted; links are not files.
+        """The files in the subfolder ``below``, at any depth, sorted, without symbolic links.
 
-        Folders whose names begin with a dot are passed over, unless ``below`` is one: versions only ever grow.
+        Folders whose names begin with a dot are skipped, unless ``below`` is one: old versions only accumulate.
         """
 
     def read(self, name: str, *, most: int = ...) -> bytes | None:
-        """A file's content; None if there is no such file, or it has more than ``most`` bytes."""
+        """A file's content; None if there is no such file or it has more than ``most`` bytes."""
 
     def write(self, name: str, content: bytes) -> None:
-        """Replace a file in one step; it is on the disk when this returns."""
+        """Replace a file atomically; it is on disk when this returns."""
 
     def append(self, name: str, line: bytes) -> None:
-        """Add a line to a file; it is on the disk when this returns. A torn line before it is ended first."""
+        """Append a line to a file; it is on disk when this returns. A torn last line is ended first."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Hold the folder's lock; raises `sevenfold.errors.TranscriptLocked` after ``wait`` seconds."""
 
     def dream_lock(self) -> DreamLock:
-        """The lock of those who consolidate what is in the folder."""
+        """The lock for consolidating the folder's contents."""
 
 
 class DreamLock(Protocol):
-    """Lets one process at a time consolidate memory, and remembers when that was last done."""
+    """Lets one process at a time consolidate memory, and stores when that was last done."""
 
     def last(self) -> float | None:
         """When memory was last consolidated, in seconds since 1970; None if never."""
 
     def take(self, now: float) -> bool:
-        """Begin; False if another process is at it. One that died, or gave no sign of life for an hour, is not."""
+        """Take the lock; False if another process holds it. One that died or sent no heartbeat for an hour loses it."""
 
     def beat(self, now: float) -> bool:
-        """Give a sign of life; False if another process took over meanwhile, and then nothing may be written."""
+        """Send a heartbeat; False if another process took over meanwhile, and then nothing more may be written."""
 
     def finish(self, now: float) -> None:
-        """It is done; does nothing if another process took over."""
+        """Release the lock after success, with ``now`` as the last time; does nothing if another process took over."""
 
     def fail(self) -> None:
-        """It was not done: the last time is again what it was; does nothing if another process took over."""
+        """Release the lock after a failure and restore the last time; does nothing if another process took over."""
 
 
 class SessionInfo(Struct, frozen=True):
@@ -192,7 +192,7 @@ class SessionInfo(Struct, frozen=True):
     modified: float
     """Seconds since 1970."""
     size: int
-    """Bytes of its log."""
+    """Size of its log in bytes."""
 
 
 @runtime_checkable
@@ -200,16 +200,16 @@ class Store(Protocol):
     """Where sessions are kept."""
 
     def open(self, session: str, *, wait: float = 0.0, take: bool = False) -> Log:
-        """The log of a session, new or continued, for writing.
+        """Open the log of a new or existing session for writing.
 
-        The log holds a lease until it is closed or its process ends. Raises
-        `sevenfold.errors.TranscriptLocked` if another one has not closed it after ``wait`` seconds. With ``take`` that
-        writer is overtaken instead: its fencing number is smaller than that of this log, and the store refuses what it
-        appends with `sevenfold.errors.TranscriptOvertaken`.
+        The log holds a lease until it is closed or its process ends. Raises `sevenfold.errors.TranscriptLocked` if
+        another writer still holds the lease after ``wait`` seconds. With ``take``, this log takes over instead: it gets
+        a larger fencing number, and the store refuses what the other writer appends with
+        `sevenfold.errors.TranscriptOvertaken`.
         """
 
     def read(self, session: str) -> Log:
-        """The log for reading; raises `sevenfold.errors.TranscriptMissing`. Needs no lease."""
+        """Open the log for reading, without a lease; raises `sevenfold.errors.TranscriptMissing`."""
 
     def branch(
         self,
@@ -221,20 +221,20 @@ class Store(Protocol):
         wait: float = 0.0,
         take: bool = False,
     ) -> Log:
-        """A branch of a session, new or continued, for writing, with a lease of its own.
+        """Open a new or existing kept branch of a session for writing, with its own lease.
 
-        A new one begins with the lines of the session, or of its branch ``of``, up to position ``at``, or up to its
-        present end; what is appended to either of the two later is not seen by the other.
+        A new one begins with the lines of the session, or of its branch ``of``, up to position ``at`` or else up to its
+        current end. Lines appended to one of the two later are not in the other.
         """
 
     def branches(self, session: str) -> Sequence[str]:
-        """The names of a session's branches."""
+        """The names of a session's kept branches."""
 
     def transcript(self, session: str, branch: str = "") -> Path | None:
-        """The file that holds the log, or what a branch adds to it, for tools that read files; None if no file does."""
+        """The file with the log, or with what a branch adds to it, for tools that read files; None if there is none."""
 
     def results(self, session: str) -> Results:
-        """The session's tool results that were too big for the context."""
+        """The session's tool results that were too large for the context."""
 
     def notes(self, session: str) -> StoredText:
         """The session's notes."""
@@ -243,78 +243,78 @@ class Store(Protocol):
         """The state of the session's agent: permissions, to-dos, open files."""
 
     def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
-        """Hold a lock that all users of the store share; raises `sevenfold.errors.TranscriptLocked`."""
+        """Hold a lock shared by all users of the store; raises `sevenfold.errors.TranscriptLocked`."""
 
     def sessions(self) -> Sequence[SessionInfo]:
-        """The sessions there are, the newest first."""
+        """All sessions, newest first."""
 
     def export(self, session: str) -> Iterator[bytes]:
-        """The log as JSONL, line by line; what `import_` makes of it has the same lines at the same positions."""
+        """The log as JSONL, line by line; `import_` restores the same lines at the same positions."""
 
     def import_(self, session: str, lines: Iterable[bytes]) -> None:
-        """Make a session of the lines of another; raises `sevenfold.errors.InputError` if there is one already."""
+        """Create a session from exported lines; raises `sevenfold.errors.InputError` if it already exists."""
 
 
 @runtime_checkable
 class RemembersStore(Store, Protocol):
-    """A store that also keeps what outlives its sessions; without this, sessions in it have no lasting memory."""
+    """A store that also keeps lasting memory; sessions in other stores have none."""
 
     def memory(self) -> Folder:
-        """What outlives the sessions."""
+        """The folder of lasting memory."""
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True):
-    """What one agent sends to another."""
+    """A message from one agent to another."""
 
     id: str
-    """Chosen by its sender: the same id from the same sender is the same message."""
+    """Chosen by the sender: the same id from the same sender means the same message."""
     sender: str
-    """Whose it is, as the channel it came by knows; never what its text claims."""
+    """The sender according to the channel it came through; never what the text claims."""
     to: str
     """The id of the recipient."""
     text: str
     summary: str = ""
     """A few words, for display."""
     kind: str = "message"
-    """``message``, or what it asks for besides being read."""
+    """``message``, or what it requests in addition to being read."""
     approve: bool | None = None
-    """The answer of a response."""
+    """The answer, if it is a response to a request."""
     at: float = 0.0
     """When it was sent, in seconds since 1970."""
     due: float = 0.0
-    """Not to be delivered before this time."""
+    """The time before which it must not be delivered."""
 
 
 class Mailbox(Protocol):
     """Messages on their way to agents, which may be in other processes.
 
-    A recipient writes what is waiting to its log, under ids that the log recognises, and only then acknowledges it: so
-    a message is in the log exactly once, whichever side is killed when. Methods raise
-    `sevenfold.errors.TranscriptError`, and then have changed nothing.
+    A recipient writes waiting messages to its log, under ids that the log recognises, and only then acknowledges them:
+    so a message is in the log exactly once, no matter which side is killed when. Methods raise
+    `sevenfold.errors.TranscriptError`; then nothing was changed.
     """
 
     def send(self, message: AgentMessage) -> Literal["queued", "delivered", "refused"]:
-        """Take a message, unless it was taken before; it survives the end of any process once this returns.
+        """Queue a message, unless it was sent before; once this returns, it survives the end of any process.
 
-        It is ``delivered`` if it was sent before and has arrived, and ``refused`` if too many wait for the recipient.
+        Returns ``delivered`` if it was sent before and has arrived, ``refused`` if too many wait for the recipient.
         """
 
     def waiting(self, recipient: str, most: int = ...) -> Sequence[AgentMessage]:
-        """The first messages that the recipient has not acknowledged, in the order in which they were sent."""
+        """The oldest messages that the recipient has not acknowledged, in the order they were sent."""
 
     def acknowledge(self, messages: Iterable[AgentMessage]) -> None:
-        """They have arrived and are not given out again."""
+        """Mark messages as arrived, so that they are not returned again."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the underlying file."""
 
 
 @runtime_checkable
 class RelaysStore(Store, Protocol):
-    """A store that also keeps messages between agents; without this, agents in it have no mail."""
+    """A store that also keeps messages between agents; agents in other stores cannot exchange any."""
 
     def mailbox(self) -> Mailbox:
-        """The mailbox that all agents of the store share."""
+        """The mailbox shared by all agents of the store."""
 
 
 class FoundRecord(Struct, frozen=True):
@@ -322,23 +322,23 @@ class FoundRecord(Struct, frozen=True):
 
     uuid: str
     exact: bool
-    """Does it hold what was asked for, to the letter?"""
+    """Whether it contains the exact text of the query."""
 
 
 class Recall(Protocol):
-    """Finds again what has left the context."""
+    """Searches for content that has left the context."""
 
     def catch_up(self) -> None:
-        """Take in everything that was said up to now."""
+        """Index everything that was said up to now."""
 
     def follow(self, written: int) -> None:
-        """Take in what is new while the conversation goes on; never waits and never fails.
+        """Index new content in the background; never blocks and never raises.
 
-        ``written`` is how many bytes were written since the session was opened: it tells how much is new.
+        ``written`` is how many bytes were written since the session was opened, which shows how much is new.
         """
 
     def found(self, query: str, kinds: Sequence[str], most: int) -> Sequence[FoundRecord]:
-        """The records that fit best, of these kinds."""
+        """The ``most`` records of these kinds that match best."""
 
 
 class Clock(Protocol):
@@ -349,35 +349,35 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Gives out unique names."""
+    """Generates unique ids."""
 
     def new(self) -> str:
         """A new UUID as text."""
 
 
 class Call(Struct, frozen=True):
-    """A request to a model, ready to go out."""
+    """A request to a model, ready to be sent."""
 
     body: bytes
-    """The JSON of the request, whole: what is hashed, logged and sent."""
+    """The complete JSON of the request: what is hashed, logged and sent."""
     betas: tuple[str, ...] = ()
     source: str = "main"
-    """On whose behalf it is made: the main thread, a compaction, notes…"""
+    """The query source: the main thread, a compaction, notes…"""
     cache_key: str = ""
-    """The same for all requests that share a cache: a provider with many caches sends them to one. No part of the
-    prompt, and empty for a request of its own."""
+    """The same for all requests that share a prefix, so that a provider can route them to one cache. It is not part
+    of the prompt, and is empty for a request that shares nothing."""
 
 
 class Piece(Struct, frozen=True):
-    """A part of an answer while it is still coming: for display, never for the log."""
+    """A part of an answer while it streams: for display, never for the log."""
 
     kind: str
-    """text, thinking, tool (its name) or input (some of its JSON)"""
+    """text, thinking, tool (the tool's name) or input (a part of its JSON)"""
     words: str
 
 
 class Reply(Struct, frozen=True):
-    """An answer, whole, and what came with it; what the provider did not send is ``null``."""
+    """A complete answer and what came with it; fields the provider did not send are ``null``."""
 
     answer: Answer
     diagnostics: Raw = Raw(b"null")
@@ -390,27 +390,27 @@ Watcher = Callable[[Piece], None]
 
 @runtime_checkable
 class HeadWatcher(Protocol):
-    """A watcher that is also given the head of an answer, which has the usage reported so far."""
+    """A watcher that also receives the head of an answer, with the usage reported so far."""
 
     def begin(self, head: Answer) -> None:
-        """Take the head, before the first piece."""
+        """Receive the head, before the first piece."""
 
 
 class Client(Protocol):
-    """Asks a model; errors are of `sevenfold.errors.ModelError`, each with what was already said."""
+    """Asks a model; raises `sevenfold.errors.ModelError`, which carries the part of the answer already received."""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
-        """Send the request, wait for the whole answer."""
+        """Send the request and wait for the complete answer."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
 
 class AsyncClient(Protocol):
-    """The same for asynchronous programs."""
+    """A `Client` for asynchronous programs."""
 
     async def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
-        """Send the request, wait for the whole answer."""
+        """Send the request and wait for the complete answer."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""

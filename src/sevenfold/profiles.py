@@ -1,13 +1,13 @@
-"""What is true of a model, as data.
+"""Facts about models, as data.
 
-Window, prices, cache rules, thinking rules and abilities of every model live in `profiles.toml`; this
-module gives them a type and finds the right one for any spelling of a name. Nothing else in the engine
-may ask what a model is called: it asks the profile. `find` never fails: a name that is not in the table
-gets the careful defaults of its family, `known=False` and a note to show the user. Where a server lists
-its models, `Profile.listed` lets its word override the table.
+The window, prices, cache rules, thinking rules and capabilities of every model are in `profiles.toml`; this module
+gives them a type and finds the right profile for any spelling of a name. Nothing else in the engine may check a
+model's name: it asks the profile. `find` never fails: a name that is not in the table gets the cautious defaults of
+its family, `known=False` and a note to show to the user. If a server lists its models, `Profile.listed` lets the
+listing override the table.
 
-The table is read at the first look-up, never at import; a misspelt key in it is refused, so that it
-cannot pass for a fact.
+The table is read at the first look-up, never at import. A misspelt key is rejected, so that no fact is silently
+ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONG_WINDOW = 1_000_000
 """The context window that the suffix `[1m]` or the 1M beta header asks for."""
 
 LONG_SUFFIX = "[1m]"
-"""What users append to a model's name to ask for the long window; it is never sent."""
+"""The suffix of a model's name with which users ask for the long window; it is never sent."""
 
 CLEAR_TOOL_USES = "clear_tool_uses_20250919"
 """The server-side edit that clears old tool results."""
@@ -63,17 +63,17 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How the provider caches prompt prefixes."""
 
     automatic: bool = False
-    """Prefixes are cached without being asked for."""
+    """Whether prefixes are cached without a request for it."""
     minimum: int = 0
-    """Prefixes of fewer tokens are silently not cached."""
+    """The provider silently does not cache prefixes of fewer tokens."""
     markers: int = 0
-    """How many markers one request may carry."""
+    """How many markers one request may have."""
     look_back: int | None = None
-    """How many positions before a marker are searched for an earlier entry; None is no limit."""
+    """How many positions before a marker are searched for a cached prefix; None: no limit."""
     runs_collapse: bool = False
-    """A run of tool uses, or of tool results, counts as one position."""
+    """Whether a run of tool calls, or of tool results, counts as one position."""
     lifetimes: tuple[int, ...] = ()
-    """Lifetimes on offer, in seconds, shortest first; empty where unknown."""
+    """Available lifetimes in seconds, shortest first; empty if unknown."""
     step: int = 1
     """Cached tokens are reported in multiples of this."""
 
@@ -82,26 +82,26 @@ class ThinkingRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The rules for reasoning blocks."""
 
     modes: tuple[str, ...] = ()
-    """The `thinking.type` values the model takes; any other is refused."""
+    """The `thinking.type` values the model accepts."""
     kept: bool = False
-    """Thinking of earlier turns stays in the prompt unless cleared."""
+    """Whether thinking of earlier turns stays in the prompt unless cleared."""
     bound: bool = False
-    """A block is valid only after exactly what was sent before it (preserved thinking)."""
+    """Whether a block is valid only after exactly what was sent before it (bound thinking)."""
     account_bound: bool = False
-    """A block is valid only in the account that produced it."""
+    """Whether a block is valid only in the account that produced it."""
     on_mismatch: Literal["ignored", "error", "by_account"] = "ignored"
-    """What a broken binding does when the request does not say: depends on the account's age, at times."""
+    """What a broken binding causes if the request does not say; `by_account`: it depends on the account's age."""
     disabled_up_to: str | None = None
-    """The highest effort at which `disabled` is accepted; None is any."""
+    """The highest effort at which `disabled` is accepted; None: any."""
 
     @property
     def off(self) -> str | None:
-        """The mode that thinks least before answering, or None where thinking cannot be switched off."""
+        """The mode that thinks least before answering; None if thinking cannot be turned off."""
         return next((mode for mode in ("disabled", "between_tools") if mode in self.modes), None)
 
 
 class Betas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The beta header each feature asks for; None where it needs none or does not exist."""
+    """The beta header that each feature needs; None if it needs none or does not exist."""
 
     edits: str | None = None
     threshold_compaction: str | None = None
@@ -113,85 +113,85 @@ class Betas(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What a server says about a model; None or empty where it says nothing."""
+    """What a server's model listing says about a model; None or empty if it says nothing."""
 
     window: int | None = None
     answer: int | None = None
-    """The most tokens of an answer."""
+    """The maximum number of tokens in an answer."""
     capabilities: Mapping[str, Any] = {}
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything the engine may know of a model."""
+    """Everything the engine may know about a model."""
 
     name: str
-    """The name in the table; for an unknown model, the name that was asked for."""
+    """The name in the table; for an unknown model, the name given to `find`."""
     model: str
-    """The name to send: as asked for, without the long-window suffix."""
+    """The name to send: as given, without the long-window suffix."""
     provider: str
-    """Who serves it, by the name telemetry has for it."""
+    """Who serves it, by the name used in telemetry."""
     wire: str
-    """The API its requests are put for: the name of a `sevenfold.providers.provider.Provider`."""
+    """The API that its requests are built for: the name of a `sevenfold.providers.provider.Provider`."""
     tokenizer: Literal["claude-a", "claude-b", "openai", "unknown"]
     """The tokenizer generation: the same text is about 30% more tokens in `claude-b` than in `claude-a`."""
     max_output: int
     known: bool = True
     note: str = ""
-    """A sentence for the user where defaults replace facts."""
+    """A sentence for the user if defaults replace facts."""
     source: str = ""
     """Where the prices come from, if not from the provider's current pages."""
     window: int = DEFAULT_WINDOW
     window_source: Literal["suffix", "listing", "table", "family", "default"] = "default"
-    """Who says so; `family` means that models with such names usually have it, `default` that it is unknown."""
+    """Where the window is from; `family`: models with such names usually have it; `default`: it is unknown."""
     economic_window: int | None = None
-    """The prompt size beyond which the price steps up so far that staying below is worth a compaction."""
+    """The prompt size beyond which the price rises so much that staying below it is worth a compaction."""
     prices: tuple[Price, ...] = ()
-    """Price rows by rising `above`; empty where prices are unknown."""
+    """Price rows in order of `above`; empty if prices are unknown."""
     edits_hold: bool = False
-    """Whether what the provider's own clearing leaves out holds until it can clear enough more. Not documented."""
+    """Whether what the provider's own edits cleared stays cleared until they can clear enough more. Undocumented."""
     cache: Cache = Cache()
     thinking: ThinkingRules = ThinkingRules()
     betas: Betas = Betas()
     effort: str | None = None
-    """The effort that holds when a request names none."""
+    """The effort used if a request names none."""
     system_messages: bool = False
-    """Takes system-role messages inside the conversation."""
+    """Whether it accepts system-role messages inside the conversation."""
     tool_changes: bool = False
-    """Takes tool additions and removals inside the conversation."""
+    """Whether it accepts tool additions and removals inside the conversation."""
     prefill: bool = False
-    """Continues a final assistant message."""
+    """Whether it continues a final assistant message."""
     forced_tools: bool = False
-    """Takes a `tool_choice` that forces a call."""
+    """Whether it accepts a `tool_choice` that forces a call."""
     edits: tuple[str, ...] = ()
     """Server-side edits other than compaction."""
     threshold_compaction: bool = False
-    """The server can compact by itself at a token threshold."""
+    """Whether the server can compact by itself at a token threshold."""
     on_demand_compaction: bool = False
-    """The server compacts when asked to, in a request of its own."""
+    """Whether the server compacts on demand, in a separate request."""
     compaction_instructions: bool = False
-    """That request may say what the summary is to hold."""
+    """Whether that request may contain instructions for the summary."""
     engines: tuple[Literal["provider", "fork", "plain"], ...] = ("provider", "fork", "plain")
-    """The ways to a summary, in the order in which they are tried."""
+    """The ways to get a summary, in the order in which they are tried."""
     pinned_edits: bool = False
-    """Can delete results from a cached prefix by reference."""
+    """Whether results can be deleted from a cached prefix by reference."""
     output_may_overrun: bool = False
-    """Takes a request whose prompt and `max_tokens` together exceed the window."""
+    """Whether it accepts a request whose prompt and `max_tokens` together exceed the window."""
     images: int | None = None
-    """Images and document pages per request."""
+    """Maximum images and document pages per request."""
     body_bytes: int | None = None
-    """Size of a request body."""
+    """Maximum size of a request body."""
 
     def price(self, prompt: int) -> Price | None:
-        """The price row for a prompt of that many tokens, or None where prices are unknown."""
+        """The price row for a prompt of this many tokens; None if prices are unknown."""
         for row in reversed(self.prices):
             if prompt > row.above or row.above == 0:
                 return row
         return None
 
     def companion(self, name: str | None) -> Profile | None:
-        """Another model that the same client can ask; None if no name is given or its provider is another.
+        """The profile of another model that the same client can ask; None without a name or if its provider differs.
 
-        A name of no known family, and any name behind an API that is not this model's own, is taken on trust.
+        A name of no known family is trusted, and so is any name when this model is used through an API not its own.
         """
         if not name:
             return None
@@ -202,7 +202,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return msgspec.structs.replace(other, wire=self.wire) if trusted else None
 
     def listed(self, listing: Listing) -> Profile:
-        """The profile, with the word of a live model listing in place of the table's where it has one."""
+        """The profile, with what a live model listing says in place of the table's facts."""
         changes = _capabilities(self, listing.capabilities)
         if listing.window and self.window_source != "suffix":
             changes |= {"window": listing.window, "window_source": "listing"}
@@ -222,12 +222,12 @@ def find(name: str) -> Profile:
 
 
 def names() -> tuple[str, ...]:
-    """The models in the table."""
+    """The names of all models in the table."""
     return tuple(_table()["model"])
 
 
 def token_rates(tokenizer: str) -> Mapping[str, float]:
-    """Tokens for one of each thing that content is made of; empty for a tokenizer that is not in the table."""
+    """Tokens per unit of each field of a weight; empty for a tokenizer that is not in the table."""
     found: Mapping[str, float] = _table()["rates"].get(tokenizer, {})
     return found
 
@@ -252,7 +252,7 @@ def _find(asked: str) -> Profile:
 
 
 def _plain(name: str) -> str:
-    """The one spelling that all spellings of a model's name have in common."""
+    """The normalised spelling of a model's name, the same for all its spellings."""
     plain = " ".join(name.lower().split())
     for pattern, replacement in _table()["spelling"]["rewrites"]:
         plain = re.sub(pattern, replacement, plain)
@@ -270,7 +270,7 @@ def _spellings() -> dict[str, str]:
 
 
 def _facts(name: str) -> dict[str, Any]:
-    """The facts of one table, on top of those of the table it is like."""
+    """The facts of one table entry, merged over those of the entry named by its `like`."""
     own = dict(_table()["base"].get(name) or _table()["model"][name])
     like = own.pop("like", None)
     if like is None:
@@ -282,7 +282,7 @@ def _facts(name: str) -> dict[str, Any]:
 
 
 def _capabilities(profile: Profile, listing: Mapping[str, Any]) -> dict[str, Any]:
-    """The abilities of a profile, by the word of a listing where it has one."""
+    """The capabilities of a profile, overridden by a listing where that states any."""
     types = _group(_group(listing, "thinking"), "types")
     modes = tuple(mode for mode in MODES if _supports(types, mode, mode in profile.thinking.modes))
     management = _group(listing, "context_management")
@@ -302,7 +302,7 @@ def _group(listing: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _supports(group: Mapping[str, Any], name: str, otherwise: bool) -> bool:
-    """What a group of a listing says of one of its entries; a group may be denied as a whole."""
+    """Whether a listing's group supports an entry, else ``otherwise``; a group may be unsupported as a whole."""
     if group.get("supported") is False:
         return False
     stated = _group(group, name).get("supported")

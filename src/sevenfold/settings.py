@@ -1,17 +1,17 @@
-"""Settings and kill switches: what they are, where their values come from, which are in force.
+"""Settings and kill switches: what they are, where their values come from, and which are in force.
 
-`settings.toml` describes each setting, and nothing else does: the command that shows settings, the messages about wrong
-values and the page in the documentation are made from it. Pure: files, the environment and flags are read by adapters,
-which hand over layers of raw values.
+`settings.toml` is the only description of each setting: the command that shows settings, the messages about invalid
+values and the page in the documentation are generated from it. This module is pure: adapters read files, the
+environment and flags, and pass in layers of raw values.
 
-A layer is where values come from: a file, a variable, the calling code. Later layers win. Every value of every
-layer is checked, also one that a later layer replaces. One that cannot be used is named with its place and what would
-be allowed: as an error where code gave it, as a note where it comes from a file or the environment, so that a bad
-variable never stops a program.
+A layer is a source of values: a file, an environment variable, the calling code. Later layers win. Every value in
+every layer is checked, even if a later layer replaces it. An invalid value is reported with its origin and what is
+allowed: as an error if code passed it, as a note if it comes from a file or the environment, so that a bad variable
+never stops a program.
 
-Switches depend on one another: with ``layers`` off no layer runs, with ``compaction`` off nothing compacts, and
-while ``collapse`` or ``reactive_only`` is on, auto-compaction does not run. Every combination has a meaning, or
-flipping one in need could be refused for the state of another.
+Switches depend on one another: with ``layers`` off no layer runs, with ``compaction`` off nothing compacts, and while
+``collapse`` or ``reactive_only`` is on, auto-compaction does not run. Every combination is valid: otherwise a switch
+might be refused in an emergency because of the state of another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Stage = Literal["stable", "preview", "planned"]
 """stable: keeps its meaning. preview: works, may still change. planned: has no effect yet."""
 
 MOST = 10**12
-"""The largest figure any setting takes: more than enough, and every format can hold it."""
+"""The largest number any setting accepts: more than enough, and every format can represent it."""
 
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Positive = Annotated[int, Meta(ge=1, le=MOST)]
@@ -51,9 +51,9 @@ _LONGEST_SHOWN = 60
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every setting of the engine. Made by `resolve`, which checks what it is given.
+    """All settings of the engine. Create them with `resolve`, which checks the values.
 
-    Token budgets are given for windows of 100,000 tokens and more; in smaller ones they shrink in proportion.
+    Token budgets are for windows of 100,000 tokens and more; in smaller windows they shrink in proportion.
     """
 
     # Switches.
@@ -148,39 +148,39 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     telemetry: Literal["none", "jsonl", "otel"] = "none"
 
     def current(self) -> Settings:
-        """These settings: they do not change."""
+        """These settings themselves, as a `Source` that never changes."""
         return self
 
     def offload_limit(self, tool: str) -> int | None:
-        """How many characters a result of this tool may have; None: it is never offloaded."""
+        """How many characters a result of this tool may have before it is offloaded; None: no limit."""
         limit = self.offload_by_tool.get(tool, self.offload_characters)
         return None if limit == "never" else limit
 
     def edits_trigger(self, threshold: int) -> int:
-        """The size at which the provider clears by itself, if it was asked to; ``threshold`` is that of the window."""
+        """The size at which the provider's own edits start, if requested; ``threshold`` is the window's."""
         return max(1, int(threshold * self.edits_trigger_share))
 
 
-# -- what is known about each -----------------------------------------------------------------------
+# -- the description of each setting ----------------------------------------------------------------
 
 
 class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One setting, and what is to be known about it."""
+    """The description of one setting."""
 
     name: str
     says: str
     """What it does, in a sentence."""
     kind: Kind
     allowed: str
-    """What it takes, in words."""
+    """The allowed values, in words."""
     type: Any
     """Its type, with the limits of its values."""
     default: Any
     unit: str = ""
     stage: Stage = "stable"
     latched: bool = False
-    """Read once, when a session opens, because a change would alter bytes already sent or something opened with the
-    session; all others may be flipped while it runs."""
+    """Whether it is read only once, when a session opens, because a change would alter bytes already sent or something
+    opened with the session; all other settings may change while it runs."""
     needs: tuple[str, ...] = ()
     """Switches without which this one is off."""
     yields_to: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @cache
 def by_name() -> Mapping[str, Setting]:
-    """All settings by their names, in their order."""
+    """All settings by name, in the order of `Settings`."""
     texts = msgspec.toml.decode(Path(__file__).with_name("settings.toml").read_bytes())
     types, defaults = get_type_hints(Settings, include_extras=True), Settings()
     info = inspect.type_info(Settings)
@@ -204,12 +204,12 @@ def by_name() -> Mapping[str, Setting]:
 
 
 def described() -> tuple[Setting, ...]:
-    """All settings, in their order."""
+    """All settings, in the order of `Settings`."""
     return tuple(by_name().values())
 
 
 def _allowed(kind: inspect.Type, unit: str) -> tuple[Kind, str]:
-    """What sort of values a type has, and which."""
+    """The kind of a type's values, and the allowed values in words."""
     match kind:
         case inspect.BoolType():
             return "switch", "true or false"
@@ -221,7 +221,7 @@ def _allowed(kind: inspect.Type, unit: str) -> tuple[Kind, str]:
             return "text", "a text"
         case inspect.LiteralType():
             return "choice", " or ".join(f'"{value}"' for value in kind.values)
-        case inspect.UnionType():  # of something and nothing
+        case inspect.UnionType():  # of another type and None
             return _allowed(next(one for one in kind.types if not isinstance(one, inspect.NoneType)), unit)
         case inspect.VarTupleType(item_type=entry):
             return "list", f"a list, each entry {_allowed(entry, unit)[1]}"
@@ -232,7 +232,7 @@ def _allowed(kind: inspect.Type, unit: str) -> tuple[Kind, str]:
 
 
 def _range(kind: inspect.IntType | inspect.FloatType) -> str:
-    """The limits of a number in words; the one that all numbers share goes without saying."""
+    """The limits of a number in words, without the maximum that all numbers share."""
     low = f"above {kind.gt:,}" if kind.gt is not None else f"{kind.ge:,} or more"
     if kind.lt is not None:
         return f"{low} and below {kind.lt:,}"
@@ -240,14 +240,14 @@ def _range(kind: inspect.IntType | inspect.FloatType) -> str:
 
 
 def nearest(name: str) -> str | None:
-    """The setting whose name is most like this one, if any is."""
+    """The setting whose name is most similar to this one; None if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(name[:100].lower().replace("-", "_"), by_name(), n=1)), None)
 
 
 def overruled(settings: Settings) -> Mapping[str, str]:
-    """The switches that are set to on and have no effect, each with the switch that is the reason."""
+    """Switches that are on but have no effect → the switch that is the reason."""
     reasons: dict[str, str] = {}
     on = [one for one in described() if one.kind == "switch" and getattr(settings, one.name)]
     for switch in on:
@@ -261,47 +261,47 @@ def overruled(settings: Settings) -> Mapping[str, str]:
 
 
 def in_force(settings: Settings) -> Settings:
-    """The same settings with every switch off that another one overrules.
+    """The settings with every switch off that another one overrules.
 
-    Takes them as they were set, not the result of an earlier call: what yields to another switch would
-    then look as if it had been switched off.
+    Pass the settings as they were set, not the result of an earlier call: a switch that yielded to another would then
+    look as if it had been turned off.
     """
     reasons = overruled(settings)
     return structs.replace(settings, **dict.fromkeys(reasons, False)) if reasons else settings
 
 
-# -- from several places to one set of values -------------------------------------------------------
+# -- from several layers to one set of values -------------------------------------------------------
 
 
 class SettingsLayer(Struct, frozen=True):
-    """Values from one place."""
+    """Values from one source."""
 
     origin: str
-    """Where, as the user would look for it: ``user file /home/…/settings.toml``."""
+    """The source, in words a user can find it by: ``user file /home/…/settings.toml``."""
     values: Mapping[str, object]
     strict: bool = True
-    """Whether a value that cannot be used is an error; if not, it is left out with a note."""
+    """Whether an invalid value is an error; if not, it is ignored with a note."""
 
 
 class Resolved(Struct, frozen=True):
-    """Settings, where each value came from, and what the user should know about how they came about."""
+    """Settings, the origin of each value, and notes for the user about how they were resolved."""
 
     settings: Settings
     origins: Mapping[str, str]
-    """For each setting the origin of its value."""
+    """Setting → the origin of its value."""
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    """What was wrong with values that were left out; these are among the notes."""
+    """What was wrong with ignored values; also included in the notes."""
 
 
 _Clash = tuple[str, str, str]
-"""Two settings whose values are fine by themselves and not together, and the rule they break."""
+"""Two settings whose values are valid separately but not together, and the rule they break."""
 
 
 def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Resolved:
-    """The settings that the layers give together, later ones over earlier ones; raises `SettingError`.
+    """Merge layers into settings, later ones over earlier ones; raises `SettingError`.
 
-    What cannot be used is an error in a strict layer; in any other it is ignored, with a note.
+    An invalid value is an error in a strict layer; in any other layer it is ignored, with a note.
     """
     strict: dict[str, Any] = {}
     loose: dict[str, Any] = {}
@@ -330,9 +330,9 @@ def resolve(layers: Iterable[SettingsLayer], notes: tuple[str, ...] = ()) -> Res
 def overlaid(
     base: Settings, values: Mapping[str, Any], origins: Mapping[str, str]
 ) -> tuple[Settings, tuple[str, ...]]:
-    """The base with checked values over it, except those that clash, and what is wrong with these.
+    """The base with checked values over it, except those that clash; and what is wrong with those.
 
-    For values that must not stop a program: what cannot be used is left out, nothing is raised.
+    For values that must not stop a program: invalid ones are left out, and nothing is raised.
     """
     usable = dict(values)
     complaints: list[str] = []
@@ -347,13 +347,13 @@ def overlaid(
 
 
 def checked(name: str, value: object, origin: str) -> Any:
-    """The value as its setting has it; raises `SettingError` if it cannot be used."""
+    """The value converted to its setting's type; raises `SettingError` if it is invalid."""
     setting = by_name().get(name) if isinstance(name, str) else None
     if setting is None:
         raise unknown(name, origin)
     try:
         return msgspec.convert(value, setting.type)
-    except (msgspec.ValidationError, ValueError):  # the latter for text that is no Unicode
+    except (msgspec.ValidationError, ValueError):  # the latter for text that is not valid Unicode
         raise SettingError(
             f"{origin}: {name} = {shown(value)} cannot be used; it takes {setting.allowed}{_most(value)}"
         ) from None
@@ -367,7 +367,7 @@ def unknown(name: object, origin: str) -> SettingError:
 
 
 def from_text(setting: Setting, text: str) -> object:
-    """A value that was written as plain text; one that cannot be read stays text, and `checked` refuses it."""
+    """Parse a value written as plain text; if it cannot be parsed it stays text, and `checked` rejects it."""
     text = text.strip()
     try:
         match setting.kind:
@@ -387,7 +387,7 @@ def from_text(setting: Setting, text: str) -> object:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: as a settings file would have it, and not too much of it."""
+    """A value for a message: written as in a settings file, and shortened if it is long."""
     try:
         text = repr(value) if isinstance(value, float) else msgspec.json.encode(value).decode()
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
@@ -396,7 +396,7 @@ def shown(value: object) -> str:
 
 
 def _table(text: str) -> dict[str, object]:
-    """``Bash=20_000, Read=never`` as a table."""
+    """Parse a table such as ``Bash=20_000, Read=never``."""
     entries = [entry.partition("=") for entry in text.split(",") if entry.strip()]
     if not all(equals for _, equals, _ in entries):
         raise ValueError(text)
@@ -416,7 +416,7 @@ def _most(value: object) -> str:
 
 
 def _clashes(settings: Settings) -> Iterator[_Clash]:
-    """Every rule about several settings that these break."""
+    """Every rule about two settings that these settings break."""
     below = "the first must be below the second"
     shorter = "a preview must be shorter than what it stands for"
     by_tool = [limit for limit in settings.offload_by_tool.values() if limit != "never"]
@@ -442,14 +442,14 @@ def _told(clash: _Clash, settings: Settings, origins: Mapping[str, str]) -> str:
 
 
 class Source(Protocol):
-    """Knows the settings: `Settings` themselves, which stay as they are, or something that follows files or flags."""
+    """Provides the settings: `Settings` themselves, which never change, or something that follows files or flags."""
 
     def current(self) -> Settings:
-        """The settings as of now, at once and without fail; the same object while nothing changes."""
+        """The settings as of now, without blocking or failing; the same object while nothing changes."""
 
 
 def latch(opened: Settings, now: Settings) -> Settings:
-    """What a session goes by: the settings as of now, but the latched ones as they were when it opened."""
+    """The settings a session uses: those of now, but latched ones as they were when it was opened."""
     if now is opened:
         return opened
     held = {one.name: getattr(opened, one.name) for one in described() if one.latched}

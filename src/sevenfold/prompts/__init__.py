@@ -1,4 +1,4 @@
-"""What we ever say: one class per injected text, the words themselves as Markdown in ``texts/``.
+"""All prompts: one class for each text that is put before the model, the words themselves as Markdown in ``texts/``.
 
-The classes of an agent's own texts are in `sevenfold.agent.texts`.
+The classes for an agent's own texts are in `sevenfold.agent.texts`.
 """

@@ -1,4 +1,4 @@
-"""The texts with which the engine asks a model to summarise or to keep notes, and what the next model reads."""
+"""The prompts that ask a model for a summary or for notes, and the texts that follow a compaction."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from sevenfold.prompts.text import Static, Text
 
 
 class CompactAsked(Text, frozen=True):
-    """What the user wants of the summary."""
+    """The user's instructions for the summary."""
 
     words: str
 
 
 class CompactHooks(Text, frozen=True):
-    """What hooks want of the summary."""
+    """Instructions from hooks for the summary."""
 
     words: str
 
 
 class Compact(Text, frozen=True):
-    """The instruction to summarise: the whole, what follows a message, or what is before it."""
+    """The instruction to summarise: the whole conversation, or a part of it."""
 
     whole: bool = False
     after: str | None = None
@@ -29,7 +29,7 @@ class Compact(Text, frozen=True):
     now: bool = False
     done: bool = False
     part: str | None = None
-    """Which part of how many this is, when it had to be sent in several."""
+    """Which part of how many this is, if the conversation had to be sent in several."""
     more: str | None = None
 
     @classmethod
@@ -42,7 +42,7 @@ class Compact(Text, frozen=True):
         hooks: str = "",
         part: str | None = None,
     ) -> Compact:
-        """The instruction; ``begins`` quotes the message a part begins with, and blank wishes are none."""
+        """The instruction; ``begins`` is the message that a part starts with; blank wishes are ignored."""
         wishes = [CompactAsked(user.strip()).render()] if user.strip() else []
         wishes += [CompactHooks(hooks.strip()).render()] if hooks.strip() else []
         return cls(
@@ -62,11 +62,11 @@ def _beginning(message: str) -> str:
 
 
 class Summariser(Static, frozen=True):
-    """The system prompt of a call that does nothing but summarise."""
+    """The system prompt of a call that only summarises."""
 
 
 class Continued(Text, frozen=True):
-    """The message behind a boundary: what was before, where it can be read, and how to go on."""
+    """The message after a boundary: the summary, where to read the full conversation, and how to continue."""
 
     summary: str
     transcript: str | None = None
@@ -86,7 +86,7 @@ class Continued(Text, frozen=True):
         auto: bool = False,
         autonomous: bool = False,
     ) -> Continued:
-        """The message; ``kept`` says whether other messages stay, word for word, after or before it."""
+        """The message; ``kept`` says whether other messages stay verbatim after or before it."""
         return cls(
             summary,
             transcript,
@@ -99,25 +99,25 @@ class Continued(Text, frozen=True):
 
 
 class ProgramNote(Text, frozen=True):
-    """Something a program said on the user's side, as a summariser is shown it."""
+    """A program's text on the user's side, as shown to a model that summarises."""
 
     text: str
 
 
 class EarlierCut(Text, frozen=True):
-    """Opens a request whose oldest rounds were left out."""
+    """Starts a request whose oldest rounds were left out."""
 
     rounds: int
 
 
 class PieceCut(Text, frozen=True):
-    """Marks the place in a message or a result where something was left out."""
+    """Marks the place in a message or a tool result where something was left out."""
 
     characters: int
 
 
 class RoundCut(Text, frozen=True):
-    """Replaces a round of which nothing can be shown."""
+    """Replaces a round that is too large to show."""
 
     blocks: int
 
@@ -126,13 +126,13 @@ class RoundCut(Text, frozen=True):
 
 
 PRESSING = 1.25
-"""Times a limit from which the request to be shorter becomes a demand."""
+"""From this many times the limit on, the model is told to shorten the notes in this update."""
 TOO_LONG = 2.0
-"""Times a limit from which it is the first thing to do."""
+"""From this many times the limit on, that comes before anything else."""
 
 
 class NotesUpdate(Text, frozen=True):
-    """The instruction to bring the notes up to date."""
+    """The instruction to update the notes."""
 
     limit: int
     total: int
@@ -141,10 +141,10 @@ class NotesUpdate(Text, frozen=True):
 
 
 class KeepShort(Text, frozen=True):
-    """Which sections of the notes have become too long, and how pressing that is."""
+    """Which sections of the notes are too long, and how urgent that is."""
 
     whole: int | None = None
-    """Tokens of all sections, if that is too many."""
+    """Tokens of all sections together, if too many."""
     total: int = 0
     sections: str | None = None
     soon: bool = False
@@ -153,7 +153,7 @@ class KeepShort(Text, frozen=True):
 
     @classmethod
     def of(cls, over: float, sections: str, whole: int, total: int) -> KeepShort:
-        """``over`` is how many times the limit the worst of them is."""
+        """The instruction; ``over`` is by what factor the longest section, or the whole, exceeds its limit."""
         return cls(
             whole if whole > total else None,
             total,

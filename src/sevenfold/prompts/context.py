@@ -1,4 +1,4 @@
-"""The texts that enter the conversation: next to what the user says, in place of a result, behind a summary."""
+"""Texts added to the conversation: next to the user's messages, in place of a tool result, or after a summary."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from sevenfold.prompts.text import Text
 
 
 class Changed(Text, frozen=True):
-    """A part of the system prompt as it reads from now on."""
+    """A section of the system prompt that changed, with its new text."""
 
     name: str
     text: str
 
 
 class Withdrawn(Text, frozen=True):
-    """A part of the system prompt that no longer holds."""
+    """A section of the system prompt that no longer applies."""
 
     name: str
 
 
 class Replaced(Text, frozen=True):
-    """A caller's system prompt that takes the place of the one at the start."""
+    """A caller's new system prompt, which replaces the one at the start."""
 
     text: str
 
@@ -32,14 +32,14 @@ class Replaced(Text, frozen=True):
 
 
 class MentionedFile(Text, frozen=True):
-    """A file the user mentions, as it is now."""
+    """A file the user mentions, with its current content."""
 
     path: str
     text: str
 
 
 class MentionedFolder(Text, frozen=True):
-    """A folder the user mentions, and what is in it now."""
+    """A folder the user mentions, with its current entries."""
 
     path: str
     entries: str
@@ -49,7 +49,7 @@ class MentionedFolder(Text, frozen=True):
 
 
 class StoredResult(Text, frozen=True):
-    """The beginning of a result that was stored, and the way to the rest."""
+    """The beginning of an offloaded tool result, and where to find the rest."""
 
     characters: int
     path: str
@@ -58,14 +58,14 @@ class StoredResult(Text, frozen=True):
 
 
 class KeptResult(Text, frozen=True):
-    """The beginning of a result that is kept where no tool can read it."""
+    """The beginning of an offloaded tool result that is stored where no tool can read it."""
 
     characters: int
     text: str
 
 
 class CutResult(Text, frozen=True):
-    """The beginning of a result that is too big and could not be stored either."""
+    """The beginning of a tool result that is too large and could not be stored."""
 
     shown: int
     characters: int
@@ -74,21 +74,21 @@ class CutResult(Text, frozen=True):
 
 
 class EmptyResult(Text, frozen=True):
-    """A result of nothing; without a word in it a model may take its turn for finished."""
+    """Replaces an empty tool result: without any text, a model may think that its turn is over."""
 
 
-# -- behind a summary ------------------------------------------------------------------------------
+# -- after a summary -------------------------------------------------------------------------------
 
 
 class RestoredFile(Text, frozen=True):
-    """A file that was being worked with, as it is now."""
+    """A file that was being worked on, with its current content."""
 
     path: str
     text: str
 
 
 class PinnedRecord(Text, frozen=True):
-    """Something the user wants kept word for word."""
+    """A record the user wants kept verbatim."""
 
     record: str
     speaker: str
@@ -96,13 +96,13 @@ class PinnedRecord(Text, frozen=True):
 
 
 class RecordedFacts(Text, frozen=True):
-    """What the record shows, where the summary itself cannot be added to."""
+    """Facts from the record, for a summary to which nothing can be added."""
 
     text: str
 
 
 class Unsupported(Text, frozen=True):
-    """What a summary that cannot be changed claims and the record does not show."""
+    """Claims of a summary that cannot be changed which the record does not support."""
 
     sentences: str
 
@@ -113,13 +113,13 @@ class Unsupported(Text, frozen=True):
 
 
 class HookContext(Text, frozen=True):
-    """What hooks want the model to know."""
+    """Context from hooks for the model."""
 
     text: str
 
 
 class RestoredState(Text, frozen=True):
-    """Something the work goes by, put back as it is now: a plan, a list of tasks, what runs in the background."""
+    """Restored working state in its current form: a plan, a list of tasks, what runs in the background."""
 
     title: str
     text: str
@@ -127,17 +127,17 @@ class RestoredState(Text, frozen=True):
 
 
 class KeepAlive(Text, frozen=True):
-    """Asks for the shortest answer, in a fork whose only purpose is to read the cache."""
+    """Asks for the shortest answer, in a fork that only reads the cache to keep it alive."""
 
 
 class TasksGone(Text, frozen=True):
-    """Background commands that ended with the process that started them."""
+    """Background commands that ended when the program that started them did."""
 
     text: str
 
 
 class Folded(Text, frozen=True):
-    """Replaces rounds in the middle of a conversation that were summarised."""
+    """The summary that replaces rounds in the middle of a conversation."""
 
     records: int
     summary: str

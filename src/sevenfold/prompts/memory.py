@@ -1,4 +1,4 @@
-"""The texts of lasting memory: the instruction to extract it, and what is recalled from it."""
+"""Prompts for lasting memory: the instructions to extract and consolidate it, and what is recalled from it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from sevenfold.prompts.text import Text
 
 
 class RememberFacts(Text, frozen=True):
-    """The instruction to find what is worth remembering."""
+    """The instruction to find facts worth remembering."""
 
     since: str | None
-    """How the user's first message begins that was not looked at yet."""
+    """The beginning of the user's first message that was not searched yet."""
     tools: str = "do not call any tool"
     """Which tools may be called."""
     earlier: str | None = None
-    """Messages of the user to look at instead, because they have left the context."""
+    """Messages of the user to search instead, because they have left the context."""
 
 
 class Recalled(Text, frozen=True):
-    """Entries of memory that fit what the user just said."""
+    """Memory entries that match what the user just said."""
 
     entries: str
 
 
 class DreamEntries(Text, frozen=True):
-    """The instruction to find entries of memory that say the same, or no longer hold."""
+    """The instruction to find memory entries that state the same fact, or no longer hold."""
 
     entries: str
     shell: str | None = None
-    """The tool with which the model may look around; None: it has none."""
+    """The tool with which the model may gather evidence; None: it has none."""
     commands: str | None = None

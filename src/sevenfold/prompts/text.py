@@ -1,9 +1,9 @@
-"""What every injected text has in common: a role, a tag to know it by, and a size it never passes.
+"""What all injected texts have in common: a Markdown template, a tag that identifies the text, and a maximum size.
 
-A `Text` is a small frozen class whose fields are the holes of its Markdown file, which also states its tag and its cap.
-Most fields are one line; one that is true or false has no words and shows or hides the part named after it. At most
-one, the *body*, may be long: it is often someone else's words, so it is cut at its cap with a note that says so, and
-cannot close the tag around it. Rendering is a pure function of the fields.
+A `Text` is a small frozen class whose fields fill the holes of its Markdown file, which also states its tag and cap.
+Most fields are one line; a boolean has no text, but shows or hides the part named after it. At most one field, the
+*body*, may be long: it is often someone else's words, so it is cut at the cap with a note that says so, and it cannot
+close the tag around it. Rendering is a pure function of the fields.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from msgspec import Struct
 from sevenfold.errors import InputError
 
 Stage = Literal["static", "session"]
-"""Static text is the same for everybody; session text belongs to this session."""
+"""Static text is the same for all users; session text belongs to one session."""
 
 KB = 1024
 LINE_CAP = 4 * KB
-"""Bytes of a one-line field; the longest path a system takes is no longer."""
+"""Maximum bytes in a one-line field; no system accepts longer paths."""
 
 _CAPITAL = re.compile("(?<!^)(?=[A-Z])")
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
@@ -36,7 +36,7 @@ _NOT_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 class _Fact:
-    """What the file of a text says about it in the lines at its top."""
+    """A property of a text that is read from the header of its file."""
 
     def __init__(self, name: str, otherwise: Any) -> None:
         self._name, self._otherwise = name, otherwise
@@ -53,18 +53,18 @@ class Text(Struct, frozen=True):
     """One text that is put before the model."""
 
     file: ClassVar[str]
-    """Its name, and that of its Markdown file: the name of the class in small letters, unless it says otherwise."""
+    """Its name, also that of its Markdown file: by default the name of the class in snake case."""
     stage: ClassVar[Stage] = "session"
     tag: ClassVar[str] = _fact("tag", "")
-    """The tag around it, by which it can be found again; empty: none."""
+    """The tag around it, by which it can be recognised; empty: none."""
     cap: ClassVar[int] = _fact("cap")
-    """The most bytes: of its body, where it has one, else of the whole. A token is about four."""
+    """Maximum bytes of its body if it has one, else of the whole text. A token is about four bytes."""
     lines: ClassVar[int | None] = _fact("lines")
-    """The most lines of its body, where they are limited too."""
+    """Maximum lines of its body; None: no limit."""
     body: ClassVar[str] = _fact("body", "")
-    """The one field that may have many lines, and is cut when it is too long."""
+    """The one field that may have many lines; it is cut if it is too long."""
     source: ClassVar[str] = _fact("source", "")
-    """The field that says where the whole body can be read."""
+    """The field that says where the full body can be read."""
     volatile: ClassVar[str] = _fact("volatile", "")
     """Why it must be computed again before each request; empty: it is computed once."""
 
@@ -75,7 +75,7 @@ class Text(Struct, frozen=True):
             cls.file = _CAPITAL.sub("_", cls.__name__).lower()
 
     def render(self) -> str:
-        """The text as the model sees it."""
+        """The text as the model sees it; raises `InputError` if a text without a body is over its cap."""
         said = render(self.file, {name: self._shown(name) for name in self.__struct_fields__})
         if not self.body and size(said) > self.cap:
             raise InputError(
@@ -101,21 +101,21 @@ class Text(Struct, frozen=True):
         return f"{kept}\n{CutNote(size(kept), size(words), path).render()}"
 
     def _inside(self, words: str) -> str:
-        """The words, unable to end the tag around them."""
+        """The words with any closing tag escaped, so that they cannot end the tag around them."""
         if not self.tag:
             return words
         return re.sub(rf"<(/\s*{self.tag}\s*>)", r"&lt;\1", words, flags=re.IGNORECASE)
 
 
 class Static(Text, frozen=True):
-    """A text without holes."""
+    """A text without fields."""
 
     stage = "static"
     cap = 3 * KB
 
 
 class CutNote(Text, frozen=True):
-    """Says that a text goes on, and where."""
+    """Says that a text was cut, and where to read all of it."""
 
     shown: int
     total: int
@@ -123,12 +123,12 @@ class CutNote(Text, frozen=True):
 
 
 def size(words: str) -> int:
-    """Bytes as they are sent."""
+    """The number of bytes as sent."""
     return len(words.encode())
 
 
 def cut(words: str, most: int, lines: int | None = None) -> str:
-    """The beginning of ``words``: at most so many bytes and lines, whole lines where that is possible."""
+    """The beginning of ``words``: at most ``most`` bytes and ``lines`` lines, ending at a line break if possible."""
     if lines is not None:
         words = "\n".join(words.split("\n", lines)[:lines])
     raw = words.encode()
@@ -136,12 +136,12 @@ def cut(words: str, most: int, lines: int | None = None) -> str:
         return words
     kept = raw[:most].decode(errors="ignore")
     whole, line_end, _ = kept.rpartition("\n")
-    # A last line that is most of what there is is worth more broken than gone.
+    # If the last line is most of the text, a part of it is better than none.
     return whole if line_end and len(whole) > len(kept) // 2 else kept
 
 
 def _whole_characters(words: str) -> str:
-    """The words without halves of surrogate pairs: odd file names bring them, and JSON refuses them."""
+    """The words without lone surrogates: they occur in odd file names, and JSON cannot represent them."""
     return words.encode(errors="replace").decode()
 
 
@@ -150,7 +150,7 @@ def _whole_characters(words: str) -> str:
 
 @cache
 def _read(name: str) -> tuple[dict[str, str | int], str]:
-    """What the file of a text says about it, between two lines of dashes at its top, and its words."""
+    """The header of a text's file, between two lines of dashes at its top, and the text itself."""
     words = (_FOLDER / f"{name}.md").read_text("utf-8").rstrip("\n")
     if not words.startswith(_DASHES):
         return {}, words
@@ -161,18 +161,18 @@ def _read(name: str) -> tuple[dict[str, str | int], str]:
 
 @cache
 def tags() -> frozenset[str]:
-    """The tags of all texts: what begins with one was put there by a program."""
+    """The tags of all texts: content that begins with one was added by a program."""
     return frozenset(str(tag) for file in _FOLDER.glob("*.md") if (tag := _read(file.stem)[0].get("tag")))
 
 
 def render(name: str, values: Mapping[str, str | None]) -> str:
-    """The text ``name`` with every hole filled; ``None`` leaves out the part that is named after it."""
+    """The text ``name`` with every hole filled; a value of ``None`` leaves out the part named after it."""
     return fill(_read(name)[1], values, where=f"prompts/texts/{name}.md")
 
 
 def fill(template: str, values: Mapping[str, str | None], *, where: str = "the template") -> str:
-    """A template with every hole filled, or an `InputError` naming what does not fit."""
-    # A line that holds nothing but the beginning or end of a part leaves no empty line behind.
+    """A template with every hole filled; raises an `InputError` naming what does not fit."""
+    # A line with only the beginning or end of a part must not leave an empty line.
     template = _ALONE.sub(r"\1", template + "\n")
     named = set(_HOLE.findall(template)) | {part[0] for part in _PART.findall(template)}
     if missing := sorted(named - values.keys()):

@@ -1,12 +1,12 @@
-"""Whose words are these? Every part that treats the user's words specially asks here, for every format.
+"""Who wrote a text: decided here, for every format and every part that treats the user's words specially.
 
-Much is sent in the user's role that no user said: reminders, hook output, notices of background work, the output of a
+Much is sent in the user's role that no user typed: reminders, hook output, notices of background work, the output of a
 client's own commands, summaries. Clients flag some of it, wrap some in tags of their own, and write a command the user
-typed as several tags. The other way round, users speak outside their messages: in a queue while the agent works, in
-the remark with which they refuse a call, in the answer to a question.
+typed as several tags. On the other hand, users also speak outside their messages: in a queue while the agent works,
+in the remark with which they refuse a tool call, in the answer to a question.
 
-Flags decide first. Tags count only at the ends of a text and only in records of other tools: in our own, whatever a
-program added is flagged, and tags are what the user typed. In doubt, words are the user's, so that none are lost.
+Flags decide first. Tags count only at the ends of a text, and only in records of other tools: in our own records,
+everything a program added is flagged, so tags were typed by the user. In doubt, words are the user's, so none are lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def author(said: Said, block: Block) -> Author:
-    """Who wrote a text in a record; the user if any of it is the user's."""
+    """Who wrote the text in a block of a record; the user if any of it is the user's."""
     if said.summary:
         return "summary"
     if said.role == "assistant":
@@ -49,31 +49,31 @@ def author(said: Said, block: Block) -> Author:
 
 
 def users_words(said: Said) -> str:
-    """What the user says in a message; empty if nothing in it is the user's. See `reply` for tool results."""
+    """The user's own words in a message; empty if there are none. See `reply` for tool results."""
     if not from_user(said):
         return ""
     return "\n".join(filter(None, [typed(said, block) for block in said.blocks if block.kind == "text"]))
 
 
 def from_user(said: Said) -> bool:
-    """Is it a message of the user, or can any of it be? Flags tell."""
+    """Whether a message can contain the user's words, judging by its flags alone."""
     return said.role == "user" and not (said.meta or said.summary or said.synthetic)
 
 
 def is_users(said: Said) -> bool:
-    """Does the user say anything in a record, in words or in pictures?"""
+    """Whether a record contains anything from the user, in words or images."""
     if not from_user(said) or said.answers:
         return bool(users_words(said))
     return any(block.kind != "text" or typed(said, block) for block in said.blocks)
 
 
 def is_summary(text: str) -> bool:
-    """Does a text begin as the summaries of other tools do?"""
+    """Whether a text begins like a summary by another tool."""
     return bool(_pattern("summary").match(text))
 
 
 def typed(said: Said, block: Block) -> str:
-    """What of a text in a message of the user was typed by the user."""
+    """The part of a text block in a user message that the user typed."""
     words = blocks.words_of(block)
     if not words.strip():
         return ""
@@ -81,10 +81,10 @@ def typed(said: Said, block: Block) -> str:
 
 
 def reply(block: Block, tool: str) -> str:
-    """What the user says in the result of a call of this tool: why it was refused, or the answer to a question.
+    """The user's words in the result of a call of this tool: why it was refused, or the answer to a question.
 
-    Only two kinds of result are believed: those of tools that exist to ask, and the sentence by which a client reports
-    that a call was refused.
+    Only two kinds of results are trusted: those of tools that ask the user, and the sentence with which a client
+    reports that a call was refused.
     """
     body = block.body()
     if not isinstance(body, ToolResult):
@@ -95,7 +95,7 @@ def reply(block: Block, tool: str) -> str:
         remark = words[refused.end() :].partition(_AFTER_A_REMARK)[0].strip() if refused else ""
         if not remark.startswith(_CLARIFIES):
             return remark
-        # To users who would rather talk about a question, the client lends words around the answers given so far.
+        # If the user wants to discuss a question, the client adds its own words around the answers given so far.
         return "\n".join(_pattern("partly_answered").findall(remark))
     if not _pattern("asks").search(tool):
         return ""
@@ -106,7 +106,7 @@ def reply(block: Block, tool: str) -> str:
 
 
 def spoken(records: Iterable[Said]) -> Iterator[tuple[str, str]]:
-    """All the user says in these records, replies included, each with the id of its record."""
+    """The user's words in each of these records, replies included, with the id of the record."""
     tools: dict[str, str] = {}
     for said in records:
         for block in said.blocks if said.calls else ():
@@ -120,28 +120,28 @@ def spoken(records: Iterable[Said]) -> Iterator[tuple[str, str]]:
 
 
 class Queue:
-    """Words typed while the agent works, until a message of the user brings them.
+    """Messages typed while the agent works, until a message record contains them.
 
-    Words that are taken from the queue between two turns become a message. Those put into a turn under way are an
-    attachment in newer versions of Claude Code; in older ones the queue alone has them, and they become a message here
-    when the next answer begins.
+    Those taken from the queue between two turns become a user message. Those added to a running turn are recorded as an
+    attachment by newer versions of Claude Code; in older versions they are only in the queue, and become a message
+    here when the next answer begins.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[int, Said]] = {}
         self._sent: list[str] = []
-        """Ids of words that left the queue to become a message."""
+        """Ids of those that left the queue to become a message."""
         self._removed: list[str] = []
-        """Ids of words that were put into the turn under way."""
+        """Ids of those that were added to the running turn."""
 
     def due(self, position: int, entry: Entry) -> list[tuple[int, Said]]:
-        """Take in the next entry of a log; returns the messages that come before it, with their positions."""
+        """Process the next entry of a log; returns the queued messages that belong before it, with their positions."""
         match entry:
             case Queued(operation="enqueue", said=said):
                 if users_words(said):
                     self._waiting[said.uuid] = (position, said)
             case Queued(operation="popAll"):
-                self._waiting = {}  # back in the editor: what is sent of them will be a message
+                self._waiting = {}  # back in the editor: any of them that are sent will be a message
             case Queued(operation="withdraw", said=said):
                 for uuid in self._next(users_words(said)):
                     del self._waiting[uuid]
@@ -160,7 +160,7 @@ class Queue:
         return []
 
     def _next(self, words: str) -> list[str]:
-        """What leaves the queue: these words, or, where an operation does not name any, the oldest."""
+        """The id that leaves the queue: of the message with these words, or without words, of the oldest."""
         named = self._named(_plain(words)) if words else list(self._waiting)
         left = [uuid for uuid in named if uuid not in self._removed]
         return sorted(left, key=lambda uuid: uuid in self._sent)[:1]
@@ -174,7 +174,7 @@ def _plain(words: str) -> str:
 
 
 def _unwrapped(words: str) -> str:
-    """The text without what a client put around it, and a command as it was typed."""
+    """The text without what a client put around it; a command as it was typed."""
     if words.lstrip().startswith("<command-") and (command := _pattern("command").search(words)):
         return _as_typed(command[1].strip(), _pattern("arguments").search(words))
     if shell := _pattern("shell_line").match(words):

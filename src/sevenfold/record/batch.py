@@ -1,4 +1,4 @@
-"""Records that count only together, held back until all of them are there."""
+"""Records that count only together, held back until all of them have been read."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ Held = tuple[Boundary | Said | Clearing | Decision, int]
 
 
 class Batch:
-    """Records that count only together and are not all there yet, each with its offset.
+    """Records that count only together and are not complete yet, each with its offset.
 
-    They are either a compaction of ours, which ends with its commit, or what a commit in front of them names. Until
-    the last one is read, they are held back from the view. If the writer died before that, the next record that does
-    not belong to them discards them, and the conversation goes on as if they had never been written.
+    They are either one of our compactions, which ends with its commit, or records announced by a commit before them.
+    Until the last one is read, they are held back from the view. If the writer died before that, the next record that
+    does not belong to them discards them, and the conversation continues as if they had never been written.
     """
 
     def __init__(self) -> None:
         self.held: list[Held] = []
         self._awaited: tuple[str, ...] = ()
         self._come = 0
-        """How many of these have come."""
+        """How many of the awaited records have been read or skipped."""
         self.open = False
-        """Are records held back, or announced?"""
+        """Whether any records are held back or announced."""
 
     def begin(self, boundary: Boundary, offset: int) -> None:
-        """A compaction begins; what was held is let go."""
+        """Start holding a compaction; discards what was held."""
         self._await((), [(boundary, offset)])
 
     def announce(self, names: Sequence[str]) -> None:
-        """These records count together; what was held is let go."""
+        """Start holding these records, which count together; discards what was held."""
         self._await(tuple(names), [])
 
     def drop(self) -> None:
-        """Let go of what is held: the rest of it will not come any more."""
+        """Discard what is held: the rest of it was never written."""
         self._await((), [])
 
     def take(self, entry: Entry, offset: int) -> list[Held] | None:
-        """None if the entry is none of ours; else what is now complete, which may be nothing yet."""
+        """Add the next entry; returns the records if they are now complete, None if it does not belong to them."""
         match entry:
             case Decision(made=Commit(together=names)) if names:
                 self.announce(names)
@@ -55,7 +55,7 @@ class Batch:
             case Said(parent=parent) if not self._awaited and parent in self._names():
                 self.held.append((entry, offset))
             case _:
-                # A damaged line may be one of them: those behind it still count.
+                # A damaged line may be one of the batch: the records after it still count.
                 return None
         return []
 

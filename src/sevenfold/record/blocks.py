@@ -1,8 +1,8 @@
 """Content blocks in the shape of the Messages API, kept byte for byte.
 
-A `Block` is the bytes of one block with the little the engine must know to pair, place and hide it. The
-rest is decoded on demand (`Block.body`), so a session of many megabytes is held once, as bytes,
-and unknown fields and kinds survive untouched.
+A `Block` holds the bytes of one block and the little the engine needs to pair, order and hide it. The rest is decoded
+on demand (`Block.body`), so a session of many megabytes is in memory only once, as bytes, and unknown fields and
+kinds survive unchanged.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from sevenfold.errors import InputError
 
 PLACEHOLDER_CLEARED = "[Old tool result content cleared]"
 INVALID_INPUT = "INVALID_JSON"
-"""The only key of a tool input that was not a JSON object; its value is the text that came instead."""
+"""The only key in a tool input that was not a JSON object; its value is the original text."""
 
 
 class Text(Struct, frozen=True, gc=False, tag_field="type", tag="text"):
-    """Words of the user or the model."""
+    """Text by the user, the model or a program."""
 
     text: str
 
 
 class Thinking(Struct, frozen=True, gc=False, tag_field="type", tag="thinking"):
-    """The model's reasoning: often no text at all, its substance is in the signature."""
+    """The model's reasoning; the text is often empty, with the content in the signature."""
 
     thinking: str = ""
     signature: str = ""
@@ -43,7 +43,7 @@ class RedactedThinking(Struct, frozen=True, gc=False, tag_field="type", tag="red
 
 
 class ToolUse(Struct, frozen=True, gc=False, tag_field="type", tag="tool_use"):
-    """A call the model makes; its input stays as the bytes that came."""
+    """A tool call by the model; its input is kept as the original bytes."""
 
     id: str
     name: str
@@ -51,7 +51,7 @@ class ToolUse(Struct, frozen=True, gc=False, tag_field="type", tag="tool_use"):
 
 
 class ToolResult(Struct, frozen=True, gc=False, tag_field="type", tag="tool_result"):
-    """What a tool answered."""
+    """The result of a tool call."""
 
     tool_use_id: str
     content: str | list[Raw] | None = None
@@ -59,7 +59,7 @@ class ToolResult(Struct, frozen=True, gc=False, tag_field="type", tag="tool_resu
 
 
 class Image(Struct, frozen=True, gc=False, tag_field="type", tag="image"):
-    """A picture: few tokens, many bytes."""
+    """An image: few tokens, many bytes."""
 
     source: Raw = Raw(b"{}")
 
@@ -71,7 +71,7 @@ class Document(Struct, frozen=True, gc=False, tag_field="type", tag="document"):
 
 
 class Compaction(Struct, frozen=True, gc=False, tag_field="type", tag="compaction"):
-    """A summary the provider made: signed, or encrypted so that only the provider can read it."""
+    """A summary made by the provider: signed, or encrypted so that only the provider can read it."""
 
     content: str | None = None
     signature: str | None = None
@@ -79,7 +79,7 @@ class Compaction(Struct, frozen=True, gc=False, tag_field="type", tag="compactio
 
 
 class Opaque(Struct, frozen=True, gc=False):
-    """A block of a kind, or in a state, that is not known here; it is passed on as it is."""
+    """A block of an unknown kind or with invalid fields; it is passed on unchanged."""
 
     type: str
 
@@ -89,7 +89,7 @@ Body = Known | Opaque
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 NOT_TEXT = frozenset({"image", "document", "tool_reference"})
-"""Parts of a tool result that would be of no use as text."""
+"""Parts of a tool result that are useless as text."""
 
 
 class _Head(Struct, frozen=True, gc=False):
@@ -104,7 +104,7 @@ _TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
 _TOOLSET = "toolset_name"
 _TEXT = b'{"type":"text","text":"'
 _VISIBLE = frozenset(range(ord("!"), 127)) - {ord('"'), ord("\\")}
-"""First characters by which a text is known not to be blank without being decoded."""
+"""First characters that show, without decoding, that a text is not blank."""
 
 _NAMED = re.compile(rb'\{"type":"tool_(?:use","id|result","tool_use_id)":"([\w-]+)"')
 _RESULT = b'{"type":"tool_r'
@@ -115,14 +115,14 @@ _body: msgspec.json.Decoder[Known] = msgspec.json.Decoder(Known)
 
 
 class Block(Struct, frozen=True, gc=False):
-    """One content block: its kind, its bytes, and the id that pairs a call with its result."""
+    """One content block: its kind, its bytes, and the id that pairs a tool call with its result."""
 
     kind: str
     raw: bytes
     id: str = ""
 
     def body(self) -> Body:
-        """The block decoded; `Opaque` when its kind is unknown or its fields are not as they should be."""
+        """The decoded block; `Opaque` if its kind is unknown or its fields are invalid."""
         try:
             return _body.decode(self.raw)
         except msgspec.DecodeError:
@@ -130,7 +130,7 @@ class Block(Struct, frozen=True, gc=False):
 
     @property
     def blank(self) -> bool:
-        """True for a text block without a visible character: servers refuse those."""
+        """True for a text block of only whitespace: servers refuse those."""
         raw = self.raw
         if self.kind != "text" or (raw.startswith(_TEXT) and raw[len(_TEXT)] in _VISIBLE):
             return False
@@ -139,8 +139,8 @@ class Block(Struct, frozen=True, gc=False):
 
 
 def read(raw: bytes) -> Block:
-    """The block in these bytes. Anything that is JSON is accepted; what is not an object is opaque."""
-    # Calls and results are most of what is read, and long; they begin with all that is asked for here.
+    """The block in these bytes; never fails. What is not a JSON object with a type gets an empty kind."""
+    # Tool calls and results are most of what is read, and long, but all that is needed is at their start.
     if named := _NAMED.match(raw):
         kind = "tool_result" if raw.startswith(_RESULT) else "tool_use"
         return Block(kind, raw, named[1].decode())
@@ -152,12 +152,12 @@ def read(raw: bytes) -> Block:
 
 
 def text(words: str) -> Block:
-    """A text block saying ``words``."""
+    """A text block with this text."""
     return Block("text", encode_json({"type": "text", "text": words}))
 
 
 def result(tool_use_id: str, content: object, *, is_error: bool = False, toolset: str = "") -> Block:
-    """A tool result; one of a call to a ``toolset`` must name it."""
+    """A tool result; the result of a call to a ``toolset`` must name that."""
     fields: dict[str, object] = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
     if is_error:
         fields["is_error"] = True
@@ -167,25 +167,25 @@ def result(tool_use_id: str, content: object, *, is_error: bool = False, toolset
 
 
 def toolset_of(block: Block) -> str:
-    """The toolset that a call or a result names; empty if none."""
+    """The toolset that a tool call or result names; empty if none."""
     return read_field(block.raw, _TOOLSET) if _TOOLSET.encode() in block.raw else ""
 
 
 def with_content(block: Block, content: object) -> Block:
-    """The tool result ``block`` saying ``content`` instead, with the same bytes every time."""
+    """The tool result ``block`` with ``content`` instead; the same input gives the same bytes."""
     body = block.body()
     is_error = isinstance(body, ToolResult) and bool(body.is_error)
     return result(block.id, content, is_error=is_error, toolset=toolset_of(block))
 
 
 def with_words(block: Block, words: str) -> Block:
-    """The tool result ``block`` saying ``words`` instead; what is no text in it stays, behind the words."""
+    """The tool result ``block`` with ``words`` in place of its text; images and the like stay, after the words."""
     kept = not_text(block)
     return with_content(block, [Raw(text(words).raw), *kept] if kept else words)
 
 
 def not_text(block: Block) -> list[Raw]:
-    """The parts of a tool result that are of no use as text."""
+    """The parts of a tool result that are useless as text, such as images."""
     body = block.body()
     content = body.content if isinstance(body, ToolResult) else None
     parts = content if isinstance(content, list) else []
@@ -193,30 +193,30 @@ def not_text(block: Block) -> list[Raw]:
 
 
 def referenced(block: Block) -> Block:
-    """The tool result with its call's id as the name it can be deleted by."""
+    """The tool result with its call's id as the cache reference by which it can be deleted."""
     bare = block.raw.rstrip()
     return Block(block.kind, bare[:-1] + b',"cache_reference":' + encode_json(block.id) + b"}", block.id)
 
 
 def deletion(calls: Iterable[str]) -> Block:
-    """A block that deletes these results from the cached prefix."""
+    """A block that deletes the results of these calls from the cached prefix."""
     edits = [{"type": "delete", "cache_reference": call} for call in calls]
     return Block("cache_edits", encode_json({"type": "cache_edits", "edits": edits}))
 
 
 def same(shown: Block, said: Block) -> bool:
-    """Is a block shown as it was said, with or without a reference?"""
+    """Whether a block is shown as recorded, with or without a cache reference."""
     return shown is said or (shown.id == said.id and shown.raw == referenced(said).raw)
 
 
 def opaque(block: Block) -> bool:
-    """Is it a summary that only the provider can read?"""
+    """Whether the block is an encrypted summary, which only the provider can read."""
     body = block.body()
     return isinstance(body, Compaction) and body.content is None and bool(body.encrypted_content)
 
 
 def words_of(block: Block) -> str:
-    """All the plain text in a text block or a tool result; empty for everything else."""
+    """The plain text of a text block or a tool result; empty for any other block."""
     match block.body():
         case Text(text=words):
             return words
@@ -229,7 +229,7 @@ def words_of(block: Block) -> str:
 
 
 def text_of(several: Iterable[Block]) -> str:
-    """The text blocks among several, one after another."""
+    """The text of all text blocks among these, joined with newlines."""
     return "\n".join(filter(None, (words_of(block) for block in several if block.kind == "text")))
 
 
@@ -237,19 +237,18 @@ def text_of(several: Iterable[Block]) -> str:
 
 
 def encode_json(value: Any) -> bytes:
-    """The canonical JSON bytes of ``value``, or an `InputError` naming what JSON cannot hold.
+    """The canonical JSON bytes of ``value``; raises an `InputError` naming what JSON cannot represent.
 
-    What a provider or another tool wrote is kept as it was. What a caller passes as Python objects has no
-    bytes yet: here it gets them, once, compact and in the order given, and from then on those bytes are
-    what is stored, hashed and sent. Values that JSON would bend (numbers as keys, NaN, bytes, half a
-    surrogate pair) are refused with the path to the culprit, because a silent conversion would make two
-    requests differ that look the same.
+    What a provider or another tool wrote is kept as it is. What a caller passes as Python objects is encoded here,
+    once, compact and in the order given; those bytes are then stored, hashed and sent. Values that JSON would change
+    (numbers as keys, NaN, bytes, lone surrogates) are refused with their path, because after a silent conversion two
+    requests could differ that look the same.
     """
     try:
         if _is_plain(value):
             return _encoder.encode(value)
     except UnicodeEncodeError:
-        pass  # half a surrogate pair: `_check` says where
+        pass  # a lone surrogate: `_check` says where
     except RecursionError:
         raise InputError(_TOO_DEEP) from None
     try:
@@ -257,17 +256,17 @@ def encode_json(value: Any) -> bytes:
         return _encoder.encode(value)
     except RecursionError:
         raise InputError(_TOO_DEEP) from None
-    except TypeError as error:  # a sequence or a mapping of a kind that the encoder does not know
+    except TypeError as error:  # a type of sequence or mapping that the encoder does not support
         raise InputError(f"{error}; give lists and dicts") from None
 
 
 def minify(raw: bytes) -> bytes:
-    """The same JSON without insignificant whitespace; every token stays as it was written."""
+    """The same JSON without insignificant whitespace; every token stays as written."""
     return msgspec.json.format(raw, indent=-1)
 
 
 def tool_input(text: str) -> bytes:
-    """The input of a tool call as a JSON object; anything else is wrapped, so that the call can be answered."""
+    """The input of a tool call as a JSON object; anything else is wrapped in one, so that the call can be answered."""
     try:
         raw = minify(text.encode() or b"{}")
     except (msgspec.DecodeError, RecursionError):
@@ -276,7 +275,7 @@ def tool_input(text: str) -> bytes:
 
 
 def read_field(raw: bytes, name: str) -> str:
-    """The text in one field of an encoded object; empty when it has none."""
+    """The text in one field of an encoded object; empty if the field is missing or not text."""
     fields = msgspec.json.decode(raw, type=dict[str, Raw])
     try:
         return msgspec.json.decode(fields[name], type=str)
@@ -285,13 +284,13 @@ def read_field(raw: bytes, name: str) -> str:
 
 
 def read_fields(raw: bytes | Raw) -> dict[str, Any]:
-    """An encoded object as a dict, empty if it is none; numbers beyond any machine's range become infinite."""
+    """The encoded object as a dict, empty if it is not an object; floats that are out of range become infinite."""
     found = json.loads(bytes(raw) or b"{}")
     return found if isinstance(found, dict) else {}
 
 
 def _is_plain(value: Any) -> bool:
-    """Is the value made of nothing but what JSON holds as it is? Most are, and need no closer look."""
+    """Whether JSON can represent the value unchanged; most values need no closer check."""
     kind = type(value)
     if kind is dict:
         for key, inner in value.items():

@@ -1,10 +1,10 @@
-"""Names of tool calls: one call, one name, in the whole of a transcript.
+"""Ids of tool calls: one call, one id, unique in a whole transcript.
 
-Everything that concerns a result goes by the name of its call: the pairing, the closure of a branch, offloaded files,
-clearings, the register of files read, recall. Providers of hosted models make such names up so that no two are alike.
-Smaller servers count (``call_0`` in every answer), or take the tool's name. Rather than teach each register to tell two
-``call_0`` apart, the second is renamed before it is recorded. Only call and result have to agree on a name, so no
-server minds; and as the name it came with can be read off the new one, a caller who knows only that is understood.
+Everything about a result uses the id of its call: pairing, the closure of a branch, offloaded files, clearings, the
+list of files read, recall. Providers of hosted models generate random, unique ids. Smaller servers use a counter
+(``call_0`` in every answer) or the tool's name. Instead of making every part handle two ``call_0``, the second one is
+renamed before it is recorded. Servers only require that call and result have the same id, so they accept the new one.
+It contains the original id, so results from a caller who knows only that one can still be matched.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _FIELDS = {"tool_use": "id", "tool_result": "tool_use_id"}
 
 
 def drawn(name: str) -> bool:
-    """Is the name one of those that are made up, and never twice, rather than counted or taken from the tool's?"""
+    """Whether an id is random and thus unique, rather than a counter or the tool's name."""
     return _DRAWN.search(name) is not None
 
 
 def given(name: str) -> str:
-    """The name a call came with."""
+    """The original id of a call, from the server."""
     found = _RENAMED.fullmatch(name)
     return found[1] if found else name
 
 
 def distinct(answer: Answer, taken: Callable[[str], bool], new_id: Callable[[], str]) -> Answer:
-    """The answer, its calls renamed where their names are taken."""
+    """The answer, with new ids for calls whose ids are already ``taken``."""
     names: set[str] = set()
     said = []
     for block in answer.blocks:
@@ -53,19 +53,19 @@ def distinct(answer: Answer, taken: Callable[[str], bool], new_id: Callable[[], 
 
 
 def matched(results: Iterable[Block], waiting: Iterable[str]) -> tuple[dict[str, Block], list[Block]]:
-    """Results by the waiting call each belongs to, under its name on record, and those that belong to none.
+    """Results by the waiting call each belongs to, with the recorded id; and those that belong to none.
 
-    A result belongs to the waiting call of its name, or to the first one that came with it and has none yet.
+    A result belongs to the waiting call with its id, or else to the first with that original id and no result yet.
     """
     names = dict.fromkeys(waiting)
-    # Read only as far as a name must be looked for: thousands may wait, and be answered one by one.
+    # Read only as far as needed: thousands of calls may wait, and be answered one by one.
     unread = iter(names)
     called: dict[str, deque[str]] = {}
     found: dict[str, Block] = {}
     others = []
 
     def find(name: str) -> str | None:
-        """The first call of that name without a result, else the last one with it."""
+        """The first call with that id and no result yet, else the last call with that id."""
         queue, last = called.setdefault(name, deque()), None
         while True:
             while queue and (last := queue[0]) in found:
@@ -88,7 +88,7 @@ def matched(results: Iterable[Block], waiting: Iterable[str]) -> tuple[dict[str,
 
 
 def renamed(block: Block, name: str) -> Block:
-    """A call, or a result, under another name; every other byte of its fields stays."""
+    """A tool call or result with another id; every other byte of its fields stays."""
     if block.id == name:
         return block
     fields = msgspec.json.decode(block.raw, type=dict[str, Raw])

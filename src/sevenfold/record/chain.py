@@ -1,10 +1,10 @@
-"""Which records are live: the branch of the conversation that leads to its newest leaf.
+"""Which records are live: the branch that leads to the newest leaf.
 
-Records name their parent, so a transcript is a tree: a rewind or an edited prompt starts a branch. But
-walking from the leaf to the root is not enough. Parallel tool calls write their results as siblings, one answer is
-stored as several records, and a compaction that keeps recent messages leaves them on disk with parents from before it.
-So the live branch is the ancestors of the leaf, with kept segments relinked behind their anchor, closed under two
-rules: records that share a message id live together, and so does every result of a live call.
+Records name their parent, so a transcript is a tree: a rewind or an edited prompt starts a branch. But walking from
+the leaf to the root is not enough. Parallel tool calls write their results as siblings, one answer is stored as
+several records, and a compaction that keeps recent messages leaves them on disk with parents from before it. So the
+live branch is the ancestors of the leaf, with kept segments relinked after their anchor, closed under two rules: if
+one record of an answer is live, so are the others with its message id; if a tool call is live, so are its results.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ if TYPE_CHECKING:
 
 Linked = Said | Boundary | Clearing
 LINKED = (Said, Boundary, Clearing)
-"""The same for `isinstance`, which takes a tuple far faster than a union."""
+"""`Linked` for `isinstance`, which is far faster with a tuple than with a union."""
 
 
 class Node(Struct, gc=False):
-    """A record that can be part of a branch, and its place in the file."""
+    """A record that can be part of a branch, and its sequence number in the file."""
 
     seq: int
     entry: Linked
     offset: int = -1
-    """Where its line begins in the store, if that is known."""
+    """Where its line begins in the store; -1 if not known."""
     item: Item | None = None
-    """The record as it is shown where no decision touches it, once that was asked for."""
+    """The record as it is shown when no decision touches it; set on first use."""
 
 
 class Branch(Struct, frozen=True, gc=False):
-    """A way from a leaf back to where it begins, in the order the model sees it."""
+    """The live records that lead to a leaf, in the order the model sees them."""
 
     order: tuple[str, ...]
     boundary: str | None
     missing: str | None
-    """A parent that was named and never read; None when the way is whole."""
+    """A record that must still be read to know the branch; None if it is complete."""
 
 
 class _Kept(Struct, frozen=True, gc=False):
-    """A segment that a compaction keeps: its records now follow ``anchor``."""
+    """The segment that a compaction keeps: its records now follow ``anchor``."""
 
     boundary: str
     anchor: str
     tail: str
     members: dict[str, int]
-    """Its records in the order they were seen when it was kept."""
+    """Its records, each with its place in the order of the view when the compaction was made."""
     missing: str | None = None
-    """A record that must be read before it is known who belongs to it."""
+    """A record that must be read before the members are known."""
 
     def before(self, member: str) -> str:
-        """The record in front of a member: another member, or the anchor."""
+        """The record before a member: another member, or the anchor."""
         place = self.members[member]
         return list(self.members)[place - 1] if place else self.anchor
 
@@ -66,8 +66,8 @@ class _Kept(Struct, frozen=True, gc=False):
 class Chain:
     """The tree of records read so far.
 
-    ``complete`` says that reading began at the start of the file: then a parent that was never read is the
-    end of the way, and not something to fetch from further back.
+    ``complete`` says that reading began at the start of the file: then a parent that was never read ends the branch;
+    otherwise it must be fetched from further back.
     """
 
     def __init__(self, *, complete: bool = True) -> None:
@@ -75,17 +75,17 @@ class Chain:
         self.nodes: dict[str, Node] = {}
         self.undone: set[str] = set()
         self.links: dict[str, str | None] = {}
-        """Records that are only a link between others → their parent."""
+        """Records that only link others → their parent."""
         self._groups: dict[str, tuple[str, ...]] = {}
         self._answers: dict[str, tuple[str, ...]] = {}
         self._asked: dict[str, tuple[str, ...]] = {}
         self.kept: dict[str, _Kept] = {}
-        """Compaction → the segment it keeps."""
+        """Boundary → the segment its compaction keeps."""
         self._interjections: dict[str, tuple[str, ...]] = {}
-        """Record → what the user said right after it, outside the chain of parents."""
+        """Record → messages typed right after it that have no parent."""
 
     def add(self, seq: int, entry: Linked, offset: int = -1) -> tuple[Node, bool]:
-        """Take a record into the tree; True if it is another record of an answer that is there already."""
+        """Add a record; returns its node, and whether the tree already has other records of the same answer."""
         uuid = entry.uuid
         node = self.nodes[uuid] = Node(seq, entry, offset)
         mates: tuple[str, ...] = ()
@@ -106,12 +106,12 @@ class Chain:
         return node, bool(mates)
 
     def locate(self, uuid: str, offset: int) -> None:
-        """A record of the tree is at ``offset``."""
+        """Set the offset of a record, if it is in the tree."""
         if node := self.nodes.get(uuid):
             node.offset = offset
 
     def interject(self, seq: int, said: Said, after: str, offset: int) -> Node:
-        """Take in words that are part of no chain: they live as long as the record they were said after."""
+        """Add a message without a parent: it is live whenever the record ``after`` is."""
         node = self.nodes[said.uuid] = Node(seq, said, offset)
         self._interjections[after] = (*self._interjections.get(after, ()), said.uuid)
         return node
@@ -121,14 +121,14 @@ class Chain:
         return self._asked.get(call, (None,))[-1]
 
     def link(self, entry: Link) -> None:
-        """Take in a record that is only a link between others."""
+        """Add a record that only links others."""
         self.links[entry.uuid] = entry.parent
 
     def __contains__(self, uuid: object) -> bool:
         return uuid in self.nodes or uuid in self.links
 
     def resolve(self, uuid: str | None) -> str | None:
-        """The record that ``uuid`` leads to, links skipped; unknown ids come back as they are."""
+        """The record that ``uuid`` leads to when links are skipped; an unknown id is returned unchanged."""
         if uuid not in self.links:
             return uuid
         seen: set[str] = set()
@@ -138,7 +138,7 @@ class Chain:
         return uuid
 
     def parent(self, uuid: str, elsewhere: set[str]) -> str | None:
-        """The record before ``uuid``, kept segments relinked; notes which compactions were made ``elsewhere``."""
+        """The record before ``uuid``, kept segments relinked; adds other branches' compactions to ``elsewhere``."""
         entry = self.nodes[uuid].entry
         if isinstance(entry, Boundary):
             return self.resolve(entry.logical_parent) if uuid in self.undone else None
@@ -153,23 +153,23 @@ class Chain:
         return parent
 
     def _leave(self, uuid: str, parent: str | None, elsewhere: set[str]) -> None:
-        """Note the compactions made on other branches: they keep the parent of a record that was there, but not it."""
+        """Add other branches' compactions to ``elsewhere``: newer than ``uuid``, they keep its parent but not it."""
         seq, nodes = self.nodes[uuid].seq, self.nodes
         for name, kept in self.kept.items():
             if parent in kept.members and uuid not in kept.members and seq < nodes[name].seq:
                 elsewhere.add(name)
 
     def tip_of(self, uuid: str) -> str:
-        """Where the conversation goes on behind ``uuid``: an anchor is followed by what it keeps."""
+        """The record the conversation continues from after ``uuid``: for an anchor, the tail of its kept segment."""
         return next((kept.tail for kept in self._in_force() if kept.anchor == uuid), uuid)
 
     def end_of(self, uuid: str | None) -> int:
-        """The place in the file up to which everything is seen before or at a record; -1 for one that is not known.
+        """The sequence number up to which no record comes after this one in the view; -1 if the record is unknown.
 
-        What a compaction keeps follows its summary, and comes before it in the file.
+        Messages that a compaction keeps come before its summary in the file, but after it in the view.
         """
         members = next((kept.members for kept in self._in_force() if kept.anchor == uuid), {})
-        # A rewind leaves some of them behind, and then they are not in memory.
+        # After a rewind, some of them may no longer be in memory.
         before = [self.nodes[member].seq - 1 for member in members if member in self.nodes]
         node = self.nodes.get(uuid or "")
         return min(before, default=node.seq if node else -1)
@@ -192,7 +192,7 @@ class Chain:
         return Branch(tuple(self._ordered(live, boundary)), boundary, missing)
 
     def lineage(self, leaf: str) -> set[str]:
-        """Everything that led to ``leaf``, also what lies behind compactions, taken back or not."""
+        """All records that led to ``leaf``, including those before compactions, undone or not."""
         seen, elsewhere = dict[str, float](), set[str]()
         behind: list[tuple[str | None, float]] = [(leaf, inf)]
         while behind:
@@ -204,17 +204,17 @@ class Chain:
             self._leave(uuid, before, elsewhere)
             kept_by = [kept for name, kept in self.kept.items() if name not in elsewhere]
             behind += [(kept.anchor, until) for kept in kept_by if uuid in kept.members]
-            # Behind a compaction, only what was there when it was made led here.
+            # Of the records before a compaction, only those that existed when it was made count.
             behind.append((before, min(until, node.seq) if isinstance(node.entry, Boundary) else until))
         return self._close(set(seen), seen)
 
     def compaction_after(self, uuid: str) -> str | None:
-        """The first compaction since a record, or the record itself if it is one."""
+        """The first compaction in the file from this record on; None if there is none."""
         later = (name for name, node in self.nodes.items() if node.seq >= self.nodes[uuid].seq)
         return next((name for name in later if isinstance(self.nodes[name].entry, Boundary)), None)
 
     def prune(self, keep: Iterable[str]) -> None:
-        """Forget every record but these: they are no longer in view, and the store still has them."""
+        """Forget all records except ``keep``: the others are no longer in view, and the store still has them."""
         kept = set(keep)
         self.complete = False
         self.nodes = {uuid: node for uuid, node in self.nodes.items() if uuid in kept}
@@ -226,18 +226,18 @@ class Chain:
         self.kept = {boundary: segment for boundary, segment in self.kept.items() if boundary in kept}
 
     def _in_force(self) -> list[_Kept]:
-        """Segments that are kept, by the newest compaction first."""
+        """The kept segments that apply now, newest compaction first."""
         if not self.kept:
             return []
         kept = [self.kept[boundary] for boundary in reversed(self.kept) if boundary not in self.undone]
         return [segment for segment in kept if segment.members and segment.missing is None]
 
     def _keep(self, boundary: str, segment: Segment) -> _Kept:
-        """A segment as the view has it when it is kept: from its head on, or the first after it."""
+        """The segment in the order of the view now: from its head, or if that is a link, from the record after it."""
         tail = self.resolve(segment.tail_uuid)
         if tail is None or tail not in self.nodes:
             return _Kept(boundary, segment.anchor_uuid, segment.tail_uuid, {}, segment.tail_uuid)
-        # What follows the tail are results of kept calls, from a branch that was given up.
+        # Records after the tail are results of kept calls, from an abandoned branch.
         order = [uuid for uuid in self._way_to(tail).order if isinstance(self.nodes[uuid].entry, Said)]
         members = order if tail in order else []
         head = self.resolve(segment.head_uuid)
@@ -250,12 +250,12 @@ class Chain:
         return _Kept(boundary, segment.anchor_uuid, tail, places, None if self.complete else missing)
 
     def _unknown_segment(self) -> str | None:
-        """What must be read before it is known who belongs to a segment: until then no way is sure."""
+        """A record to read before the members of all segments are known, if any; until then no branch is certain."""
         kept = (kept.missing for kept in self.kept.values() if kept.boundary not in self.undone)
         return next((uuid for uuid in kept if uuid), None)
 
     def _unread_compaction(self, members: list[str]) -> str | None:
-        """A summary among them replaces a compaction that may itself keep records from further back."""
+        """The unread boundary of a summary among the members, if any: its compaction may keep still older records."""
         for uuid in members:
             entry = self.nodes[uuid].entry
             if isinstance(entry, Said) and entry.summary and entry.parent not in self.nodes:
@@ -275,7 +275,7 @@ class Chain:
         return seen, None, None
 
     def _close(self, live: set[str], until: Mapping[str, float] = {}) -> set[str]:
-        """Add what belongs to live records: the rest of an answer, and the results of its calls ``until`` a place."""
+        """Add what belongs to live records: the rest of an answer, results before ``until``, and interjections."""
         for uuid in tuple(live):
             live.update(self.mates(uuid))
         for uuid in tuple(live):
@@ -292,7 +292,7 @@ class Chain:
         return live
 
     def _answers_elsewhere(self, result: str, call: str, live: set[str]) -> bool:
-        """Does a result follow an answer that made the same call, and was given up since?"""
+        """Whether a result belongs to another answer that made the same call and is not live."""
         seen, uuid = {result}, self._said_before(result)
         while uuid is not None and uuid not in seen and call not in self._calls(uuid):
             seen.add(uuid)
@@ -300,13 +300,13 @@ class Chain:
         return uuid is not None and uuid not in seen and uuid not in live
 
     def _said_before(self, uuid: str) -> str | None:
-        """The record that was the newest when another one was written, if it was read."""
+        """The record that was the newest when ``uuid`` was written, if it is in memory."""
         entry = self.nodes[uuid].entry
         before = self.resolve(entry.logical_parent if isinstance(entry, Boundary) else entry.parent)
         return before if before in self.nodes else None
 
     def _ordered(self, live: set[str], boundary: str | None) -> list[str]:
-        """File order, with kept records behind their anchor, and each answer followed by its results."""
+        """Live records in file order, but kept records follow their anchor, and results follow their answer."""
         placed: dict[str, None] = {}
         for uuid in sorted(live, key=lambda uuid: self._place(uuid, boundary)):
             if uuid in placed:
@@ -319,7 +319,7 @@ class Chain:
         return list(placed)
 
     def mates(self, uuid: str) -> Sequence[str]:
-        """The records that are one answer of the model with ``uuid``, itself included."""
+        """The records of the same answer as ``uuid``, including itself."""
         entry = self.nodes[uuid].entry
         if isinstance(entry, Said) and entry.role == "assistant":
             return self._groups.get(entry.message_id, (uuid,))
@@ -330,7 +330,7 @@ class Chain:
         return entry.calls if isinstance(entry, Said) and entry.role == "assistant" else ()
 
     def _survives(self, uuid: str, boundary: str) -> bool:
-        """Of what came before a boundary, only what it keeps is live, even where that splits an answer."""
+        """Whether a record is after the boundary, or kept by it; what it keeps may split an answer."""
         kept = self.kept.get(boundary)
         return self.nodes[uuid].seq >= self.nodes[boundary].seq or (
             kept is not None and uuid in kept.members

@@ -1,12 +1,12 @@
-"""What was decided: the records that change what the model sees, without touching what was said.
+"""Decisions: the records that change what the model sees, without changing the content records.
 
-Two shapes come from the transcript format other tools share: the boundary of a compaction and that of a
-clearing. All others are our own: ``{"type":"sevenfold","v":1,"kind":…,"id":…,"at":…}``, with no ``uuid``
-and no parent, so they are never a link in the chain and other tools pass over them. ``at`` is the record
-that was the newest when the decision was made; a decision counts wherever that record is live.
+Two shapes come from the transcript format that other tools share: the boundary of a compaction and that of a
+clearing. All others are our own: ``{"type":"sevenfold","v":1,"kind":…,"id":…,"at":…}``, with no ``uuid`` and no
+parent, so they are never part of the parent chain, and other tools skip them. ``at`` is the record that was the
+newest when the decision was made; a decision counts on every branch that contains that record.
 
-Every text a decision brings into the context is stored in it as it will be sent: folding a log never
-renders anything again.
+Any text that a decision adds to the context is stored in it exactly as it will be sent: folding a log never renders
+texts again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 FORMAT_VERSION = 1
-"""Part of every own record; goes up when an older reader would misread one."""
+"""Written in every own record; raised only when an older reader would misread one."""
 
 
 class Segment(Struct, frozen=True, rename="camel"):
@@ -29,21 +29,21 @@ class Segment(Struct, frozen=True, rename="camel"):
 
 
 class CompactionChain(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The place of a compaction among those of its session."""
+    """The place of a compaction among the compactions of its session."""
 
     recompaction: bool = False
     turns_since: int = -1
-    """Answers since the compaction before; -1 for the first."""
+    """Answers since the previous compaction; -1 for the first."""
     previous_turn: str | None = None
-    """The turn of the compaction before, by its boundary."""
+    """The boundary of the previous compaction."""
     turn: str = ""
-    """The turn of this compaction, by its boundary."""
+    """The boundary of this compaction."""
     threshold: int = 0
     query_source: str = "main"
 
 
 class Fidelity(Struct, frozen=True, rename="camel"):
-    """How many of the facts that could be asked for are still there."""
+    """How many of the probed facts are in the context, reachable by recall, or lost; and how many were invented."""
 
     in_context: int
     reachable: int
@@ -52,10 +52,10 @@ class Fidelity(Struct, frozen=True, rename="camel"):
 
 
 class CompactMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a compaction says about itself; what other tools do not know of it they pass over."""
+    """A compaction's metadata; other tools ignore the fields they do not know."""
 
     trigger: str = ""
-    """auto or manual; logs of older versions leave auto out."""
+    """auto or manual; empty in logs of older versions, where it means auto."""
     pre_tokens: int | None = None
     post_tokens: int | None = None
     messages_summarized: int | None = None
@@ -66,11 +66,11 @@ class CompactMetadata(Struct, frozen=True, rename="camel", omit_defaults=True):
     chain: CompactionChain | None = None
     fidelity: Fidelity | None = None
     taken_out: tuple[str, ...] = ()
-    """Statements of a model's summary that had no source, and are not in it."""
+    """Statements removed from a model's summary because the record does not support them."""
 
 
 class MicrocompactMetadata(Struct, frozen=True, rename="camel"):
-    """What a clearing says about itself, and the results it took out of sight."""
+    """A clearing's metadata, with the results it cleared."""
 
     trigger: str = "auto"
     pre_tokens: int | None = None
@@ -80,7 +80,7 @@ class MicrocompactMetadata(Struct, frozen=True, rename="camel"):
 
 
 class Own(Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=True):
-    """Base of all our own records; id, place and time are set when one is written."""
+    """Base of all our own records; id, ``at`` and time are set when one is written."""
 
     id: str = ""
     at: str | None = None
@@ -88,14 +88,14 @@ class Own(Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=Tru
 
 
 class Epoch(Own, frozen=True, tag="epoch"):
-    """A stretch in which the sent prefix only grows; holds, once, everything that precedes the messages."""
+    """Starts a stretch in which requests only grow; stores everything that precedes the messages once."""
 
     reason: str
     model: str
     max_tokens: int = 0
     system: list[Raw] = []
     sections: list[tuple[str, int]] = []
-    """What the system prompt is made of, if that is known: names, and how many characters each has."""
+    """The sections of the system prompt, if known: name and number of characters of each."""
     tools: list[Raw] = []
     settings: dict[str, Raw] = {}
     """Other fields of its requests: thinking, the provider's edits and so on."""
@@ -103,30 +103,30 @@ class Epoch(Own, frozen=True, tag="epoch"):
     lifetimes: dict[str, str] = {}
     renderer: int = 1
     drops_thinking: bool = False
-    """Reasoning from before this record is no longer sent."""
+    """Whether reasoning from before this record is no longer sent."""
     drops_thinking_after: str | None = None
-    """The exception at the beginning: reasoning up to this record is still sent."""
+    """An exception at the beginning: reasoning up to this record is still sent."""
     drops_thinking_before: str | None = None
-    """The exception at the end: reasoning from this record on is still sent."""
+    """An exception at the end: reasoning from this record on is still sent."""
     boundary: str | None = None
-    """The compaction it opens with, if it was written together with one."""
+    """The boundary of the compaction it was written together with, if any."""
 
 
 class Option(Struct, frozen=True, omit_defaults=True):
-    """Something that could be done before a request."""
+    """Something the engine could do before a request."""
 
     name: str
     """nothing, wait, clear, provider, compact…"""
     tokens: int = 0
-    """What it would free, by estimate."""
+    """Estimated tokens it would free."""
     usd: float | None = None
-    """What it would save until the end of the session, by estimate; negative: what it would cost."""
+    """Estimated savings until the end of the session; negative: its cost."""
     because: str = ""
-    """Why it was taken, or why not."""
+    """Why it was chosen, or why not."""
 
 
 class Why(Struct, frozen=True, omit_defaults=True):
-    """What was known and considered before a request went out."""
+    """What was known and considered before a request was sent."""
 
     used: int
     band: int
@@ -136,50 +136,50 @@ class Why(Struct, frozen=True, omit_defaults=True):
     chosen: str = "nothing"
     options: list[Option] = []
     usd: float | None = None
-    """What the request was expected to cost, its answer aside."""
+    """The expected cost of the request without its answer."""
     after_compaction: str = ""
-    """The compaction this is the first request after; empty: there was another since."""
+    """The compaction this is the first request after; empty for later requests."""
     owed: float | None = None
-    """US dollars by which the session has cost more, this request included, than without clearing; negative: less.
-    None: there is no difference."""
+    """How many US dollars more the session has cost with clearing than without, this request included; negative: less.
+    None: no difference."""
     ahead: int = 0
-    """Tokens by which it is larger than without clearing; negative: smaller."""
+    """How many tokens larger the request is with clearing than without; negative: smaller."""
 
 
 class Request(Own, frozen=True, tag="request"):
-    """One request as it went out: enough, with its epoch and its tip, to rebuild the body byte for byte."""
+    """One request as it was sent: enough, with its epoch and tip, to rebuild the body byte for byte."""
 
     epoch: str
     tip: str | None
     source: str = "main"
     markers: list[tuple[str, int, int, str]] = []
-    """Level, place in it, block and lifetime of each."""
+    """Level, index, block and lifetime of each cache marker."""
     parameters: dict[str, Raw] = {}
-    """Fields of this request alone."""
+    """Fields that only this request has."""
     sha256: str = ""
     appended: list[Raw] = []
-    """Messages a fork adds to those of the view; they are nowhere else."""
+    """Messages that a fork adds to those of the view; they are recorded only here."""
     upto: str | None = None
-    """The last record of the view a fork begins with, if not the newest."""
+    """The last record of the view that a fork starts with, if not the newest."""
     why: Why | None = None
     spent: float | None = None
-    """US dollars the session had cost before it; None where a price is unknown."""
+    """US dollars the session had cost before it; None if a price is unknown."""
     number: int = 0
     """How many requests of the session came before it."""
 
 
 class Billed(Own, frozen=True, tag="billed"):
-    """What the answer to a call of the engine's own reported; the answer is not part of the conversation."""
+    """The usage of a model call the engine made for itself; its answer is not part of the conversation."""
 
     request: str
     model: str
     usage: Raw = Raw(b"{}")
     source: str = ""
-    """On whose behalf it was made, where the request is not on record."""
+    """The query source, if the request is not on record."""
 
 
 class Carry(Own, frozen=True, tag="carry"):
-    """What a reader that stops at a boundary must still know of the time before it."""
+    """What a reader that stops at a boundary must know about the time before it."""
 
     boundary: str
     previous_boundary: str | None = None
@@ -188,32 +188,32 @@ class Carry(Own, frozen=True, tag="carry"):
     breaker: int = 0
     epoch_offset: int | None = None
     segment_offset: int | None = None
-    """Where reading must start to see all messages the compaction keeps."""
+    """The position from which to read so as to see all messages that the compaction keeps."""
 
 
 class Commit(Own, frozen=True, tag="commit"):
-    """Ends a compaction's one write, without which it never happened; or announces records that count only together."""
+    """Ends a compaction's single write, which is void without it; or announces records that count only together."""
 
     boundary: str
-    """The compaction; empty in an announcement."""
+    """The boundary of the compaction; empty in an announcement."""
     together: list[str] = []
-    """The ids of the records that follow. If one of them is missing, because the write was cut off, none counts."""
+    """The ids of the records that follow. If one is missing because the write was cut off, none of them counts."""
 
 
 class Signed(Own, frozen=True, tag="signed"):
-    """The summary the provider made: sent, byte for byte, to the model it was made for.
+    """A summary made by the provider: sent, byte for byte, to the model it was made for.
 
-    A signed one, which can be read, is sent in place of ours; an encrypted one in front of it.
+    A signed summary, which is readable, is sent in place of ours; an encrypted one is sent before it.
     """
 
     boundary: str
     block: Raw
     model: str = ""
-    """Whose it is; to other models ours goes alone. Empty in older records: for any model."""
+    """The model it was made for; other models get only our summary. Empty in older records: for any model."""
 
 
 class Offloaded(Own, frozen=True, tag="offload"):
-    """A big result moved to disk; ``preview`` is what stays in its place, for good."""
+    """A large tool result moved to disk; ``preview`` permanently takes its place."""
 
     tool_use_id: str
     preview: str
@@ -223,15 +223,15 @@ class Offloaded(Own, frozen=True, tag="offload"):
 
 
 class Keep(Own, frozen=True, tag="keep"):
-    """Results that were looked at and left as they are, for good."""
+    """Tool results that were checked and are permanently left unchanged."""
 
     tool_use_ids: list[str]
 
 
 class Pinned(Own, frozen=True, tag="pinned"):
-    """Results deleted from the cached prefix by reference, said again at its place while the cache lives.
+    """Results deleted from the cached prefix by reference; sent again in the same place as long as the cache lives.
 
-    Without any results it starts over: results carry references, and nothing is deleted.
+    One without any results starts over: results carry references, and nothing is deleted.
     """
 
     calls: list[str] = []
@@ -240,14 +240,14 @@ class Pinned(Own, frozen=True, tag="pinned"):
 
 
 class Snip(Own, frozen=True, tag="snip"):
-    """Whole rounds taken out of sight with no summary; ``first`` to ``last`` in the order of the view."""
+    """Whole rounds removed from view without a summary: ``first`` to ``last`` in the order of the view."""
 
     first: str
     last: str
 
 
 class Fold(Own, frozen=True, tag="fold"):
-    """Whole rounds folded into the one text that replaces them."""
+    """Whole rounds replaced with one summary."""
 
     first: str
     last: str
@@ -255,14 +255,14 @@ class Fold(Own, frozen=True, tag="fold"):
 
 
 class Pin(Own, frozen=True, tag="pin"):
-    """A record the user wants kept word for word."""
+    """A record the user wants kept verbatim; with ``off``, no longer."""
 
     record: str
     off: bool = False
 
 
 class Forked(Own, frozen=True, tag="fork"):
-    """A branch begins here: what is said next starts a message of its own, so that what came before stays as it was."""
+    """A fork starts here: the next record starts a new message, so that the messages before it stay unchanged."""
 
     name: str
     source: str = ""
@@ -273,26 +273,26 @@ class NotesMark(Own, frozen=True, tag="notes"):
 
     covered: str | None
     boundary: str | None = None
-    """The compaction the conversation began with then: another one since, and the mark no longer counts."""
+    """The boundary the view started with then; after another compaction, the mark no longer counts."""
 
 
 class Remembered(Own, frozen=True, tag="remembered"):
-    """How far the conversation was looked through for lasting facts."""
+    """How far the conversation was searched for lasting facts."""
 
     covered: str
 
 
 class AgentStart(Own, frozen=True, tag="agent_started"):
-    """A sub-agent got work: its first, or, with the same ``agent``, something more to do."""
+    """A sub-agent was given work: its first, or, for an ``agent`` that exists, more."""
 
     agent: str
-    """Its id, from the session that started it and the tool call."""
+    """Its id, derived from the session that started it and the tool call."""
     owner: str = ""
-    """The agent that started it; empty: the session's own."""
+    """The agent that started it; empty: the session's main agent."""
     name: str = ""
     agent_type: str = ""
     call: str = ""
-    """The tool call that waits for its result, or started it."""
+    """The tool call that started it, or that waits for its result."""
     description: str = ""
     prompt: str = ""
     model: str = ""
@@ -301,11 +301,11 @@ class AgentStart(Own, frozen=True, tag="agent_started"):
     because: str = ""
     """Why it is a fork, or why not."""
     worktree: str = ""
-    """Its working copy of the project, if it has one."""
+    """Its own working copy of the project, if it has one."""
 
 
 class AgentEnd(Own, frozen=True, tag="agent_ended"):
-    """A sub-agent ended its work; the result is pending until this log holds it."""
+    """A sub-agent finished its work; the result is pending until this log contains it."""
 
     agent: str
     owner: str = ""
@@ -314,23 +314,23 @@ class AgentEnd(Own, frozen=True, tag="agent_ended"):
     detail: str = ""
     """Why it failed or was cancelled."""
     usd: float | None = 0.0
-    """What this work cost, that of its own sub-agents included; None if a price is unknown."""
+    """What this work cost, including its own sub-agents; None if a price is unknown."""
     turns: int = 0
     tokens: int = 0
-    """Tokens it wrote."""
+    """Output tokens."""
     saved_usd: float = 0.0
-    """How much more its own requests would have cost without the cache, as far as prices are known."""
+    """How much more its own requests would have cost without the cache, where prices are known."""
 
 
 class Undone(Own, frozen=True, tag="undone"):
-    """Takes back an earlier decision, or, with ``redo``, takes that back."""
+    """Undoes an earlier decision, or, with ``redo``, redoes it."""
 
     decision: str
     redo: bool = False
 
 
 class Amended(Own, frozen=True, tag="amended"):
-    """The caller's system and tools changed; those of the epoch are still sent, the change was appended."""
+    """The caller's system prompt or tools changed; the epoch's are still sent, and the change was appended."""
 
     system: list[Raw] = []
     sections: list[tuple[str, int]] = []
@@ -338,18 +338,18 @@ class Amended(Own, frozen=True, tag="amended"):
 
 
 class Purged(Own, frozen=True, tag="purged"):
-    """Leaked secrets were masked in this file: of requests made before, the hashes no longer fit."""
+    """Leaked secrets were masked in this file: the hashes of earlier requests no longer match."""
 
     masks: list[str]
-    """What replaced them."""
+    """The masks that replaced them."""
     count: int
     """How many places were masked in this file."""
     results: dict[str, str] = {}
-    """Stored results that were masked too, by path, with the SHA-256 they have now."""
+    """Stored results that were masked too: path → the new SHA-256."""
 
 
 class Rewound(Own, frozen=True, tag="rewound"):
-    """The conversation goes on from ``to``; what came after it is on a branch that is no longer live."""
+    """A rewind: the conversation continues from ``to``; later records are on an abandoned branch."""
 
     to: str | None
 

@@ -1,15 +1,15 @@
-"""One line of a transcript, read: what was said, what was decided, and what is merely kept.
+"""One parsed line of a transcript: content, a decision, or something that is merely kept.
 
-    Said        a message of the user or the model, or an attachment to them
-    Boundary    a compaction; Clearing: old results taken out of sight   (shared shapes)
-    Decision    one of our own records
+    Said        a message of the user, the model or a tool, or an attachment
+    Boundary    a compaction; Clearing: old tool results cleared   (shapes shared with other tools)
+    Decision    one of our own records; UnknownDecision: one that only a newer version understands
     Link        not for the model, but other records name it as their parent
-    Queued      words typed while the agent was busy enter or leave the client's queue
-    Label       a title, or what was said last, for lists of sessions
-    Passed      kept, and of no concern to the view
-    Damaged     a line that is no record; it is counted and stays where it is
+    Queued      a message typed while the agent was busy enters or leaves the client's queue
+    Label       a title, or the user's last prompt, for lists of sessions
+    Passed      skipped: the view does not need it
+    Damaged     a line that is not a record; it is counted and left in place
 
-Reading never fails: whatever a line holds, it becomes one of these.
+Reading never fails: any line becomes one of these.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sevenfold.record.usage import DELETED, UNEDITED, UNMANAGED, Edits, Usage
 
 
 class Stored(Struct, frozen=True, gc=False):
-    """Where the whole of a result is, of which the record holds a preview."""
+    """Where the full content of an offloaded result is stored; the record holds only a preview."""
 
     path: str
     size: int
@@ -40,11 +40,11 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 NOT_STORED: Mapping[str, Stored] = MappingProxyType({})
-"""Of nearly every record no result is stored elsewhere: they share this."""
+"""Shared by the many records without offloaded results."""
 
 
 class Said(Struct, frozen=True, gc=False):
-    """A message, or an attachment, as it was said."""
+    """A message or an attachment, as recorded."""
 
     uuid: str
     parent: str | None
@@ -60,21 +60,21 @@ class Said(Struct, frozen=True, gc=False):
     synthetic: bool = False
     attachment: str = ""
     key: str = ""
-    """The caller's own name for it: the same thing said twice under one key is said once."""
+    """The caller's own id for it: content recorded again under the same key is recorded only once."""
     stored: Mapping[str, Stored] = NOT_STORED
-    """Results of which only a preview is here, by the id of their call."""
+    """Tool call → where its result is stored, for results of which the record holds only a preview."""
     own: bool = False
-    """Did a session of ours write it? Then what is not the user's is flagged, and the rest is the user's as it is."""
+    """Whether one of our sessions wrote it: then everything unflagged is the user's own words, unchanged."""
     cut: bool = False
-    """An answer of ours that was interrupted: what was reported of it by then need not count all of it."""
+    """Whether it is an interrupted answer in one of our sessions: its reported usage may not count all of it."""
     edits: Edits = UNEDITED
-    """What the provider took by itself out of the prompt of this answer."""
+    """What the provider's own edits removed from the prompt of this answer."""
     outdated: bool = False
-    """Was this answer's prompt another than what is in view before it? Then it does not tell the size of that."""
+    """Whether the answer's prompt differs from the view before it, so that its usage does not measure the view."""
     calls: tuple[str, ...] = ()
-    """Ids of the tool calls in it; follows from its blocks."""
+    """Ids of the tool calls it makes; derived from its blocks."""
     answers: tuple[str, ...] = ()
-    """Ids of the tool calls it answers; follows from its blocks."""
+    """Ids of the tool calls it has results for; derived from its blocks."""
 
     def __post_init__(self) -> None:
         calls: list[str] = []
@@ -91,7 +91,7 @@ class Said(Struct, frozen=True, gc=False):
 
 
 class Boundary(Struct, frozen=True, gc=False):
-    """A compaction: the view begins here again."""
+    """A compaction: the view restarts here."""
 
     uuid: str
     logical_parent: str | None
@@ -102,7 +102,7 @@ class Boundary(Struct, frozen=True, gc=False):
 
 
 class Clearing(Struct, frozen=True, gc=False):
-    """Old tool results cleared from sight."""
+    """Old tool results cleared from the view."""
 
     uuid: str
     parent: str | None
@@ -124,35 +124,35 @@ class UnknownDecision(Struct, frozen=True, gc=False):
 
 
 class Link(Struct, frozen=True, gc=False):
-    """A record the model never sees, which others hang from."""
+    """A record the model never sees, but that other records may have as parent."""
 
     uuid: str
     parent: str | None
 
 
 class Queued(Struct, frozen=True, gc=False):
-    """An operation on the queue in which words typed while the agent is busy wait."""
+    """An operation on the client's queue of messages typed while the agent is busy."""
 
     operation: str
     said: Said
-    """The words as a message without a parent; empty where the operation does not name them."""
+    """The queued message, without a parent; empty if the operation does not contain its text."""
 
 
 class Label(Struct, frozen=True, gc=False):
-    """What a session is known by in a list: a title, or what the user said last."""
+    """What a list of sessions shows: a title, or the user's last prompt."""
 
     kind: str
     text: str
 
 
 class Passed(Struct, frozen=True, gc=False):
-    """A record that is kept and has no part in the view."""
+    """A record that is skipped: it stays in the file, but the view does not need it."""
 
     type: str = ""
 
 
 class Damaged(Struct, frozen=True, gc=False):
-    """A line that is not a whole record, and why; with its place in the chain if that can be read."""
+    """A line that is not a valid record, and why; with its id and parent if they can be read."""
 
     problem: str
     uuid: str | None = None
@@ -214,7 +214,7 @@ class _Message(Struct, frozen=True, gc=False):
 
 
 class _Record(_Envelope, frozen=True, gc=False, rename="camel"):
-    """The same with its message read in the same pass."""
+    """An envelope whose message is decoded in the same pass."""
 
     message: _Message | None = None  # type: ignore[assignment]
 
@@ -231,25 +231,25 @@ _NOT_SENT = frozenset(
 _FACTS = ("filename", "path", "hookName", "newDate", "planFilePath", "condition")
 _TEXTS = ("content", "snippet", "addedLines", "addedBlocks", "removedNames", "stderr", "files")
 QUEUED_COMMAND = "queued_command"
-"""The attachment that holds the user's own words: a prompt typed while the agent was busy."""
+"""The attachment that holds a prompt the user typed while the agent was busy."""
 KEPT_MESSAGE = "kept_message"
-"""The attachment that holds a message of the user which another tool's compaction put behind its summary."""
+"""The attachment that holds a message of the user that another tool's compaction put after its summary."""
 ABSORBED = "absorbed_mid_turn"
 _HUMAN = frozenset({None, "human"})
 
 SYNTHETIC_MODEL = "<synthetic>"
 VERSION = "sevenfold-"
-"""How the version begins in records of ours."""
+"""How the version field begins in our records."""
 _OURS = f'"{VERSION}'.encode()
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read(line: bytes) -> Entry:
-    """What the line holds; blank lines are passed over."""
+    """Parse a line; never fails. Blank lines become `Passed`."""
     if not line or line.isspace():
         return Passed()
     try:
-        # Parts that are kept unread are not checked by the decoder, and must not reach a request.
+        # The decoder does not check parts that are kept raw, and invalid UTF-8 in them must not reach a request.
         if not line.isascii():
             line.decode()
         return _read(line)
@@ -258,7 +258,7 @@ def read(line: bytes) -> Entry:
 
 
 def _second_look(line: bytes, first: Exception) -> Entry:
-    """Lines the fast reader refuses: half a surrogate pair is replaced, everything else is explained."""
+    """Parse a line that the fast decoder rejects: replace lone surrogates, or else say what is wrong with it."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -284,7 +284,7 @@ def _read(line: bytes) -> Entry:
     try:
         head = _record.decode(line)
     except (msgspec.DecodeError, RecursionError):
-        # Without its message: there are records in which that does not matter.
+        # Leave the message raw: in some kinds of records it does not matter that it is invalid.
         head = _envelope.decode(line)
     written, aside = head.timestamp or "", bool(head.is_sidechain)
     match head.type:
@@ -308,7 +308,7 @@ def _read(line: bytes) -> Entry:
         case "summary" if not head.uuid:
             return Label(head.type, head.summary or "")
         case "queue-operation":
-            # Newer versions say why something was removed: only what a turn took in was said.
+            # Newer versions give the reason for a removal: only what a running turn absorbed was really said.
             withdrawn = head.operation == "remove" and head.reason not in (None, ABSORBED)
             return Queued("withdraw" if withdrawn else str(head.operation or ""), _queued(head))
         case _:
@@ -351,7 +351,7 @@ def _said(head: _Envelope, uuid: str) -> Said:
 
 
 def _queued(head: _Envelope) -> Said:
-    """The words an operation on the queue names; their id is made of them and the time."""
+    """The message in a queue operation; its id is a hash of its text and the time."""
     words = _words(msgspec.json.decode(head.content))
     name = hashlib.blake2b(f"{head.timestamp} {words}".encode(errors="replace"), digest_size=12).hexdigest()
     said = (blocks.text(words),) if words else ()
@@ -359,7 +359,7 @@ def _queued(head: _Envelope) -> Said:
 
 
 def _human(origin: Raw) -> bool:
-    """Does a message come from a person? Versions that say so name every other sender."""
+    """Whether a message comes from a person; versions that record an origin name every other sender."""
     return origin is _ABSENT or _origin_of({"origin": msgspec.json.decode(origin)}) in _HUMAN
 
 
@@ -372,7 +372,7 @@ def _origin_of(fields: dict[str, Any]) -> str | None:
 
 
 def read_usage(reported: Raw) -> Usage | None:
-    """The report in a message; one of nothing at all is none."""
+    """The usage reported in a message; None if it is missing or all zero."""
     if reported is _ABSENT:
         return None
     usage = Usage.read(reported)
@@ -392,19 +392,18 @@ def _blocks(content: str | list[Raw] | None) -> tuple[Block, ...]:
 
 
 def _read_attachment(raw: msgspec.Raw) -> tuple[str, str | None]:
-    """The attachment's kind and the text it brings into the context, None when it brings nothing.
+    """The attachment's kind and the text it adds to the context; None if it adds nothing.
 
-    Our own attachments are stored as the message they are sent as. Other tools store only the facts (a file
-    that changed, a reminder, a prompt typed while the agent was busy) and do not write down how they render
-    them. So their text is put together here from the fields that carry it, the same way every time: near
-    enough to weigh and to read, and called a reconstruction wherever it is shown.
+    Our own attachments are stored together with the message they are sent as. Other tools store only the facts (a
+    file that changed, a reminder, a prompt typed while the agent was busy) and not how they render them. So their
+    text is reconstructed here from the fields that hold it, always the same way: close enough to weigh and to read.
     """
     fields = msgspec.json.decode(raw)
     if not isinstance(fields, dict):
         return "unknown", None
     kind = str(fields.get("type") or "unknown")
     if kind == QUEUED_COMMAND:
-        # A program's notice may wait in the queue too.
+        # A program's notice may be in the queue too.
         human = _origin_of(fields) in _HUMAN and fields.get("commandMode") != "task-notification"
         return kind if human else "queued_notice", _words(fields.get("prompt")) or None
     if kind in _NOT_SENT or (kind == "hook_success" and not fields.get("content")):

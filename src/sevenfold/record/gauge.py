@@ -1,13 +1,13 @@
-"""How large the conversation is now, and what follows from that.
+"""How large the conversation is now, in tokens.
 
-Most of the answer is known: the newest size that a server reported for this view, with the output that
-came with it. Only what was said since, less what was taken out since, is estimated. Where no report holds
-(before the first answer, after a compaction) everything is estimated, on top of the overhead: system
-prompt, tools and whatever a client adds without writing it down. That overhead is what the last such
-report showed beyond its messages; before there is any, it is estimated from the bytes of system and tools.
+Most of the size is known: the newest size that a server reported for this view, plus the output of that answer. Only
+what was added or removed since is estimated. If no report is valid (before the first answer, after a compaction),
+all messages are estimated, and the overhead is added: system prompt, tools and whatever a client sends without
+recording it. The overhead is learnt from reports, as what they count beyond the messages; before the first one it
+is estimated from the bytes of system and tools.
 
-A `Gauge` is a value: `observe` a report and use the gauge that comes back. It keeps to the model that
-answers; a change of tokenizer rescales what was counted by the other one.
+A `Gauge` is immutable: `observe` takes a report and returns a new gauge. It follows the model that answers; when the
+tokenizer changes, what the other one counted is rescaled.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ if TYPE_CHECKING:
     from sevenfold.record.view import View
 
 TELLING = 100
-"""Answers of fewer tokens teach nothing: most of what they weigh is overhead."""
+"""Answers of fewer tokens are not learnt from: most of their size is overhead."""
 
 FINAL = 0.6
-"""A reported output below this share of what the answer seems to be was noted while it still streamed."""
+"""A reported output below this share of the answer's estimate was recorded while the answer still streamed."""
 
 INEXACT = 0.05
-"""The share by which an overhead, or what another tokenizer counted, may be off."""
+"""The relative error of an overhead, and of a count converted from another tokenizer."""
 
 SAMPLE = typical(100)
-"""What text is made of on the whole: shows how one tokenizer compares with another."""
+"""The weight of average text, to compare tokenizers with."""
 
 
 class Size(Estimate, frozen=True, kw_only=True):
-    """How large the conversation is: what the model sees, by the newest report and what changed since."""
+    """The size of what the model sees, from the newest report and what changed since."""
 
     sent: int
-    """The same before the provider's own edits."""
+    """The size before the provider's own edits."""
     anchored: bool
-    """Whether it rests on a report; if not, all of it is estimated."""
+    """Whether it is based on a report; if not, all of it is estimated."""
     freed: int
-    """What decisions took out since the last report, already subtracted."""
+    """Tokens that decisions removed since the last report; already subtracted."""
     wire: int
     """Bytes of content in the request."""
     images: int
-    """Pictures and documents in it."""
+    """Images and documents in the request."""
 
     @property
     def band(self) -> int:
-        """How many tokens more it may really be."""
+        """How many tokens larger it may really be."""
         return self.high - self.tokens
 
 
 class Overhead(Struct, frozen=True):
-    """What a prompt holds beyond its messages, as reports showed it."""
+    """Prompt tokens beyond the messages, as learnt from reports."""
 
     tokens: float
     variance: float
 
     @property
     def since(self) -> float:
-        """The variance by now: system, tools and what a client adds change as time goes by."""
+        """The variance by now: system, tools and what a client adds change over time."""
         return self.variance + (INEXACT * self.tokens) ** 2
 
     def corrected(self, shown: Overhead) -> Overhead:
-        """What is believed after another report: the surer of the two counts for more."""
+        """The overhead after another report; the more certain of the two counts for more."""
         gain = self.since / (self.since + shown.variance)
         return Overhead(self.tokens + gain * (shown.tokens - self.tokens), (1 - gain) * self.since)
 
@@ -81,28 +81,28 @@ class Expected(Struct, frozen=True, gc=False):
 
     gauge: Gauge
     anchor: Anchor
-    """The report before it."""
+    """The previous report."""
     known: int
-    """The tokens that one accounts for."""
+    """The tokens that the previous report accounts for."""
     belief: Belief
-    """About the content it does not account for."""
+    """The estimate for the content it does not account for."""
     final: bool
-    """Did it count the whole answer?"""
+    """Whether it counted the whole answer."""
 
 
 class Gauge(Struct, frozen=True):
-    """What is known about the size of a conversation besides the conversation itself."""
+    """What is known about the size of a conversation apart from its content."""
 
     profile: Profile
     estimator: Estimator
     opening: Weight = NOTHING
-    """System and tools, as far as their bytes are known."""
+    """The weight of system and tools, as far as their bytes are known."""
     overhead: Overhead | None = None
-    """What prompts hold beyond messages, once a report has shown it."""
+    """What prompts contain beyond the messages; None until a report has shown it."""
 
     @classmethod
     def of(cls, profile: Profile, *before_messages: bytes) -> Gauge:
-        """A gauge for a session that begins, with the bytes of system and tools where they are known."""
+        """The gauge for a new session, given the bytes of system and tools if they are known."""
         return cls(profile, Estimator.of(profile.tokenizer), opening(*before_messages))
 
     # -- learning ----------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Gauge(Struct, frozen=True):
         other = before.model != gauge.profile.model
         if other and profiles.find(before.model).tokenizer != gauge.profile.tokenizer:
             return gauge
-        # What was expected before the request serves the answer too, if nothing happened in between.
+        # The estimate from before the request can be reused if nothing happened in between.
         expected = measured.expected
         if expected is None or expected.anchor is not before or expected.gauge is not gauge:
             expected = gauge.foresee(before)
@@ -134,10 +134,10 @@ class Gauge(Struct, frozen=True):
         return replace(gauge, estimator=estimator)
 
     def reminded(self, tokens: int, weight: Weight, model: str) -> Gauge:
-        """The gauge after a compaction that was expected to leave messages of that weight, with so many tokens in all.
+        """The gauge after a compaction that expected a context of ``tokens`` in all, with messages of this weight.
 
-        That was known from the whole conversation, of which this gauge may have seen a part: where the two disagree
-        on more than they can know, it was right.
+        That estimate was based on the whole conversation, of which this gauge may have seen only a part: if it is
+        below the band of this gauge, it is taken as right, and the overhead is corrected.
         """
         gauge = self if model == self.profile.model else self.switched(profiles.find(model))
         if tokens >= gauge.unanchored(weight).low:
@@ -145,7 +145,7 @@ class Gauge(Struct, frozen=True):
         return replace(gauge, overhead=gauge._beyond(tokens, weight))
 
     def switched(self, profile: Profile) -> Gauge:
-        """The gauge for another model; what is known is rescaled if that one counts tokens another way."""
+        """The gauge for another model; what was learnt is rescaled if its tokenizer differs."""
         if profile.tokenizer == self.profile.tokenizer:
             return replace(self, profile=profile)
         changed = Gauge(profile, Estimator.of(profile.tokenizer), self.opening)
@@ -156,7 +156,7 @@ class Gauge(Struct, frozen=True):
         return replace(changed, overhead=rescaled)
 
     def opened(self, *before_messages: bytes) -> Gauge:
-        """The gauge for other system and tools bytes: the overhead changes by what they differ."""
+        """The gauge for other bytes of system and tools: the overhead changes by the difference."""
         now = opening(*before_messages)
         if self.overhead is None or now == self.opening:
             return replace(self, opening=now)
@@ -171,16 +171,16 @@ class Gauge(Struct, frozen=True):
 
     @property
     def fixed(self) -> int:
-        """What every prompt holds before its messages."""
+        """Tokens of every prompt before its messages."""
         return ceil(self.overhead.tokens if self.overhead else self.estimator.tokens(self.opening))
 
     def size(self, view: View, *, edited: int = 0, back: int = 0) -> Size:
-        """The size of the conversation; ``edited`` tokens of it the provider's own edits take out.
+        """The size of the conversation, from which the provider's own edits remove ``edited`` tokens.
 
-        ``back`` are tokens that edits took out of the last request and will not take out of the next.
+        ``back`` are tokens that the edits removed from the last request and will not remove from the next.
 
-        What a decision takes out as well was not in the report: the oldest results go first on both sides. It is
-        never more than is sent, so where much was taken out on both sides a count of what is left may know better.
+        Edits and decisions both remove the oldest results first. What both remove was not in the report, so it is
+        not subtracted again. If an estimate of what is left then has a lower upper end, that estimate is used.
         """
         layout = view.layout
         anchor = layout.anchor
@@ -208,17 +208,17 @@ class Gauge(Struct, frozen=True):
         )
 
     def _counted(self, layout: Layout) -> Estimate:
-        """The size of all that is in view, by nothing but its own weight."""
+        """The size of everything in view, estimated from its weight alone."""
         return self.unanchored(layout.total() - self._lost(layout.faded))
 
     def expected(self, anchor: Anchor) -> Estimate:
-        """The size by a report and by what changed since."""
+        """The size from a report and what changed since."""
         return self._seen(self.foresee(anchor))
 
     def _seen(self, expected: Expected, layout: Layout | None = None, back: int = 0) -> Estimate:
-        """The size that is expected; ``layout`` says what kind of content it is of.
+        """The expected size; ``layout`` has the content by which a count of another tokenizer is converted.
 
-        ``back`` are tokens that were taken out since and were not in the report either.
+        ``back`` are tokens to add: they were removed since, but were not in the report either, or they return.
         """
         known, estimate = expected.known, self.estimator.band(expected.belief)
         model, tokenizer = expected.anchor.model, self.profile.tokenizer
@@ -233,7 +233,7 @@ class Gauge(Struct, frozen=True):
         return _on(known + back, low + back, high + back, estimate)
 
     def unanchored(self, weight: Weight) -> Estimate:
-        """The size when no report holds: of messages that weigh ``weight``, and the overhead."""
+        """The size when no report is valid: messages of this weight plus the overhead."""
         if self.overhead is None:
             return self.estimator.estimate(weight + self.opening)
         tokens, reach = self.overhead.tokens, 2 * sqrt(self.overhead.since)
@@ -242,10 +242,10 @@ class Gauge(Struct, frozen=True):
         )
 
     def foresee(self, anchor: Anchor) -> Expected:
-        """What the report after this one will say.
+        """What the next report is expected to say.
 
-        Some clients note the output while it still streams, and then it is far below what the answer weighs. Of an
-        answer that was cut off, a report that is below that at all counts only a part.
+        Some clients record the output count while the answer still streams; it is then far below the estimate. For an
+        interrupted answer, any count below the estimate is taken as incomplete.
         """
         changed, known = anchor.since, anchor.prompt
         if anchor.removed is not NOTHING:
@@ -260,20 +260,20 @@ class Gauge(Struct, frozen=True):
         return Expected(self, anchor, known, self.estimator.believe(changed), final)
 
     def _beyond(self, prompt: int, weight: Weight) -> Overhead:
-        """What a prompt of that size holds besides messages of that weight."""
+        """The overhead in a prompt of this size with messages of this weight."""
         return Overhead(max(0.0, prompt - self.estimator.tokens(weight)), self.estimator.variance(weight))
 
     def _lost(self, faded: Weight) -> Weight:
-        """Reasoning of earlier turns, if the model does not keep it."""
+        """The reasoning of earlier turns that is no longer in the prompt: none if the model keeps it."""
         return NOTHING if self.profile.thinking.kept else faded
 
     def _exchange(self, tokenizer: str, weight: Weight) -> float:
-        """How many tokens of this gauge's model one token of another is, in content like this."""
+        """Tokens of this gauge's model per token of another tokenizer, in content of this weight."""
         there = Estimator.of(tokenizer).tokens(weight)
         return Estimator.of(self.profile.tokenizer).tokens(weight) / there if there > 0 else 1.0
 
 
 def _on(known: int, low: int, high: int, estimate: Estimate) -> Estimate:
-    """An estimate on top of what is known within its own bounds; no conversation is less than nothing."""
+    """An estimate added to a known size that has bounds of its own; never negative."""
     tokens = max(0, known + estimate.tokens)
     return Estimate(tokens, max(0, low + estimate.low), high + estimate.high)

@@ -1,7 +1,7 @@
-"""Secrets whose values are known: they are found in every encoding, wherever they come up.
+"""Secrets whose values are known: they are found in several encodings, wherever they occur.
 
-What is known comes from the outside (variables of the environment whose names call them secret, `.env` files, the key
-of a client) and does not change while a session is open, so that the same text is always masked the same way.
+The values come from outside (environment variables with names like ``API_KEY``, `.env` files, a client's API key) and
+do not change while a session is open, so that the same text is always masked the same way.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 LEAST = 8
-"""Characters of a value below which it may be a word that comes up by itself."""
+"""Shorter values, in characters, may be ordinary words."""
 LEAST_DIFFERENT = 5
 LEAST_ENCODED = 10
-"""Characters of an encoded form below which it may come up by chance."""
+"""Shorter encoded forms, in characters, may occur by chance."""
 MOST = 100
-"""Values of one session; every text is searched for each of their forms."""
+"""Maximum number of values in one session; every text is searched for each of their forms."""
 
 _SECRET_NAME = re.compile(
     r"(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|APIKEY|CREDENTIALS?)\Z"
@@ -30,12 +30,12 @@ _ASSIGNMENT = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)[ \t]*=[ \t]*(.
 
 
 def is_secret_name(name: str) -> bool:
-    """Does the name of a variable call its value secret?"""
+    """Whether the name of a variable suggests that its value is secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def secret_values(variables: Mapping[str, str]) -> set[str]:
-    """The values of variables whose names call them secret; no paths, numbers, plain words or placeholders."""
+    """The values of variables with secret names, without paths, numbers, plain words and placeholders."""
     return {value for name, value in variables.items() if is_secret_name(name) and _is_telling(value)}
 
 
@@ -49,27 +49,27 @@ def _is_telling(value: str) -> bool:
 
 
 class KnownSecrets(Struct, frozen=True):
-    """Values that are secret, each in the forms in which it may come up."""
+    """Secret values, each in the forms in which it may occur."""
 
     forms: Mapping[str, str] = {}
-    """Form → the value it is a form of."""
+    """Form → the original value."""
 
     @classmethod
     def of(cls, values: Iterable[str]) -> KnownSecrets:
-        """Those of the values that can be told from other text."""
+        """Those of the values that can be told from ordinary text, at most `MOST`."""
         kept = sorted(filter(_is_telling, set(values)))[:MOST]
         return cls({form: value for value in kept for form in _forms(value)})
 
 
 def _forms(value: str) -> Iterator[str]:
-    """The value as it is, escaped in JSON, in hexadecimal, and within base64; percent signs are read elsewhere."""
+    """The value itself, and as JSON, hexadecimal and part of base64; percent-encoding is handled by `redact`."""
     raw = value.encode(errors="surrogatepass")
     yield value
     yield value.replace("\\", "\\\\").replace('"', '\\"').replace("/", "\\/")
     yield raw.hex()
     yield raw.hex().upper()
     for before in range(3):
-        # What comes before and behind the value in the encoded text decides on the characters at its edges.
+        # The text before and after the value decides the encoded characters at its edges, so these are left out.
         encoded = base64.b64encode(b"\0" * before + raw).decode()
         whole = encoded[(0, 2, 3)[before] : len(encoded) - (0, 3, 2)[(before + len(raw)) % 3]]
         if len(whole) >= LEAST_ENCODED:

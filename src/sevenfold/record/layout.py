@@ -1,9 +1,9 @@
-"""The live records laid out as they are sent, weighed as they are added.
+"""The live records in the order they are sent, weighed as they are added.
 
-A layout knows three things that must never drift apart: the records in order, the messages made of
-them, and the newest size a server reported for them with what changed since. It only grows, but for one
-case: an answer stored as several records can go on after its first results have arrived, and then its
-next part goes before them.
+A layout holds three things that must stay consistent: the records in order, the messages built from them, and the
+newest size a server reported for them with what changed since. Records are appended, with one exception: an answer
+stored as several records can continue after its first results have arrived, and its next part is inserted before
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Item(Struct, frozen=True, gc=False):
-    """A live record with what is sent of it."""
+    """A live record and the blocks sent for it."""
 
     said: Said
     seq: int
@@ -33,13 +33,13 @@ class Item(Struct, frozen=True, gc=False):
     shown: tuple[Block, ...]
     weight: Weight
     hidden_by: str = ""
-    """The decision that took all of it out of sight; empty while it is seen."""
+    """The decision that hides all of it; empty if none does."""
     begins: bool = False
-    """It starts a message of its own, whatever came before: the first record of a fork."""
+    """Whether it always starts a new message: so does the first record of a fork."""
 
     @classmethod
     def of(cls, said: Said, seq: int) -> Item:
-        """A record that no decision has touched."""
+        """The item for a record that no decision has touched."""
         shown = () if said.synthetic else said.blocks
         for block in shown:
             if block.kind == "text" and block.blank:
@@ -49,12 +49,12 @@ class Item(Struct, frozen=True, gc=False):
 
 
 class Anchor(Struct, frozen=True, gc=False):
-    """The newest size a server reported, and what changed since then."""
+    """The newest size a server reported, and what changed since."""
 
     prompt: int
-    """Tokens of the prompt, in the last round of the call. Servers that do not count report 0."""
+    """Prompt tokens in the call's last round; 0 from servers that do not count."""
     output: int
-    """Tokens of the answer, in the same round."""
+    """Output tokens in the same round."""
     model: str
     message_id: str
     seq: int
@@ -63,30 +63,30 @@ class Anchor(Struct, frozen=True, gc=False):
     reply: Weight
     """The answer that came with the report."""
     cut: bool = False
-    """The answer was interrupted, so the report may count a part of it only."""
+    """Whether the answer was interrupted, so that the report may count only part of it."""
     edits: Edits = UNEDITED
-    """What the provider took out of the prompt before it counted."""
+    """What the provider removed from the prompt before it counted."""
     since: Weight = NOTHING
-    """What was said after that answer."""
+    """Content added after that answer."""
     removed: Weight = NOTHING
-    """What later decisions took out of the part that was measured."""
+    """What later decisions removed from the part that was measured."""
     faded: Weight = NOTHING
-    """Reasoning of turns that ended since: models that do not keep it drop it at the user's next words."""
+    """Reasoning of turns that ended since: models that do not keep it drop it at the user's next message."""
 
 
 class Measured(Struct, frozen=True, gc=False):
-    """A server reported the size of a prompt, so what was expected can be compared with it."""
+    """A prompt size reported by a server, to compare with the estimate."""
 
     before: Anchor | None
-    """The report before this one on the same view, if there was one."""
+    """The previous report on the same view, if there was one."""
     sent: Weight
-    """All that was in the prompt, system and tools aside; nothing where the report before tells."""
+    """The weight of the prompt without system and tools; empty if there is a previous report to compare with."""
     usage: Usage
     model: str
     faded: Weight = NOTHING
-    """The part of it that is reasoning of earlier turns, which not every model keeps."""
+    """The part of the prompt that is reasoning of earlier turns, which not every model keeps."""
     expected: Expected | None = None
-    """What was expected when the size was last looked at; it may have changed since."""
+    """What was expected when the size was last computed; may be out of date."""
 
 
 class Layout:
@@ -97,40 +97,40 @@ class Layout:
         self.index: dict[str, int] = {}
         self.wire = Wire()
         self.bytes = 0
-        """Of all that is sent."""
+        """Bytes of all content that is sent."""
         self.pictures = 0
-        """And documents, in all that is sent."""
+        """Images and documents in it."""
         self._total = NOTHING
         self._loose: list[Weight] = []
-        """What the total does not contain yet: where sizes are reported it is hardly ever asked for."""
+        """Weights not yet added to the total, which is rarely needed when servers report sizes."""
         self.anchor: Anchor | None = None
         self.faded = NOTHING
-        """Reasoning of the turns before the user's newest words."""
+        """Reasoning of the turns before the user's newest message."""
         self.calls: set[str] = set()
-        """What the newest answer asks for."""
+        """Tool calls of the newest answer."""
         self.inserted = 0
-        """How many records were put between others."""
+        """How many records were inserted between others."""
         self.sized: tuple[object, Size] | None = None
-        """The size last asked for, and by what it was measured; forgotten as soon as anything changes."""
+        """The size last computed and what it was computed with; reset whenever a record is added."""
         self.expected: Expected | None = None
-        """What the gauge expected of the next report when it last looked."""
+        """What the gauge last expected the next report to say."""
         self._answer = ""
         self._answer_end = 0
         self._round_start: int | None = None
-        """Where the newest answer begins; None once other things than its results have come."""
+        """Index of the newest answer's first record; None once anything but its results follows."""
         self._round_end = 0
         self._reasoning = NOTHING
         self._answered = False
 
     def total(self) -> Weight:
-        """The weight of all that is sent."""
+        """The weight of all content that is sent."""
         if self._loose:
             self._total = combined(self._total, *self._loose)
             self._loose.clear()
         return self._total
 
     def add(self, item: Item, *, reported: bool = True) -> Measured | None:
-        """Add a record; ``reported`` says whether a size it brings holds for this view."""
+        """Add a record; returns the size it reports, if any. ``reported`` says whether that is valid for this view."""
         said, items = item.said, self.items
         place = self._enter(said)
         measured = self._weigh(item, reported)
@@ -149,9 +149,9 @@ class Layout:
         return measured
 
     def place(self, said: Said) -> int:
-        """Where a record goes: the answer of a round stays together, and its results follow it.
+        """The index at which a record belongs: the records of one answer stay together, and its results follow.
 
-        They may arrive in any order, name any of each other as parent, and have other things between
+        In the log they may be in any order, name any of each other as parent, and have other records between
         them.
         """
         if said.role == "assistant":
@@ -159,18 +159,18 @@ class Layout:
         return len(self.items) if self.calls.isdisjoint(said.answers) else self._round_end
 
     def in_round(self, *records: str | None) -> bool:
-        """Are these the newest answer or results of it? What follows may name any of them as its parent."""
+        """Whether all of these are in the newest round; the next record may name any of its records as parent."""
         newest = self.items[self._round_start :] if self._round_start is not None else ()
         return {item.said.uuid for item in newest}.issuperset(records)
 
     def goes_on(self, said: Said) -> bool:
-        """Is this more of the newest answer?"""
+        """Whether this record continues the newest answer."""
         return said.message_id == self._answer != ""
 
     def _enter(self, said: Said) -> int:
-        """The `place` of a record that is added; keeps account of the round.
+        """The `place` of a record being added; updates the state of the round.
 
-        Once other things have come, the round only goes on from the newest record.
+        Once another record has followed the round, it only continues from the newest record.
         """
         end = len(self.items)
         if said.role == "assistant":
@@ -226,7 +226,7 @@ class Layout:
                 said.edits,
             )
             if said.edits != (before.edits if before else UNEDITED):
-                # With other edits than last time, the growth of the prompt says nothing about what was added.
+                # If the edits differ from last time, the prompt's growth says nothing about what was added.
                 return None
             sent = NOTHING if before and before.prompt else self.total() - weight
             return Measured(before, sent, said.usage, said.model, self.faded, self.expected)
@@ -236,14 +236,14 @@ class Layout:
         return None
 
     def _fade(self) -> None:
-        """Reasoning is of the past once the user speaks after a finished answer."""
+        """Count all reasoning so far as past: the user has spoken after a finished answer."""
         if self._reasoning is not self.faded:
             faded, self.faded = self._reasoning - self.faded, self._reasoning
             if self.anchor:
                 self.anchor = replace(self.anchor, faded=self.anchor.faded + faded)
 
     def measured_alone(self, said: Said) -> Measured | None:
-        """What the report in this record tells when there is none before it to compare with."""
+        """The size this record reports, without a previous report to compare with; None if there is none to use."""
         anchor = self.anchor
         if not (anchor and said.usage and said.message_id == anchor.message_id and said.edits is UNEDITED):
             return None
@@ -253,10 +253,10 @@ class Layout:
 
 
 class Round(Struct, frozen=True, gc=False):
-    """One answer of the model, its results, and what else was said before the next answer.
+    """One answer of the model, its tool results, and everything else before the next answer.
 
-    A round is the smallest piece that can be let go: cut anywhere else, a call would lose its result or an
-    answer a part of itself. What comes before the first answer is a round too, the opening.
+    A round is the smallest unit that can be removed: any other cut would separate a call from its result or split an
+    answer. Everything before the first answer is a round too, the opening.
     """
 
     items: tuple[Item, ...]
@@ -268,12 +268,12 @@ class Round(Struct, frozen=True, gc=False):
 
     @property
     def weight(self) -> Weight:
-        """Of all it sends."""
+        """The weight of all it sends."""
         return sum((item.weight for item in self.items), NOTHING)
 
 
 def rounds(items: Iterable[Item]) -> list[Round]:
-    """The records of a view, grouped."""
+    """The records of a view, grouped into rounds."""
     groups: list[list[Item]] = []
     answering = ""
     for item in items:

@@ -1,8 +1,8 @@
 """The decisions on record, and which of them hold.
 
-They are kept in the order they were made. Whether one counts depends on the branch (it holds where the
-record it was made at led to the present) and on what was taken back since; so their effect is always
-worked out from the list, for now or for any earlier moment, and never stored.
+They are kept in the order they were made. Whether one counts depends on the branch (it holds if the record it was
+made at led to the tip) and on later undos. So their effects are never stored: they are computed from the list, as of
+now or of any earlier point.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ class Fate(Struct, frozen=True):
 
 
 class Replacement(Struct, frozen=True):
-    """A text shown in place of a result; results that come later are not replaced."""
+    """A text shown in place of a tool result; results recorded after the decision are not replaced."""
 
     decision: str
     text: str
     seq: int
     words_only: bool = False
-    """Pictures and documents in the result stay."""
+    """Images and documents in the result stay."""
 
     def instead_of(self, block: Block) -> Block:
-        """The result as it is shown."""
+        """The tool result as it is shown."""
         replace_content = blocks.with_words if self.words_only else blocks.with_content
         return replace_content(block, self.text)
 
 
 class Effects(Struct):
-    """What is out of sight, and by which decision; `Ledger.effects` fills it in."""
+    """What is hidden or replaced, and by which decision; computed by `Ledger.effects`."""
 
     results: dict[str, list[Replacement]] = {}
-    """By the id of the tool call, the oldest first: it is the one that holds."""
+    """Tool call → its replacements, oldest first: the first that applies is used."""
     attachments: dict[str, str] = {}
     """Record → decision that cleared it."""
     spans: list[Snip | Fold] = []
     thinking: list[tuple[int, int]] = []
-    """Between these places in the file reasoning is no longer sent."""
+    """Pairs of sequence numbers between which reasoning is no longer sent."""
     references: bool = False
-    """Results carry the names they can be deleted by from the cached prefix."""
+    """Whether results carry references by which they can be deleted from the cached prefix."""
     deletions: dict[str, Block] = {}
-    """Record → the block behind it that deletes results."""
+    """Record → the block sent at its end that deletes results."""
     signed: dict[str, Block] = {}
-    """Boundary → the provider's own summary, sent in place of the readable one, or in front of it."""
+    """Boundary → the provider's own summary, sent in place of the readable one, or before it."""
     quiet: bool = True
-    """Is there nothing at all but spans? Follows from the rest."""
+    """Whether there are no effects other than spans; derived from the other fields."""
 
     def touch(self, said: Said, seq: int) -> bool:
-        """May a decision change what is shown of this record? Spans aside: they hide it whatever it shows."""
+        """Whether a decision may change how this record is shown, apart from spans, which hide it either way."""
         return (
             (self.references and bool(said.answers))
             or not self.results.keys().isdisjoint(said.answers)
@@ -76,26 +76,26 @@ class Effects(Struct):
         )
 
     def drops_thinking(self, seq: int) -> bool:
-        """Is the reasoning of a record at this place no longer sent?"""
+        """Whether the reasoning of a record with this sequence number is no longer sent."""
         return any(after < seq < upto for after, upto in self.thinking)
 
 
 class Made(Struct, frozen=True):
-    """A decision and its place in the file."""
+    """A decision and its sequence number in the file."""
 
     seq: int
     what: Clearing | OwnDecision
     drops: tuple[int, int] = (-1, -1)
-    """The places of the records between which an epoch drops reasoning."""
+    """The sequence numbers between which an epoch drops reasoning."""
 
     @property
     def id(self) -> str:
-        """The name it is undone by."""
+        """The id by which it can be undone."""
         return name_of(self.what)
 
 
 def changes_view(what: OwnDecision) -> bool:
-    """Must the view be laid out again when this is decided?"""
+    """Whether the view must be rebuilt after this decision."""
     return isinstance(what, Offloaded | Pinned | Signed | Snip | Fold | Undone) or (
         isinstance(what, Epoch) and what.drops_thinking
     )
@@ -110,7 +110,7 @@ class Ledger:
         self._standing: set[str] = set()
 
     def add(self, seq: int, what: Clearing | OwnDecision, chain: Chain) -> None:
-        """Take in a decision; it was made at the present tip, so it holds."""
+        """Add a decision; it was made at the current tip, so it holds."""
         made = Made(seq, what)
         if isinstance(what, Epoch):
             again = chain.nodes.get(what.drops_thinking_before or "")
@@ -123,13 +123,13 @@ class Ledger:
         return [made.what for made in self._holding]
 
     def settle(self, chain: Chain, leaf: str | None) -> set[str]:
-        """Find out which decisions hold when ``leaf`` is the newest record; returns those taken back."""
+        """Determine which decisions hold when ``leaf`` is the newest record; returns the ids of those undone."""
         lineage = chain.lineage(leaf) if self.all and leaf is not None else set()
         self._holding = [made for made in self.all if self._holds(made, chain, lineage)]
         return self._undone(None)
 
     def effects(self, seq: int | None = None, answers: str = "") -> Effects:
-        """What is out of sight, now that the model ``answers``, or when the file was only ``seq`` long."""
+        """What is hidden or replaced now that the model ``answers``; with ``seq``, as of before that record."""
         undone, answers = self._undone(seq), answers if seq is None else self._model(seq)
         found = Effects()
         for made in self._holding:
@@ -159,11 +159,11 @@ class Ledger:
         return found
 
     def since(self, seq: int) -> list[Made]:
-        """Decisions that hold and were made after this place in the file."""
+        """Decisions that hold and were made after this sequence number."""
         return [made for made in self._holding if made.seq > seq]
 
     def taken_back(self, chain: Chain) -> list[tuple[int, int]]:
-        """Places of compactions that were undone or redone, each with the place of that decision."""
+        """Sequence numbers of the compactions undone or redone, each with that of the undo or redo."""
         spans = []
         for made in self.all:
             node = chain.nodes.get(made.what.decision) if isinstance(made.what, Undone) else None
@@ -172,9 +172,9 @@ class Ledger:
         return spans
 
     def prune(self, since: int, gone: Collection[str]) -> None:
-        """Of what was decided before this place, or at a record that is gone, keep only what holds.
+        """Forget decisions made up to ``since``, or at a record in ``gone``, unless they hold.
 
-        What was decided before it then holds whatever else is forgotten.
+        Those kept from before ``since`` then always hold, although the records they depend on are forgotten.
         """
         holding = {made.id for made in self._holding}
         lost = {made.id for made in self.all if made.seq <= since or place_of(made.what) in gone}
@@ -188,7 +188,7 @@ class Ledger:
         return chain.resolve(place) in lineage
 
     def _model(self, seq: int) -> str:
-        """The model that answered then, as far as is known."""
+        """The model of the epoch before ``seq``; empty if not known."""
         for made in reversed(self.all):
             if isinstance(made.what, Epoch) and made.seq < seq:
                 return made.what.model
@@ -203,7 +203,7 @@ class Ledger:
 
 
 def name_of(made: Clearing | OwnDecision) -> str:
-    """The name a decision is undone by."""
+    """The id by which a decision can be undone."""
     return made.uuid if isinstance(made, Clearing) else made.id
 
 
@@ -216,7 +216,7 @@ def place_of(made: Clearing | OwnDecision) -> str | None:
 
 
 def render(said: Said, seq: int, effects: Effects) -> Item:
-    """A record as the model sees it, if no span hides it."""
+    """A record as the model sees it, unless a span hides it."""
     made = effects.signed.get(said.parent or "") if said.summary else None
     if made is not None and not blocks.opaque(made):
         return Item(said, seq, "assistant", (made,), total((made,)))
@@ -227,12 +227,12 @@ def render(said: Said, seq: int, effects: Effects) -> Item:
 
 
 def hide(item: Item, decision: str) -> Item:
-    """The item out of sight."""
+    """The item, hidden by ``decision``."""
     return replace(item, shown=(), weight=NOTHING, hidden_by=decision)
 
 
 def hide_spans(items: list[Item], effects: Effects) -> list[Item]:
-    """All items, those of a span out of sight and its summary in the place of the first."""
+    """All items, with those in a span hidden, and a fold's summary shown in place of its first item."""
     items = list(items)
     places = {item.said.uuid: number for number, item in enumerate(items)}
     for span in effects.spans:
@@ -264,13 +264,13 @@ def _blocks(said: Said, seq: int, effects: Effects) -> tuple[Block, ...]:
 
 
 def trims(item: Item, effects: Effects) -> set[str]:
-    """The decisions that put something else in the place of a result in this record."""
+    """The decisions that replaced a tool result in this record."""
     replaced = (_replacement(block, item.seq, effects) for block in item.said.blocks)
     return {one.decision for one in replaced if one}
 
 
 def _replacement(block: Block, seq: int, effects: Effects) -> Replacement | None:
-    """What replaces a result's content, if anything does."""
+    """The replacement for a tool result's content; None if there is none."""
     if block.kind != "tool_result" or block.id not in effects.results:
         return None
     return next((one for one in effects.results[block.id] if seq < one.seq), None)

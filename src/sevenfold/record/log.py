@@ -1,7 +1,7 @@
-"""How a record is written: the line, and at the same time the entry that reading it back would give.
+"""Writing records: each function returns the line to append and the entry that reading it back would give.
 
-User, assistant and attachment records and the two boundaries have the shapes that tools for such
-transcripts already read; our own records follow `decisions`. What was said goes in as the bytes it has.
+User, assistant and attachment records and the two boundaries have the shapes that tools for such transcripts already
+read; our own records follow `decisions`. Content is written as the bytes it already has.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ LABEL_FIELDS: Mapping[str, str] = MappingProxyType(
         "last-prompt": "lastPrompt",
     }
 )
-"""The field that holds the words, by the type of the record. A summary is a title in older transcripts."""
+"""Type of a label record → the field with its text. In older transcripts, a summary is a title."""
 TITLES = ("custom-title", "ai-title", "summary")
-"""The user's own title counts before any other."""
+"""The kinds of titles, the preferred ones first: the user's own title comes before any other."""
 LONGEST_LABEL = 200
-"""Characters of a label."""
+"""Maximum characters in a label."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -69,9 +69,9 @@ class Place(Struct, frozen=True):
     branch: str = ""
     sidechain: bool = False
     own: bool = False
-    """Is it a session of ours that writes here? Follows from the version."""
+    """Whether one of our sessions writes here; derived from the version."""
     head: bytes = b""
-    """What a record says of it, between its parent and its type; follows from the rest."""
+    """The encoded fields that a record has between its parent and its type; derived from the other fields."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "own", self.version.startswith(VERSION))
@@ -80,7 +80,7 @@ class Place(Struct, frozen=True):
 
 
 class Stamp(Struct, frozen=True, gc=False):
-    """What every record begins with: its place, its id, the record before it, and the time."""
+    """What every record begins with: where it was written, its id, its parent, and the time."""
 
     place: Place
     uuid: str
@@ -89,7 +89,7 @@ class Stamp(Struct, frozen=True, gc=False):
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """What came back from a model, as bytes where it matters."""
+    """A model's answer, kept as bytes where these matter."""
 
     id: str
     model: str
@@ -99,11 +99,11 @@ class Answer(Struct, frozen=True, gc=False):
     request_id: str | None = None
     context_management: Raw = UNMANAGED
     outdated: bool = False
-    """Has the conversation changed since the request? Then what it reports is not the size of what it follows."""
+    """Whether the conversation changed since the request, so that the usage does not measure the view before it."""
 
     @property
     def blank(self) -> bool:
-        """Whether it says nothing."""
+        """Whether all of its blocks are blank."""
         return all(block.blank for block in self.blocks)
 
 
@@ -124,7 +124,7 @@ class _Where(Struct, gc=False, rename="camel"):
 
 
 class _Reply(Struct, gc=False):
-    """What the message of an answer holds behind its content."""
+    """The fields after the content in the message of an answer."""
 
     id: str
     type: str
@@ -136,7 +136,7 @@ class _Reply(Struct, gc=False):
 
 
 class _More(Struct, gc=False, rename="camel"):
-    """What a record of something said may hold behind its message."""
+    """The optional fields after the message in a record with content."""
 
     attachment: Raw | UnsetType = UNSET
     is_meta: bool | UnsetType = UNSET
@@ -147,7 +147,7 @@ class _More(Struct, gc=False, rename="camel"):
 
 
 class _System(Struct, gc=False, rename="camel"):
-    """What a boundary or a clearing holds of its own."""
+    """The fields that only a boundary or a clearing has."""
 
     subtype: str
     content: str
@@ -173,9 +173,9 @@ def said_by_user(
     attachment: str = "",
     facts: Mapping[str, object] = {},
 ) -> Written:
-    """What the user, a tool or we ourselves (``meta``) said on the user's side.
+    """A record on the user's side: from the user, a tool, or (``meta``) the program itself.
 
-    An ``attachment`` of that kind is recorded with its ``facts``, and with the message it is sent as.
+    ``attachment`` is the kind of an attachment, which is recorded with its ``facts`` and the message it is sent as.
     """
     more = b""
     if attachment or meta or summary or key or stored:
@@ -207,7 +207,7 @@ def said_by_user(
 
 
 def said_by_model(at: Stamp, answer: Answer) -> Written:
-    """What the model answered: one record a response."""
+    """The record of a model's answer: one record per response."""
     stop, own = answer.stop_reason, at.place.own
     edits, managed = UNEDITED, answer.context_management
     if managed is not UNMANAGED or DELETED in bytes(answer.usage):
@@ -236,7 +236,7 @@ def said_by_model(at: Stamp, answer: Answer) -> Written:
 
 
 def compacted(at: Stamp, about: CompactMetadata) -> Written:
-    """The boundary of a compaction of ours, behind the newest record; it counts once its commit is written."""
+    """The boundary of our own compaction, after the newest record; it counts once its commit is written."""
     system = _System("compact_boundary", BOUNDARY_TEXT, compact_metadata=about, sevenfold=1)
     head = _head(at, None, b'"system"') + b',"logicalParentUuid":' + _encode(at.parent)
     made = Boundary(at.uuid, at.parent, about, at.timestamp, True, at.place.sidechain)
@@ -244,14 +244,14 @@ def compacted(at: Stamp, about: CompactMetadata) -> Written:
 
 
 def cleared(at: Stamp, about: MicrocompactMetadata) -> Written:
-    """A clearing of old tool results."""
+    """The record of a clearing."""
     system = _System("microcompact_boundary", CLEARING_TEXT, microcompact_metadata=about)
     made = Clearing(at.uuid, at.parent, about, at.timestamp, at.place.sidechain)
     return Written(b"%b,%b\n" % (_head(at, at.parent, b'"system"'), _encode(system)[1:]), made)
 
 
 def labelled(place: Place, kind: str, text: str, leaf: str | None) -> Written:
-    """What a session is known by; ``leaf`` is its newest record."""
+    """A label of a session, for lists of sessions; ``leaf`` is the session's newest record."""
     about = {"type": kind, LABEL_FIELDS[kind]: text, "sessionId": place.session}
     if kind == "last-prompt":
         about["leafUuid"] = leaf or ""
@@ -264,21 +264,21 @@ def decided(made: OwnDecision) -> Written:
 
 
 def _head(at: Stamp, parent: str | None, kind: bytes) -> bytes:
-    """What every record in the chain begins with."""
+    """The beginning of every record that has a parent field."""
     fields = _encode(parent), at.place.head, kind, _encode(at.uuid), _encode(at.timestamp)
     return b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":%b' % fields
 
 
 def _spoken(at: Stamp, kind: bytes, role: str, blocks: Sequence[Block], rest: bytes) -> bytes:
-    """The line of something said; ``rest`` is what its message holds behind its content, and the record behind that."""
-    # Nearly every message is one block.
+    """The line of a record with content; ``rest`` is everything after the content, in the message and the record."""
+    # Fast path: nearly every message is one block.
     content = blocks[0].raw if len(blocks) == 1 else b",".join([block.raw for block in blocks])
     names = _encode(at.parent), at.place.head, kind, _encode(at.uuid), _encode(at.timestamp), _encode(role)
     head = b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":%b,"message":{"role":%b,"content":[' % names
     return b"".join((head, content, b"]", rest, b"}\n"))
 
 
-# -- labels: what a session is known by in a list of sessions ------------------------------------
+# -- labels: what a list of sessions shows -------------------------------------------------------
 
 
 def title_of(labels: Mapping[str, str]) -> str:
@@ -289,9 +289,9 @@ def title_of(labels: Mapping[str, str]) -> str:
 def renew_labels(
     labels: Mapping[str, str], items: Iterable[Item], clean: Callable[[str], str] = str
 ) -> dict[str, str]:
-    """The labels of a session as its view is now: without a title the user's first words are one.
+    """The labels of a session for its current view; without a title, the user's first words become one.
 
-    What is taken from the conversation goes through ``clean`` first: it leaves the place where it was said.
+    Text taken from the conversation goes through ``clean`` first, because labels are shown outside the session.
     """
     said = [words for item in items if (words := shorten_label(clean(users_words(item.said))))]
     kept = {kind: text for kind, text in labels.items() if kind != "summary"}
@@ -303,7 +303,7 @@ def renew_labels(
 
 
 def shorten_label(words: str) -> str:
-    """Words as a label has them: as many as there is room for, each of them whole."""
+    """The text on one line, cut after a whole word to the length of a label."""
     line = " ".join(words.split())
     if len(line) <= LONGEST_LABEL:
         return line

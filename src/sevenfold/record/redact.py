@@ -1,9 +1,9 @@
-"""Masking secrets: one filter, the same everywhere, that gives the same bytes for the same text.
+"""Masking secrets: one filter, used everywhere, that gives the same bytes for the same text.
 
-A mask names the kind of the secret and a few digits of its hash, ``[masked github-token 3fa9]``: two places with the
-same secret still look the same, and what it was cannot be told. Masking what is masked changes nothing. A secret is
-looked for only where the beginning of one is, in the text as it is and as it reads without colours, invisible
-characters and percent signs. One whose value is known is found in other encodings and across line breaks too.
+A mask contains the kind of the secret and a few digits of its hash, ``[masked github-token 3fa9]``: the same secret
+gets the same mask everywhere, and cannot be recovered from it. Masking a text twice changes nothing more. Secrets are
+searched for only after a hint, the fixed text one begins with, in the text as it is and as it reads without colours,
+invisible characters and percent-encoding. Known values are also found in other encodings and across line breaks.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from sevenfold.record.known_secrets import KnownSecrets
 from sevenfold.record.secret_patterns import patterns, places
 
 DIGITS_IN_MASK = 4
-"""Hex digits of the hash that a mask shows."""
+"""Hex digits of the hash in a mask."""
 DIGITS_OF_DIGEST = 8
-"""Hex digits that name a secret to a user who looks for it."""
+"""Hex digits of the hash by which a user can look for a secret."""
 
 _BEFORE_A_TOKEN = re.compile(r"[-_.](?=[A-Za-z0-9][A-Za-z0-9_.-]{11})")
 KNOWN = "known-secret"
 NONE_KNOWN = KnownSecrets()
 _BEFORE_CONTEXTS = frozenset({"private-key", KNOWN})
-"""Kinds that count as much as a format: a secret that only its context gives away yields to them."""
+"""Kinds with the same priority as formats: they win over a secret recognised only by its context."""
 _LOWER = MappingProxyType({ord("A") + place: ord("a") + place for place in range(26)})
 _LONGEST_BEFORE = 40
 _ENOUGH = 120
-"""Characters of a secret that tell it from an example."""
+"""How many characters of a secret are checked to tell it from an example."""
 _WORD_BEFORE = re.compile(r"(?<!\\)[A-Za-z0-9-]")
 _DATA = re.compile("[A-Za-z0-9+/_-]")
 _LAYOUT = re.compile(r"\\[nrt]|\s")
 _COVER = re.compile(
-    # Colours and other commands to a terminal, as they are and as text
+    # Colours and other terminal escape sequences, raw and written as text
     r"\x1b\[[0-?]{0,32}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)"
     r"|\\(?:x1[bB]|u001[bB]|033|e)\[[0-9;]{0,16}m"
-    # What cannot be seen
+    # Invisible characters
     "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
-    # Characters written as their numbers
+    # Characters written as their codes
     r"|%(?P<percent>[2-6][0-9a-fA-F]|7[0-9a-eA-E])|\\u00(?P<unicode>[2-6][0-9a-fA-F]|7[0-9a-eA-E])"
 )
 _BREAK = re.compile(r"""(?:["'`]?[ \t]{0,8}[+\\]?[ \t]{0,8}(?:\r?\n|\\r?\\?n)[ \t]{0,80}["'`]?)""")
-"""Where a line ends within a value that is written on several, in prose, code or a shell."""
+"""A line break within a value that spans several lines, in prose, code or a shell command."""
 
 
 class Finding(Struct, frozen=True):
-    """A secret in a text: where it is, never what it is."""
+    """A secret found in a text: its place and kind, never its value."""
 
     kind: str
     digest: str
@@ -62,14 +62,14 @@ class Finding(Struct, frozen=True):
 
 
 class Redacted(Struct, frozen=True):
-    """A text without its secrets, and what was found in it."""
+    """A masked text, and the secrets found in it."""
 
     text: str
     findings: tuple[Finding, ...] = ()
 
 
 class MaskedBlocks(Struct, frozen=True):
-    """Content blocks without their secrets; the place of a finding is within its text."""
+    """Masked content blocks; a finding's position is relative to the text it was found in."""
 
     blocks: list[Block]
     findings: tuple[Finding, ...] = ()
@@ -78,7 +78,7 @@ class MaskedBlocks(Struct, frozen=True):
 def mask(text: str, known: KnownSecrets = NONE_KNOWN) -> Redacted:
     """The text with every secret in it masked; masking it again changes nothing."""
     everything: list[Finding] = []
-    # A mask may part what hid another secret. Every round takes some of the text away, so this ends.
+    # A mask may reveal another secret. Every pass removes some of the text, so this ends.
     while findings := find(text, known):
         parts, place = [], 0
         for found in findings:
@@ -90,12 +90,12 @@ def mask(text: str, known: KnownSecrets = NONE_KNOWN) -> Redacted:
 
 
 def mask_text(text: str) -> str:
-    """The same as a plain text."""
+    """The masked text alone, without known values."""
     return mask(text).text
 
 
 def find(text: str, known: KnownSecrets = NONE_KNOWN) -> list[Finding]:
-    """The secrets in the text, in order; they do not overlap."""
+    """The secrets in a text, in order and without overlaps."""
     found = [*_find(text), *_known(text, known)]
     if _COVER.search(text):
         bare = Uncovered(text, _COVER, _uncover)
@@ -112,7 +112,7 @@ def _known(text: str, known: KnownSecrets) -> list[Finding]:
 
 
 class Uncovered:
-    """A text with some parts of it replaced, and where each place in it was before."""
+    """A text with some parts replaced, which maps positions back to the original."""
 
     def __init__(
         self, text: str, pattern: re.Pattern[str], meaning: Callable[[re.Match[str]], str]
@@ -131,13 +131,13 @@ class Uncovered:
         self.text = "".join([*parts, text[end:]])
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where a stretch of the new text, which is not empty, was in the old."""
+        """The original positions of a non-empty span of the new text."""
         last = self._place(end - 1)
         covered = self._pattern.match(self._covered, last)
         return self._place(start), covered.end() if covered else last + 1
 
     def finding(self, one: Finding) -> Finding:
-        """A finding of the new text in the old."""
+        """A finding in the new text, with its original positions."""
         return Finding(one.kind, one.digest, *self.span(one.start, one.end))
 
     def _place(self, at: int) -> int:
@@ -151,7 +151,7 @@ def _uncover(cover: re.Match[str]) -> str:
 
 
 def _find(text: str) -> list[Finding]:
-    """The secrets in a text as it is."""
+    """The secrets that patterns find in a text as it is."""
     lower = text.lower()
     if len(lower) != len(text):
         lower = text.translate(_LOWER)
@@ -162,7 +162,7 @@ def _find(text: str) -> list[Finding]:
 
 
 def _apart(found: Sequence[Finding]) -> list[Finding]:
-    """Those of the findings that do not overlap: formats before contexts, and of either the longer one."""
+    """The findings without overlaps: formats win over contexts, and within each, longer findings over shorter."""
     first = patterns().format_kinds | _BEFORE_CONTEXTS
     formats = _longest(one for one in found if one.kind in first)
     ends = [0, *(one.end for one in formats), sys.maxsize]
@@ -187,18 +187,18 @@ def _longest(found: Iterable[Finding]) -> list[Finding]:
 
 
 def digest(secret: str) -> str:
-    """The name of a secret. Line breaks, also such as are written as text, and colours make no difference to it."""
+    """The hash that identifies a secret; it ignores whitespace, line breaks written as text, and colours."""
     essence = _LAYOUT.sub("", _COVER.sub(_uncover, secret)).encode(errors="surrogatepass")
     return hashlib.sha256(essence).hexdigest()[:DIGITS_OF_DIGEST]
 
 
 def label(kind: str, digest: str) -> str:
-    """What replaces a secret."""
+    """The mask that replaces a secret."""
     return f"[masked {kind} {digest[:DIGITS_IN_MASK]}]"
 
 
 def _names(text: str) -> Iterator[tuple[int, str]]:
-    """Where a name begins that ends in a sign and is followed by a long word."""
+    """Where a hint begins that ends in ``-``, ``_`` or ``.`` and is followed by a long word; and the hint."""
     table = patterns()
     shortest = table.lengths[0]
     for sign in _BEFORE_A_TOKEN.finditer(text):
@@ -210,7 +210,7 @@ def _names(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _at(text: str, start: int, hint: str) -> Finding | None:
-    """The secret whose hint is here; its digest is left for later."""
+    """The secret whose hint is at ``start``, without its digest; None if there is none."""
     rule = patterns().by_hint[hint]
     rest = rule.rest.match(text, start + len(hint))
     if rest is None:
@@ -233,16 +233,16 @@ def _at(text: str, start: int, hint: str) -> Finding | None:
 # -- streams ---------------------------------------------------------------------------------------
 
 LONGEST_KEY = 32 * 1024
-"""Bytes within which a key that spans lines is kept in one piece."""
+"""Up to this many bytes, a key that spans lines is kept in one piece."""
 LONGEST_LINE = 64 * 1024
-"""Bytes of an unfinished line that are held back."""
+"""Up to this many bytes, an unfinished line is held back."""
 _KEY_BEGINS, _KEY_ENDS = b"-----BEGIN ", b"-----END "
 
 
 def safe_cut(piece: bytes, hold: int = 0) -> int:
-    """Where output that goes on can be cut and no secret with it: after a line, but before a key that has not ended.
+    """Where incomplete output can be cut without splitting a secret: after a line, but before an unfinished key.
 
-    A piece without a line end is cut after a word, or at its end, unless it is shorter than ``hold``.
+    A piece without a line break is cut after a word, or at its end, unless it is shorter than ``hold``.
     """
     cut = piece.rfind(b"\n") + 1
     if not cut and len(piece) >= hold:
@@ -254,26 +254,26 @@ def safe_cut(piece: bytes, hold: int = 0) -> int:
 
 
 class MaskedStream:
-    """Masks output that comes in chunks. What may be a part of a secret is held back until the rest is there."""
+    """Masks output that arrives in chunks. What may be part of a secret is held back until the rest arrives."""
 
     def __init__(self, known: KnownSecrets = NONE_KNOWN) -> None:
         self._known, self._left = known, b""
 
     def add(self, chunk: bytes) -> bytes:
-        """What can be written now that this has come."""
+        """Add a chunk; returns the masked output that can be written now."""
         piece = self._left + chunk
         cut = safe_cut(piece, LONGEST_LINE)
         self._left = piece[cut:]
         return mask_bytes(piece[:cut], self._known)
 
     def end(self) -> bytes:
-        """What is left at the end."""
+        """The rest of the output, masked."""
         left, self._left = self._left, b""
         return mask_bytes(left, self._known)
 
 
 def mask_bytes(raw: bytes, known: KnownSecrets = NONE_KNOWN) -> bytes:
-    """The content of a file with every secret in it masked."""
+    """The content of a file with every secret masked."""
     masked = mask(raw.decode(errors="surrogateescape"), known)
     return masked.text.encode(errors="surrogateescape") if masked.findings else raw
 
@@ -281,13 +281,13 @@ def mask_bytes(raw: bytes, known: KnownSecrets = NONE_KNOWN) -> bytes:
 # -- JSON ------------------------------------------------------------------------------------------
 
 MODELS_BLOCKS = THINKING | {"tool_use", "server_tool_use", "compaction"}
-"""Blocks that a model or its provider made; they are sent back as they came."""
+"""Blocks made by a model or its provider; they must be sent back unchanged."""
 _NO_TEXT = frozenset(
     {"signature", "encrypted_content", "tool_use_id", "tool_use_ids", "compactedToolIds", "cache_reference"}
 )
-"""Fields that are checked, or pair a call with its result."""
+"""Fields that are never masked: the provider verifies them, or they pair a call with its result."""
 _BY_CALL = "sevenfold_results"
-"""The field that holds an object whose names are ids of calls."""
+"""The field with an object whose keys are ids of tool calls."""
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _string = msgspec.json.Decoder(str)
@@ -295,17 +295,17 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class MaskedJson(Struct, frozen=True):
-    """JSON without its secrets; the place of a finding is within its text."""
+    """Masked JSON; a finding's position is relative to the string it was found in."""
 
     raw: bytes
     findings: tuple[Finding, ...] = ()
 
 
 def mask_json(raw: bytes, known: KnownSecrets = NONE_KNOWN, *, whole: bool = False) -> MaskedJson:
-    """JSON in which every text is masked but what the model said; with ``whole`` that too.
+    """JSON with every string masked except in what the model said; with ``whole``, there too.
 
-    Texts that hold a secret are written again, and nothing else. Signatures, pictures and the ids of calls stay. What
-    is no JSON is masked as text.
+    Only strings that contain a secret are encoded again. Signatures, images and the ids of calls stay. What is not
+    JSON is masked as text.
     """
     walk = _Walk(known, whole)
     try:
@@ -319,7 +319,7 @@ def mask_json(raw: bytes, known: KnownSecrets = NONE_KNOWN, *, whole: bool = Fal
 
 
 def mask_blocks(content: Sequence[Block], known: KnownSecrets = NONE_KNOWN) -> MaskedBlocks:
-    """Blocks with their texts masked; one without a secret is the very same block. The model's stay as they are."""
+    """Blocks with their texts masked, except the model's own; a block without a secret stays the same object."""
     masked = [(block, mask_json(block.raw, known)) for block in content]
     return MaskedBlocks(
         [Block(block.kind, one.raw, block.id) if one.findings else block for block, one in masked],
@@ -328,14 +328,14 @@ def mask_blocks(content: Sequence[Block], known: KnownSecrets = NONE_KNOWN) -> M
 
 
 class _Walk:
-    """Goes through a JSON value as bytes, so that what is not changed keeps its bytes."""
+    """Masks a JSON value as bytes, so that what is not changed keeps its bytes."""
 
     def __init__(self, known: KnownSecrets, whole: bool) -> None:
         self._known, self._whole = known, whole
         self.findings: list[Finding] = []
 
     def value(self, raw: bytes, *, names: bool = True) -> bytes:
-        """The value without its secrets; ``names`` tells whether the names of its fields, too, may hold any."""
+        """The masked value; ``names`` says whether the keys of an object are masked too."""
         match raw[:1]:
             case b'"':
                 return self.text(raw)

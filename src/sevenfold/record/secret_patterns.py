@@ -1,8 +1,8 @@
-"""What secrets look like: the table of `secret_patterns.toml`, and what tells a secret in use from an example.
+"""What secrets look like: the rules of `secret_patterns.toml`, and checks that tell a real secret from an example.
 
-Nothing is guessed from randomness alone: hashes, ids and pictures are random too, and a mask in their place does harm.
-Examples from documentation (one letter repeated, counted up, "your-key-here") are left alone, because a model that
-edits such a file would otherwise write the mask back into it.
+Randomness alone is no sign of a secret: hashes, ids and images are random too, and masking them does harm. Examples
+from documentation (one letter repeated, counted up, "your-key-here") are left alone, because a model that edits such
+a file would otherwise write the mask back into it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 LEAST_DIFFERENT = 8
-"""A token with fewer different characters is an example."""
+"""A token with fewer distinct characters is an example."""
 
 
 class Rule(Struct, frozen=True):
@@ -26,35 +26,35 @@ class Rule(Struct, frozen=True):
 
     kind: str
     hints: tuple[str, ...]
-    """Texts one of which comes first."""
+    """Fixed texts, one of which starts the match."""
     rest: re.Pattern[str]
-    """What follows the hint. A group named ``secret`` is what is masked; without one, it is hint and rest."""
+    """What follows the hint. The group named ``secret`` is masked; without one, the hint and the rest are."""
     is_real: Callable[[str], bool]
-    """Whether what was found can be a secret in use."""
+    """Whether the match can be a real secret."""
     many_lines: bool = False
-    """A whole block of text, in which no other secret is looked for."""
+    """Whether the secret spans lines, so that all of it is checked, not only its beginning."""
     begins_word: bool = False
-    """The hint is so short that it counts only at the beginning of a word."""
+    """Whether the hint is so short that it counts only at the beginning of a word."""
     at_edge: bool = False
-    """It also occurs by chance in encoded data, and counts only where a word begins or ends with it."""
+    """Whether it also occurs by chance in encoded data, and so counts only at the beginning or end of a word."""
     before: re.Pattern[str] | None = None
-    """What precedes the hint and belongs to the secret; it ends with ``\\Z``."""
+    """What precedes the hint and is part of the secret; the pattern ends with ``\\Z``."""
 
 
 class Patterns:
-    """All rules, and what finds the hint of one in a text fast."""
+    """All rules, indexed so that their hints can be found fast."""
 
     def __init__(self, formats: list[Rule], contexts: list[Rule]) -> None:
         hints = [hint for rule in formats for hint in rule.hints]
         self.rules = (*formats, *contexts)
         self.by_hint = {hint: rule for rule in self.rules for hint in rule.hints}
         self.names = frozenset(hint for hint in hints if len(hint) > 2 and hint[-1] in "-_.")
-        """Most tokens are a name, one of these signs, and a long word: looking for that is faster than for each."""
+        """Hints that end in a sign. Most tokens are such a hint and a long word: one search finds them all."""
         self.lengths = sorted({len(name) for name in self.names})
         self.tails = frozenset(name[-self.lengths[0] :] for name in self.names)
         self.literals = [hint for hint in hints if hint not in self.names]
         self.contexts = [hint for rule in contexts for hint in rule.hints]
-        """In lower case, and found in any."""
+        """Hints in lower case that match in any case."""
         self.format_kinds = frozenset(rule.kind for rule in formats)
 
 
@@ -67,13 +67,13 @@ def _table() -> dict[str, Any]:
 
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
-    """A pattern by which secrets are told from other words."""
+    """A pattern that tells secrets from other text."""
     return re.compile(_table()["checks"][name])
 
 
 @cache
 def patterns() -> Patterns:
-    """The table, read when it is first needed."""
+    """The rules, read on first use."""
     table = _table()
     fragments: dict[str, str] = table["fragments"]
 
@@ -98,7 +98,7 @@ def patterns() -> Patterns:
 
 
 def places(text: str, wanted: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Where each of the wanted texts begins, wherever it comes up."""
+    """Every occurrence of the wanted texts: where it begins, and which it is."""
     for one in wanted:
         place = text.find(one)
         while place >= 0:
@@ -107,7 +107,7 @@ def places(text: str, wanted: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _is_example(secret: str) -> bool:
-    """Is it made up: words like ``your-key``, few different characters, or characters counted up?"""
+    """Whether it is made up: words like ``your-key``, few distinct characters, or characters counted up."""
     if len(set(secret)) < LEAST_DIFFERENT or _pattern("example").search(secret):
         return True
     longest = max(_pattern("run").findall(secret), key=len, default="")
@@ -116,12 +116,12 @@ def _is_example(secret: str) -> bool:
 
 
 def _looks_random(secret: str) -> bool:
-    """Not an example, and not words joined with dashes."""
+    """Whether it is neither an example nor only lower-case words joined with dashes."""
     return not _is_example(secret) and any(letter.isupper() or letter.isdigit() for letter in secret)
 
 
 def _looks_mixed(secret: str) -> bool:
-    """The same where only the context speaks for it: a run that no word is, of letters and digits."""
+    """Whether it has a run of mixed letters and digits and is no example; for secrets known only by their context."""
     return any(map(_is_no_word, _pattern("run").findall(secret))) and not _is_example(secret)
 
 
@@ -136,25 +136,25 @@ def _is_password(secret: str) -> bool:
 
 
 def _is_assigned(secret: str) -> bool:
-    """A value that a name calls secret: no placeholder, no name of another variable, no plain word."""
+    """Whether a value with a secret name is real: no placeholder, variable name or plain word."""
     return _is_password(secret) and _looks_mixed(secret)
 
 
 def _is_set_password(secret: str) -> bool:
-    """A value that a name calls a password: with digits and other characters, and no piece of code."""
+    """Whether a value with a password's name is real: digits and other characters, and no piece of code."""
     digits = sum(map(str.isdigit, secret))
     return _is_password(secret) and 0 < digits < len(secret) and not _pattern("code").search(secret)
 
 
 def _is_spoken_password(secret: str) -> bool:
-    """A word in a sentence that calls it a password: letters and digits, and no name of an encoding or a place."""
+    """Whether a word called a password in a sentence is real: letters and digits, no technical term or code."""
     mixed = any(map(str.isdigit, secret)) and any(map(str.isalpha, secret))
     no_code = not any(_pattern(name).search(secret) for name in ("example", "call"))
     return mixed and no_code and not _pattern("term").match(secret)
 
 
 def _is_login(encoded: str) -> bool:
-    """Base64 of ``user:password``."""
+    """Whether it is Base64 of ``user:password``."""
     try:
         user, _, password = base64.b64decode(encoded + "=" * (-len(encoded) % 4)).decode().partition(":")
     except ValueError:
@@ -176,4 +176,4 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "is_login": _is_login,
     "holds_a_key": _holds_a_key,
 }
-"""By their names in the table."""
+"""The checks by their names in the table."""

@@ -1,14 +1,13 @@
-"""What one call used, as the provider reported it, and what that costs.
+"""The tokens one call used, as the provider reported them, and their cost.
 
-Tokens are counted four ways for the prompt (fresh, read from the cache, written to it for a short or a
-long time) and once for the output. Cached tokens occupy the window like any other, so `prompt` and
-`total` include them. A call may have run several iterations on the server (a tool loop, a compaction, a
-fallback to another model): each is billed on its own, and a compaction's iteration appears nowhere in
-the reported totals.
+Prompt tokens are counted in four groups (fresh, read from the cache, written to it with the short or the long
+lifetime), output tokens in one. Cached tokens fill the window like any others, so `prompt` and `total` include them. A
+call may have run several iterations on the server (a tool loop, a compaction, a fallback to another model): each is
+billed separately, and a compaction's iteration is not in the reported totals.
 
-Three figures say what that costs in US dollars: `Usage.cost` is what was paid, `Usage.uncached_cost` what the same call
-would have cost with no cache at all, and `ideal_cost` what a run of calls costs when every prompt token is written
-once and read ever after. A model without known prices gives None, never a guess.
+There are three costs, in US dollars: `Usage.cost` is what was paid, `Usage.uncached_cost` what the same call would
+have cost without a cache, and `ideal_cost` what a run of calls costs if every prompt token is written to the cache
+once and read from then on. If a model's prices are unknown, costs are None, never a guess.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ from sevenfold.profiles import Profile, find
 MILLION = 1_000_000
 
 OFFLINE = "offline"
-"""The service tier of what the offline model answers."""
+"""The service tier in answers of the offline model."""
 
 
 UNMANAGED = msgspec.Raw(b"null")
-"""The ``context_management`` of an answer that has none."""
+"""The ``context_management`` of an answer that reports no edits."""
 DELETED = b"cache_deleted_input_tokens"
-"""The field of a report that counts what was deleted from the cached prefix by reference."""
+"""The usage field that counts tokens deleted from the cached prefix by reference."""
 
 
 class Edits(msgspec.Struct, frozen=True, gc=False):
-    """What the provider took out of a prompt by itself: the tokens it counts are those that were left."""
+    """What the provider's own edits removed from a prompt; its usage counts only what was left."""
 
     cleared: int = 0
-    """Tokens."""
+    """Tokens removed."""
     uses: int = 0
     """Tool calls whose results were cleared."""
     deleted: int = 0
-    """Tokens that were deleted from the cached prefix by reference."""
+    """Tokens deleted from the cached prefix by reference."""
 
     @classmethod
     def read(cls, management: msgspec.Raw, usage: msgspec.Raw) -> Edits:
-        """What an answer tells of them in its ``context_management`` and its ``usage``."""
+        """The edits that an answer reports in its ``context_management`` and its ``usage``."""
         listed = _decoded(management).get("applied_edits")
         edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
         cleared = sum(counted(edit, "cleared_input_tokens") for edit in edits)
@@ -69,13 +68,13 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     cache_creation_1h: int = 0
     output_tokens: int = 0
     iterations: tuple[Iteration, ...] = ()
-    """The parts the call is billed in, where they say more than the totals do."""
+    """The parts in which the call is billed; empty if they say no more than the totals."""
     free: bool = False
     """The offline model answered, so nothing is billed."""
 
     @classmethod
     def read(cls, reported: bytes | msgspec.Raw) -> Usage:
-        """Reads an encoded `usage` object; whatever it holds, as `of` would."""
+        """Read an encoded `usage` object, with the same result as `of` but faster."""
         try:
             plain = _plain.decode(reported)
         except msgspec.ValidationError:
@@ -95,7 +94,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
 
     @classmethod
     def of(cls, reported: Mapping[str, Any]) -> Usage:
-        """Reads a decoded `usage` object of the Messages API; what is missing, null or no count is 0."""
+        """Read a decoded `usage` object of the Messages API; what is missing, null or not a count is 0."""
         short, long = _written(reported)
         listed = reported.get("iterations")
         parts = [part for part in listed if isinstance(part, Mapping)] if isinstance(listed, list) else []
@@ -116,7 +115,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The tokens under the names that events give them."""
+        """The tokens under the names used in events."""
         return {
             "input_tokens": self.input_tokens,
             "cache_read_tokens": self.cache_read_input_tokens,
@@ -132,28 +131,28 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
 
     @property
     def total(self) -> int:
-        """Prompt and output."""
+        """Prompt and output tokens."""
         cached = self.cache_read_input_tokens + self.cache_creation_5m + self.cache_creation_1h
         return self.input_tokens + cached + self.output_tokens
 
     @property
     def first_round(self) -> Usage:
-        """What the conversation itself asked for: later rounds of one call add what the server did."""
+        """The usage for the prompt as it was sent; later rounds of the same call add what the server did."""
         return next((part.usage for part in self.iterations if part.answers), self)
 
     @property
     def last_round(self) -> Usage:
-        """What the window held when the call was over."""
+        """The usage when the call ended: what the window then contained."""
         return next((part.usage for part in reversed(self.iterations) if part.answers), self)
 
     @property
     def billed(self) -> Usage:
-        """Everything the call is billed for, in one: its totals leave a compaction's own round out."""
+        """Everything the call is billed for: the totals, plus rounds they leave out, such as a compaction's."""
         others = [part.usage for part in self.iterations if not part.answers]
         return sum(others, self) if others else self
 
     def __add__(self, other: Usage) -> Usage:
-        """The tokens of both; of which parts they consist is no longer told."""
+        """The tokens of both, without iterations."""
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             cache_read_input_tokens=self.cache_read_input_tokens + other.cache_read_input_tokens,
@@ -164,7 +163,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         )
 
     def cost(self, profile: Profile) -> float | None:
-        """What the call cost: each part of it at its own model's price row for its own prompt size."""
+        """What the call cost: each part at the price of its own model for its own prompt size."""
         return self._priced(profile, Usage._paid)
 
     def uncached_cost(self, profile: Profile) -> float | None:
@@ -172,13 +171,13 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
         return self._priced(profile, Usage._uncached)
 
     def _priced(self, profile: Profile, price: Callable[[Usage, Profile], float | None]) -> float | None:
-        """Dollars from the millionths of each part the call is billed in; one unknown makes the sum unknown."""
+        """The sum over the parts of the call, in dollars; None if the price of any part is unknown."""
         if not self.iterations:
             alone = price(self, profile)
             return None if alone is None else alone / MILLION
         parts = [price(part.usage, find(part.model) if part.model else profile) for part in self.iterations]
         if not any(part.answers for part in self.iterations):
-            # The totals are the sum of the answering rounds: they count only where no such round is listed.
+            # The totals are the sum of the answering rounds, so they are added only if no such round is listed.
             parts.append(price(self, profile))
         return None if None in parts else fsum(cast(list[float], parts)) / MILLION
 
@@ -204,7 +203,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
 
 
 MOST = 10**12
-"""What is above is no count of tokens: one wrong number is not to fill a window for good."""
+"""Larger numbers are not counts of tokens: one wrong number must not fill a window for good."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 
@@ -214,7 +213,7 @@ class _Split(msgspec.Struct, frozen=True):
 
 
 class _Plain(msgspec.Struct, frozen=True):
-    """A report with nothing odd in it: nearly all of them, and read much faster."""
+    """A report without iterations or invalid counts: nearly all of them, and much faster to read."""
 
     input_tokens: Count = 0
     cache_read_input_tokens: Count = 0
@@ -229,38 +228,38 @@ _plain = msgspec.json.Decoder(_Plain)
 
 
 class Iteration(msgspec.Struct, frozen=True):
-    """One part of a call, billed on its own."""
+    """One part of a call, billed separately."""
 
     kind: str
     usage: Usage
     model: str | None = None
-    """The model that ran it, where it may be another than the call's."""
+    """The model that ran it, if it may differ from the call's."""
 
     @classmethod
     def of(cls, reported: Mapping[str, Any]) -> Iteration:
-        """Reads one entry of `usage.iterations`."""
+        """Read one entry of `usage.iterations`."""
         kind, model = str(reported.get("type") or "message"), reported.get("model")
         return cls(kind, Usage.of(reported), model if isinstance(model, str) else None)
 
     @property
     def answers(self) -> bool:
-        """Whether it is a round of the answer, as opposed to a compaction or a second opinion."""
+        """Whether it is a round of the answer, as opposed to, say, a compaction."""
         return self.kind in ("message", "fallback_message")
 
 
 class BilledCall(NamedTuple):
-    """One call of a run, as far as its ideal cost goes."""
+    """One call of a run, with what its ideal cost depends on."""
 
     prompt: int
     output: int
     lifetime: int
-    """Seconds for which new prompt tokens are cached."""
+    """The cache lifetime of new prompt tokens, in seconds."""
 
 
 def ideal_cost(calls: Iterable[BilledCall], profile: Profile) -> float | None:
-    """What a run of calls costs with a perfect cache: each prompt token written once, then read.
+    """The cost of a run of calls with a perfect cache: each prompt token written once, then read.
 
-    A run is what shares one prefix: callers start another at each boundary and each change of model.
+    The calls of a run share one prefix: callers start a new run at each boundary and each change of model.
     """
     written = 0
     terms: list[float] = []
@@ -280,54 +279,54 @@ class Account(msgspec.Struct, frozen=True):
 
     requests: int = 0
     usd: float | None = 0.0
-    """None once a call was made whose price is unknown."""
+    """None as soon as the price of any call is unknown."""
     tip: str | None = None
-    """The newest record the last request held."""
+    """The newest record in the last request."""
 
     def billed(self, usd: float | None) -> Account:
-        """After one more answer."""
+        """The account after one more charge."""
         return replace(self, usd=None if self.usd is None or usd is None else self.usd + usd)
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Prompt tokens so far."""
+    """Prompt tokens so far, and how many of them were read from the cache."""
 
     read: int = 0
     prompt: int = 0
 
     def after(self, usage: Usage) -> Tally:
-        """With one more answer."""
+        """The tally after one more answer."""
         return Tally(self.read + usage.cache_read_input_tokens, self.prompt + usage.prompt)
 
     @property
     def share(self) -> float | None:
-        """How much of it came from the cache."""
+        """The share read from the cache; None before the first prompt."""
         return self.read / self.prompt if self.prompt else None
 
 
 def _decoded(reported: bytes | msgspec.Raw) -> Mapping[str, Any]:
-    """A report as a dict; the standard library also takes numbers that are out of range elsewhere."""
+    """A report as a dict; read with the standard library, which also accepts numbers that msgspec rejects."""
     found = json.loads(bytes(reported) or b"{}")
     return found if isinstance(found, dict) else {}
 
 
 def _tell_more(parts: list[Mapping[str, Any]]) -> bool:
-    """Whether iterations say more than the totals: a single plain round repeats them."""
+    """Whether iterations say more than the totals, which a single plain round only repeats."""
     return len(parts) > 1 or any(part.get("type") != "message" or part.get("model") for part in parts)
 
 
 def _written(reported: Mapping[str, Any]) -> tuple[int, int]:
-    """Tokens written for the short and for the long lifetime; without a split, all are short."""
+    """Tokens written with the short and the long lifetime; without a split, all count as short."""
     split = reported.get("cache_creation")
     split = split if isinstance(split, Mapping) else {}
     short, long = counted(split, "ephemeral_5m_input_tokens"), counted(split, "ephemeral_1h_input_tokens")
     total = counted(reported, "cache_creation_input_tokens") or short + long
-    # The total decides where the two disagree: a stream reports the split once, and the total to the end.
+    # If the two disagree, the total decides: a stream reports the split once, but updates the total to the end.
     long = min(long, total)
     return total - long, long
 
 
 def counted(reported: Mapping[str, Any], key: str) -> int:
-    """The count in a field; what is missing, or no count, is 0."""
+    """The count in a field; 0 if it is missing or not a valid count."""
     value = reported.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST else 0

@@ -1,9 +1,9 @@
 """What the model would see now: a fold of the log, kept up to date record by record.
 
-A `View` is fed every entry of a transcript in order. Appending to the newest record costs what that
-record costs; anything else (a branch, an undo, a boundary, a clearing) folds again from the last
-boundary, which the window bounds. The view is a function of the log alone: the same entries give the
-same view, the same bytes and the same weights, whether they were read in one go or lived through.
+A `View` is fed every entry of a transcript in order. Continuing the newest record costs only the work for the new
+record. Anything else (a branch, an undo, a boundary, a clearing) folds again from the last boundary, which is at
+most one context window of work. The view is a function of the log alone: the same entries give the same view, bytes
+and weights, whether they were read from a file or added one by one in a live session.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from sevenfold.record.weight import NOTHING, Weight, typical
 from sevenfold.record.wire import Message, Repair
 
 CHARACTERS_PER_SAVED_TOKEN = 4
-"""What a clearing's ``tokensSaved`` is reckoned with."""
+"""Converts a clearing's ``tokensSaved`` to characters."""
 
 
 class View:
-    """The fold. Feed it with `add`; everything else only looks.
+    """The fold of a log: feed it entries with `add`, then read it.
 
-    ``complete`` says that the entries begin at the start of the file. ``keeps_history`` keeps records
-    in memory that a compaction took out of view; without it they are left to the store.
+    ``complete`` says that the entries begin at the start of the file. ``keeps_history`` keeps the records in memory
+    that a compaction removed from view; without it, only the store has them.
     """
 
     def __init__(self, *, complete: bool = True, keeps_history: bool = True) -> None:
@@ -63,7 +63,7 @@ class View:
         self.keeps_history = keeps_history
         self._seq = 0
         self.version = 0, 0
-        """Changes when the view is laid out again, or something is put in between; not when it grows."""
+        """Changes when the view is rebuilt or a record is inserted in the middle; not when one is appended."""
         self._sidechain: set[str] = set()
         self._clear()
 
@@ -76,18 +76,18 @@ class View:
         self._lane: bool | None = None
         self._chain = Chain(complete=self._complete)
         self._products: dict[str, str] = {}
-        """Record → compaction that put it there, its summary and attachments."""
+        """Record (a summary or an attachment) → the compaction that added it."""
         self._ledger = Ledger()
         self._compacted: dict[str, str] = {}
         self._batch = Batch()
         self._decided: set[str] = set()
-        """Decisions of our own that were taken in."""
+        """Ids of our own decisions that were already added."""
         self._forks: set[str | None] = set()
-        """Records behind which a fork began."""
+        """Records after which a fork began."""
         self._after_damage = False
         self._show([])
 
-    # -- looking -----------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------
 
     @property
     def items(self) -> list[Item]:
@@ -98,7 +98,7 @@ class View:
         return len(self.layout.items)
 
     def items_from(self, place: int) -> list[Item]:
-        """The live records from that place on; with `version` unchanged, those before are as they were."""
+        """The live records from index ``place`` on; while `version` is unchanged, those before it are unchanged too."""
         return self.layout.items[place:]
 
     def item(self, uuid: str) -> Item | None:
@@ -108,7 +108,7 @@ class View:
 
     @property
     def newest(self) -> Item | None:
-        """The last record of which anything is sent."""
+        """The last record with any content that is sent; None if there is none."""
         for item in reversed(self.layout.items):
             if item.shown:
                 return item
@@ -116,7 +116,7 @@ class View:
 
     @property
     def answered_at(self) -> str:
-        """When the newest answer in view came; empty before the first."""
+        """The timestamp of the newest answer in view; empty before the first."""
         for item in reversed(self.layout.items):
             if item.said.role == "assistant":
                 return item.said.timestamp
@@ -124,63 +124,63 @@ class View:
 
     @property
     def undone(self) -> frozenset[str]:
-        """Decisions that were taken back, and still are."""
+        """Decisions that are undone and were not redone."""
         return frozenset(self._chain.undone)
 
     @property
     def deletes(self) -> bool:
-        """Are results deleted from the cached prefix by reference?"""
+        """Whether any tool results are deleted from the cached prefix by reference."""
         return bool(self._effects.deletions)
 
     @property
     def weight(self) -> Weight:
-        """Of all that is sent, system and tools aside."""
+        """The weight of everything that is sent, without system prompt and tools."""
         return self.layout.total()
 
     @property
     def pending_calls(self) -> list[str]:
-        """Calls of the newest answer that wait for a result."""
+        """Tool calls of the newest answer that have no result yet."""
         return self.layout.wire.pending()
 
     @property
     def repairs(self) -> list[Repair]:
-        """What is sent otherwise than it was recorded, because a server would refuse it."""
+        """Where the messages differ from the records, because a server would refuse these as they are."""
         return self.layout.wire.repairs()
 
     def messages(self) -> list[Message]:
-        """The messages of a request sent now."""
+        """The messages that a request sent now would contain."""
         return self.layout.wire.messages()
 
     def pieces(self) -> list[bytes]:
-        """The bytes of all of them, to be joined."""
+        """The bytes of all messages, in pieces to be joined."""
         return self.layout.wire.pieces()
 
     def encoded(self) -> list[bytes]:
-        """The bytes of each of them."""
+        """The bytes of each message."""
         return self.layout.wire.encoded()
 
     def entry(self, uuid: str) -> Linked | None:
-        """A record by its id, if it is in memory."""
+        """The record with this id, if it is in memory."""
         node = self._chain.nodes.get(uuid)
         return node.entry if node else None
 
     def said_at(self, tip: str | None) -> str | None:
-        """The last record that says something, up to one that may be a clearing."""
+        """The record ``tip``; if that is a clearing, the newest record before it that is not."""
         while isinstance(entry := self.entry(tip or ""), Clearing):
             tip = entry.parent
         return tip
 
     @property
     def whole(self) -> bool:
-        """Are all records of the transcript in memory?"""
+        """Whether all records of the transcript are in memory."""
         return self._chain.complete
 
     def asked(self, call: str) -> str | None:
-        """The newest record in memory that makes this call, on whatever branch."""
+        """The newest record in memory that makes this tool call, on any branch."""
         return self._chain.asked(call)
 
     def start_of(self, segment: Segment) -> int | None:
-        """The first place in the store that holds a record of this part of the view."""
+        """The lowest position in the store of the records in this part of the view; None if it is not known."""
         first, last = (self.layout.index.get(end) for end in (segment.head_uuid, segment.tail_uuid))
         if first is None or last is None:
             return None
@@ -189,11 +189,11 @@ class View:
         return min(offsets, default=-1) if -1 not in offsets else None
 
     def locate(self, entry: Entry, offset: int) -> None:
-        """A record that was taken in before it was written is at ``offset``."""
+        """Set the position of a record that was added before it was written."""
         self._chain.locate(name_of(entry), offset)
 
     def begins_round(self, uuid: str) -> bool:
-        """Can the view be cut in front of this record without tearing an answer or its results apart?"""
+        """Whether the view can be cut before this record without splitting an answer or losing its results."""
         place = self.layout.index.get(uuid)
         if place is None:
             return False
@@ -204,15 +204,15 @@ class View:
         return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
 
     def brought_by(self, uuid: str) -> str:
-        """The compaction that put a record there, as its summary or an attachment; empty if none did."""
+        """The compaction that added this record as its summary or an attachment; empty if none did."""
         return self._products.get(uuid, "")
 
     def decisions(self) -> list[OwnDecision | Clearing]:
-        """The decisions made on the live branch, in order, taken back or not."""
+        """The decisions made on the live branch, in order, including those undone."""
         return self._ledger.holding()
 
     def fate(self, uuid: str) -> Fate:
-        """What became of a record."""
+        """Whether the model sees a record, and which decisions hid or trimmed it."""
         place = self.layout.index.get(uuid)
         if place is not None:
             return self._fate_in_view(self.layout.items[place])
@@ -237,7 +237,7 @@ class View:
     # -- folding -----------------------------------------------------------------------------
 
     def add(self, entry: Entry, offset: int = -1) -> Measured | None:
-        """Take in the next entry of the log, which is at ``offset``; returns the size it reports, if any."""
+        """Add the next entry of the log, at position ``offset``; returns the size measurement it brings, if any."""
         self._seq += 1
         if isinstance(entry, LINKED):
             if entry.sidechain is not self._lane and self._elsewhere(entry):
@@ -288,7 +288,7 @@ class View:
         return None
 
     def _elsewhere(self, entry: Linked) -> bool:
-        """Does a record belong to a side conversation that shares the file? Changes to the main one."""
+        """Whether a record is on a sidechain that shares the file; at the first main record, starts over with that."""
         if self._lane is False:
             self._sidechain.add(entry.uuid)
             return True
@@ -303,7 +303,7 @@ class View:
         self._refold(boundary.uuid)
 
     def _forget(self) -> None:
-        """Once a summary is in view, what it replaced is left to the store."""
+        """Once a summary is in view, drop from memory what it replaced; the store still has it."""
         if self.keeps_history or self.boundary is None or not self.layout.items:
             return
         nodes, since = self._chain.nodes, self._chain.nodes[self.boundary].seq
@@ -341,7 +341,7 @@ class View:
         target = self._chain.resolve(target)
         if target is None:
             self.tip = self.boundary = None
-            # Which decisions hold at the start, only the whole log tells.
+            # Only the whole log can tell which decisions hold at the start.
             self.missing = None if self._chain.complete else ""
             self._chain.undone = self._ledger.settle(self._chain, None)
             self._show([])
@@ -349,7 +349,7 @@ class View:
             self._refold(target)
 
     def _interject(self, said: Said, offset: int) -> None:
-        """Take in words typed while the agent was busy, which follow what is newest."""
+        """Add a message typed while the agent was busy; it follows the newest record."""
         assert self.tip is not None
         said = replace(said, parent=self.tip)
         node = self._chain.interject(self._seq, said, self.tip, offset)
@@ -373,7 +373,7 @@ class View:
         else:
             if entry.summary and isinstance(self.entry(parent or ""), Boundary):
                 self._products[entry.uuid] = parent or ""
-            # Nearly always nothing was decided that concerns it, and if it answers calls, they are the newest.
+            # The fast path: nearly always no decision concerns it, and any calls it answers are the newest ones.
             effects = self._effects
             plain = effects.quiet and not (joins or effects.spans or chain.kept or self._forks)
             newest = plain and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
@@ -394,7 +394,7 @@ class View:
         return self.layout.measured_alone(entry)
 
     def _goes_last(self, said: Said, joins: bool) -> bool:
-        """Not so what belongs further up: a late result, more of an earlier answer, what spans may hide.
+        """Whether a record goes at the end: not a late result, more of an earlier answer, or what a span may hide.
 
         ``joins`` says that there are other records of the same answer.
         """
@@ -421,7 +421,7 @@ class View:
         self._forget()
 
     def _show(self, order: list[str]) -> None:
-        """Lay out the live records from scratch."""
+        """Rebuild the layout from the live records."""
         self._effects = self._ledger.effects(answers=self.epoch.model if self.epoch else "")
         self.layout = Layout()
         for item in self._rendered(order, self._effects):
@@ -440,7 +440,7 @@ class View:
         return ledger.hide_spans(items, active)
 
     def _item(self, node: Node, said: Said, active: Effects) -> Item:
-        """A record as the model sees it; what no decision touches is rendered and weighed only once."""
+        """A record as the model sees it; one that no decision touches is rendered and weighed only once."""
         if not active.quiet and active.touch(said, node.seq):
             item = ledger.render(said, node.seq, active)
         elif (known := node.item) is not None:
@@ -450,7 +450,7 @@ class View:
         return replace(item, begins=True) if self._forks and said.parent in self._forks else item
 
     def _report_holds(self, seq: int) -> bool:
-        """A size reported before a boundary, or under one since taken back, says nothing of this view."""
+        """Whether a size reported at ``seq`` is valid: after the boundary, and no compaction undone or redone since."""
         begins = self._chain.nodes[self.boundary].seq if self.boundary else -1
         taken_back = self._ledger.taken_back(self._chain)
         return seq > begins and not any(begins <= stood < seq < decided for stood, decided in taken_back)
@@ -469,7 +469,7 @@ class View:
         self.layout.anchor = replace(anchor, removed=removed)
 
     def _cleared_unseen(self, clearing: Clearing) -> Weight:
-        """Results that were cleared and never read, in a session resumed from another file's."""
+        """The weight of cleared results whose calls are not in memory, as in a session resumed from another file."""
         calls = clearing.about.compacted_tool_ids
         if not calls or any(self._chain.asked(call) for call in calls):
             return NOTHING

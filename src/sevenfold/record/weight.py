@@ -1,19 +1,19 @@
-"""What a piece of the conversation weighs, and how many tokens that is.
+"""The weight of content, and an estimate of how many tokens it is.
 
-A `Weight` counts the things tokens come from. Content is counted twice over: once as bytes of plain text or of JSON,
-which is all a rule of thumb needs, and once by class of character, because a tokenizer makes one token of a whole
-word but hardly ever of two signs: how many tokens a text has follows from how many capitals, digits and signs it has,
-far closer than from its length. Besides, calls, results, thoughts and pictures are counted, and the bytes on the
-wire. Each block is measured once, when it enters the view; weights add up, and an estimator turns a sum into tokens
-with whatever it has learnt by then.
+A `Weight` counts what tokens are made from. Content is counted twice: as bytes of plain text or of JSON, which is all
+that a rule of thumb needs, and by class of character. A tokenizer often makes one token of a whole word, but hardly
+ever of two punctuation marks, so the number of tokens depends on the capitals, digits and marks in a text far more
+than on its length. Tool calls, results, thinking blocks, images and the bytes on the wire are counted too. Each block
+is measured once, when it enters the view. Weights are added up, and an estimator converts the sum to tokens with
+what it has learnt so far.
 
-The number of tokens is an estimate that starts from what is known of the tokenizer and learns. A tokenizer is
-described by rates, tokens per letter, sign, call, byte of signature and so on. They start at figures measured for its
-generation (or at the plain rule for an unknown one) and are corrected by every prompt size a server reports: Bayesian
-linear regression, one observation at a time, in which rates move the more the less they are certain. How errors of
-two rates hang together is left out: real sessions are foreseen as well without it. Reports are noisy (clients add
-reminders that they do not write down), so an observation far off counts for little. Every estimate carries a band.
-How wide it must be to hold the truth is learnt too: each miss widens it, each hit narrows it a little.
+An estimator starts with what is known about the tokenizer, and learns. It describes a tokenizer by rates: tokens per
+letter, mark, call, byte of signature and so on. They start at values measured for the tokenizer's generation (or at
+the plain rule for an unknown one), and every prompt size a server reports corrects them. This is Bayesian linear
+regression, one observation at a time, in which uncertain rates move most. Covariances are left out: predictions for
+real sessions are as good without them. Reports are noisy (clients add reminders that they do not record), so outliers
+count for little. Every estimate has a band. Its width is learnt too: each miss widens it, each hit narrows it a
+little.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ class Weight(NamedTuple):
     text: int = 0
     """Bytes of plain content."""
     json: int = 0
-    """Bytes of structured content: what tools are given, results in JSON, unknown blocks."""
+    """Bytes of structured content: tool inputs, results in JSON, unknown blocks."""
     letters: int = 0
-    """Small letters, in text and JSON alike; the next seven count the other bytes of both."""
+    """Lower-case letters, in text and JSON; the next seven fields count the other bytes of both."""
     capitals: int = 0
     digits: int = 0
     spaces: int = 0
     lines: int = 0
     tabs: int = 0
     marks: int = 0
-    """Signs: all other ASCII characters."""
+    """Punctuation marks: all other ASCII characters."""
     wide: int = 0
-    """Bytes of characters beyond ASCII."""
+    """Bytes of non-ASCII characters."""
     calls: int = 0
     results: int = 0
     thoughts: int = 0
     thinking: int = 0
-    """Bytes of reasoning that can be read, often a summary or nothing."""
+    """Bytes of readable reasoning, often a summary or nothing."""
     signature: int = 0
-    """Bytes of its signature or encrypted form, which grows with the reasoning itself."""
+    """Bytes of its signature or encrypted form, which grows with the actual reasoning."""
     images: int = 0
     documents: int = 0
     wire: int = 0
-    """Bytes as they are sent."""
+    """Bytes sent."""
 
     def __add__(self, other: Weight) -> Weight:  # type: ignore[override]
         if other is NOTHING or self is NOTHING:
@@ -86,7 +86,7 @@ class Weight(NamedTuple):
 NOTHING = Weight()
 
 _LOOKED_AT = 1_500
-"""Bytes of a text that are enough to tell what it is made of."""
+"""How many bytes of a long text are sampled."""
 _PIECE = 250
 _BLANK = " \t\n\r\v\f"
 _OPENING = frozenset("{[")
@@ -101,7 +101,7 @@ def measure(block: Block) -> Weight:
     """The weight of one block as it is sent."""
     wire = len(block.raw)
     body = block.body()
-    # Calls and results are most of what is measured, and a pattern takes longer.
+    # Tool calls and results are most of what is measured, and `match` is slower.
     if isinstance(body, ToolUse):
         return _spelled(body.name.encode() + bytes(body.input), wire, 1)
     if isinstance(body, ToolResult) and isinstance(words := body.content, str):
@@ -124,7 +124,7 @@ def measure(block: Block) -> Weight:
         case Document():
             return Weight(documents=1, wire=wire)
         case Compaction(content=None, encrypted_content=str() as sealed):
-            # Base64 of words only the provider can read: three bytes for every four.
+            # Base64 of an encrypted text: three bytes for every four.
             return typical(len(sealed) * 3 // 4)._replace(wire=wire)
         case Compaction(content=summary):
             return _content(summary or "", wire)
@@ -143,7 +143,7 @@ def total(shown: Iterable[Block]) -> Weight:
 
 
 def typical(size: int) -> Weight:
-    """The weight of so many bytes of unseen text: made of what text is made of on the whole."""
+    """The weight of ``size`` bytes of unseen text, with the character classes of average text."""
     return Weight(
         text=size,
         letters=62 * size // 100,
@@ -157,20 +157,20 @@ def typical(size: int) -> Weight:
 
 
 def reasoning(weight: Weight) -> Weight:
-    """The part of a weight that is reasoning."""
+    """The part of a weight that is reasoning, without its bytes on the wire."""
     if not weight.thoughts:
         return NOTHING
     return Weight(thoughts=weight.thoughts, thinking=weight.thinking, signature=weight.signature)
 
 
 def opening(*parts: bytes) -> Weight:
-    """The weight of what comes before the messages, system and tools, from the bytes that are sent."""
+    """The weight of what precedes the messages, system and tools, from the bytes sent."""
     raw = b"".join(parts)
     return _spelled(raw, len(raw))
 
 
 def _spelled(raw: bytes, wire: int, calls: int = 0) -> Weight:
-    """Content in the spelling of JSON, whose backslashes the model does not see."""
+    """The weight of content encoded as JSON, whose backslashes the model does not see."""
     weight, unseen = _content(raw, wire, True, calls), raw.count(b"\\")
     return weight._replace(marks=weight.marks - unseen) if unseen else weight
 
@@ -180,8 +180,8 @@ def _content(
 ) -> Weight:
     """The weight of a text, by the classes of its characters.
 
-    Of a long text pieces are looked at, evenly spread: what it is made of shows in a part of it. The pieces are at odd
-    distances, so as not to fall in step with what repeats.
+    A long text is sampled in evenly spread pieces. The distance between them is odd, so that they do not fall into step
+    with a pattern that repeats.
     """
     if not (plain := said.isascii()) and isinstance(said, str):
         said = said.encode(errors="replace")
@@ -191,8 +191,8 @@ def _content(
         looked_at = b"".join([said[at : at + _PIECE] for at in starts]) if starts else said
     else:
         looked_at = ("".join([said[at : at + _PIECE] for at in starts]) if starts else said).encode()
-    # A checksum that adds up bytes is the quickest way to count them. Of the rest, one class after the other is taken
-    # out, so that each pass has less to look at.
+    # A checksum that adds up bytes is the fastest way to count them. The other classes are removed one by one, so that
+    # each pass is shorter than the one before.
     spaces = (adler32(looked_at.translate(_IS_SPACE)) & 0xFFFF) - 1
     other = looked_at.translate(None, _SMALL_OR_SPACE)
     uncapitalled = other.translate(None, _CAPITAL)
@@ -212,33 +212,33 @@ def _content(
 
 
 PADDING = 4 / 3
-"""What the plain rule adds to be on the safe side."""
+"""The safety factor of the plain rule."""
 
 FLAT = 2_000
-"""Tokens of a picture or a document."""
+"""Tokens of an image or a document in the plain rule."""
 
 _HAIR = 5e-7
 _HIDDEN = 50.0
-"""Tokens by which a round is typically off, however small it is."""
+"""The typical error for a round, in tokens, however small the round."""
 _LOOSE = 0.04
-"""The share of its size by which a round is off on top of that."""
+"""The additional error, as a share of the round's size."""
 _TAIL = 4.0
-"""How heavy the tails of the noise are taken to be: degrees of freedom of Student's distribution."""
+"""Degrees of freedom of Student's t-distribution, as which the heavy-tailed noise is modelled."""
 _MISSES = 0.015
-"""The share of truths that may lie above the band, and the share below."""
+"""The share of true values that may lie above the band, and the share that may lie below."""
 _STEP = 0.5
 """How much a single miss widens the band, in standard deviations."""
 
 COUNTED: Final = Weight._fields[: Weight._fields.index("wire")]
-"""What tokens come from: all that a `Weight` counts, but for its last field, the bytes on the wire.
+"""What tokens are made from: all fields of a `Weight` except the last, the bytes on the wire.
 
-Rates are in this order, so a weight can be multiplied with them as it is: `map` ends with the shorter one.
+Rates are in this order, so they can be multiplied with a weight directly: `map` stops at the shorter one.
 """
 
 _VARIES: Final[Mapping[str, float]] = MappingProxyType(
     {"calls": 5.0, "results": 5.0, "images": 800.0, "documents": 1500.0}
 )
-"""Tokens by which one of these differs from the next, whatever is known of the tokenizer."""
+"""How much the tokens of one such item vary, however well the tokenizer is known."""
 
 PLAIN: Final[Mapping[str, float]] = MappingProxyType(
     {
@@ -249,19 +249,19 @@ PLAIN: Final[Mapping[str, float]] = MappingProxyType(
         "documents": PADDING * FLAT,
     }
 )
-"""The plain rule, for unknown tokenizers: 4 bytes a token, 2 in JSON, and all of it padded."""
+"""The plain rule, for unknown tokenizers: 4 bytes per token, 2 in JSON, all times `PADDING`."""
 
 _TELLING = 0.1
-"""A report is not learnt from where the rates are so sure that noise would drown what it says."""
+"""If the variance of the rates is below this share of the noise, a report teaches nothing and is ignored."""
 
 _SPREAD = 0.15
-"""The share by which the content of a session makes rates differ from the known ones."""
+"""The share by which a session's content makes rates differ from the known ones."""
 _UNKNOWN_SPREAD = 0.3
 """The share by which the rates of an unknown tokenizer differ from the plain rule."""
 
 
 class Estimate(Struct, frozen=True, gc=False):
-    """A number of tokens and the band in which the truth is expected 19 times out of 20."""
+    """A number of tokens, and the band in which the true value is expected 19 times out of 20."""
 
     tokens: int
     low: int
@@ -269,40 +269,40 @@ class Estimate(Struct, frozen=True, gc=False):
 
 
 class Belief(Struct, frozen=True, gc=False):
-    """What an estimator takes some content to be."""
+    """An estimator's prediction for some content."""
 
     weight: Weight
     tokens: float
     unsure: float
-    """The variance that the rates leave."""
+    """The variance due to uncertain rates."""
     noise: float
-    """The variance of what only reports hold."""
+    """The variance due to what reports count but the log does not contain."""
 
 
 class Estimator(Struct, frozen=True):
-    """What is believed of a tokenizer. Learning gives a new one; the old one stays as it was."""
+    """What is believed about a tokenizer. Immutable: learning returns a new estimator."""
 
     tokenizer: str
     rates: tuple[float, ...]
-    """Tokens for one of each thing counted in a `Weight`."""
+    """Tokens per unit of each field of a `Weight`, in the order of `COUNTED`."""
     doubt: tuple[float, ...]
-    """How uncertain each rate is: its variance."""
+    """The variance of each rate."""
     above: float = 3.5
-    """How many standard deviations the band reaches up."""
+    """How many standard deviations the band extends upwards."""
     below: float = 2.5
-    """How many it reaches down: what is hidden makes prompts larger, rarely smaller."""
+    """How many it extends downwards: unrecorded content makes prompts larger, rarely smaller."""
 
     @classmethod
     @cache
     def of(cls, tokenizer: str) -> Estimator:
-        """What is known of a tokenizer generation before a session has begun."""
+        """The estimator for a tokenizer generation before a session has taught it anything."""
         if rates := token_rates(tokenizer):
             return cls.believing(tokenizer, rates, _SPREAD)
         return cls.believing(tokenizer, PLAIN, _UNKNOWN_SPREAD)
 
     @classmethod
     def believing(cls, tokenizer: str, rates: Mapping[str, float], spread: float) -> Estimator:
-        """An estimator that takes each of these rates to be right within a share ``spread`` of it."""
+        """An estimator with these rates, each with a relative standard deviation of ``spread``."""
         known = tuple(rates.get(name, 0.0) for name in COUNTED)
         doubt = [
             (spread * abs(rate) + _VARIES.get(name, 0.0)) ** 2
@@ -311,11 +311,11 @@ class Estimator(Struct, frozen=True):
         return cls(tokenizer, known, tuple(doubt))
 
     def tokens(self, weight: Weight) -> float:
-        """The bare estimate."""
+        """The estimate without a band."""
         return sum(map(mul, self.rates, weight), 0.0)
 
     def variance(self, weight: Weight) -> float:
-        """How far from the estimate the truth may be: the square of its standard deviation."""
+        """The variance of the estimate."""
         belief = self.believe(weight)
         return belief.unsure + belief.noise
 
@@ -324,33 +324,33 @@ class Estimator(Struct, frozen=True):
         return self.band(self.believe(weight))
 
     def band(self, belief: Belief) -> Estimate:
-        """What is believed of some content, with its band."""
+        """A prediction as an estimate with its band."""
         tokens, spread = belief.tokens, sqrt(belief.unsure + belief.noise)
-        # A hair above a whole number, left by binary fractions, is no token more.
+        # Rounding errors a hair above a whole number must not add a token.
         return Estimate(
             ceil(tokens - _HAIR), floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
         )
 
     def observe(self, weight: Weight, tokens: float) -> Estimator:
-        """Better rates and a better band, now that a server counted content that had to be foreseen."""
+        """Correct rates and band with a server's count of content whose size was predicted."""
         return self.corrected(self.believe(weight), tokens)
 
     def corrected(self, belief: Belief, tokens: float) -> Estimator:
-        """The same, where it is known what was believed of the content."""
+        """As `observe`, given the prediction for the content."""
         error, spread = tokens - belief.tokens, sqrt(belief.unsure + belief.noise)
         above = self.above + _STEP * ((error > self.above * spread) - _MISSES)
         below = self.below + _STEP * ((error < -self.below * spread) - _MISSES)
         return self._moved(belief, error, above if above > 1 else 1.0, below if below > 1 else 1.0)
 
     def learn(self, weight: Weight, tokens: float) -> Estimator:
-        """Better rates alone, from content that was counted without having to be foreseen."""
+        """Correct only the rates, with a count of content whose size was not predicted."""
         belief = self.believe(weight)
         return self._moved(belief, tokens - belief.tokens, self.above, self.below)
 
     def believe(self, weight: Weight) -> Belief:
-        """How many tokens some content seems to be, and how sure that is."""
+        """Predict the tokens of some content, with the variance."""
         tokens = less = unsure = 0.0
-        # The keyword that says so again would take a twentieth of the loop.
+        # No `strict=`: it would add a twentieth to the time of the loop.
         for count, rate, doubt in zip(weight, self.rates, self.doubt):  # noqa: B905
             if count:
                 part = count * rate
@@ -363,7 +363,7 @@ class Estimator(Struct, frozen=True):
         return Belief(weight, tokens, unsure, noise)
 
     def _moved(self, belief: Belief, error: float, above: float, below: float) -> Estimator:
-        """Every rate moved as far as its doubt and the noise allow, with another band; the doubt shrinks with it."""
+        """Move each rate as far as its variance and the noise allow, which shrinks its variance; and set the band."""
         weight, unsure, noise = belief.weight, belief.unsure, belief.noise
         if unsure < _TELLING * noise:
             return Estimator(self.tokenizer, self.rates, self.doubt, above, below)

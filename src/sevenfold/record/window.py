@@ -1,13 +1,13 @@
-"""How full the window may get, and what follows from how full it is.
+"""How full the context window may get, and how full it is.
 
-From the model's profile and a few overrides come the levels the engine acts on: a warning, the size at
-which it compacts by itself, and the size above which nothing is sent until something is compacted.
+The model's profile and a few overrides give the levels at which the engine acts: a warning, the size at which it
+compacts by itself, and the size at which nothing more is sent until something is compacted.
 
     0 < warning = error < auto-compact threshold < blocking < effective window <= context window
 
-The distances between them are fixed numbers of tokens, made for windows of 100,000 tokens and more. In
-a smaller window all of them shrink in proportion, and so should every token budget of the layers, by
-`Window.scale`: no window, however small, gives a negative level or two in the wrong order.
+The distances between them are fixed numbers of tokens, chosen for windows of 100,000 tokens and more. In a smaller
+window they all shrink in proportion, and so should every token budget of the layers, by `Window.scale`. So no window,
+however small, has a negative level or two levels in the wrong order.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ import msgspec
 from sevenfold.profiles import DEFAULT_WINDOW, LONG_WINDOW, Profile
 
 SUMMARY_RESERVE = 20_000
-"""Room kept for writing a summary, at most."""
+"""The most tokens reserved for writing a summary."""
 
 COMPACT_BUFFER = 13_000
 """How far below the effective window auto-compaction starts."""
 
 WARNING_BUFFER = 20_000
-"""How far below the reference limit the warning and the error level lie."""
+"""How far below the reference limit the warning and error levels are."""
 
 BLOCKING_BUFFER = 3_000
-"""How far below the effective window sending stops."""
+"""How far below the effective window requests are blocked."""
 
 FULL_SCALE = 100_000
 """The smallest window in which all distances have their full size."""
 
 SMALLEST = 8
-"""The smallest window with room for all levels; anything below is taken as this."""
+"""The smallest window with room for all levels; smaller values are raised to this."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How full the window is: the one value every surface shows.
+    """How full the window is: the same value for every interface.
 
-    The flags hold as soon as `used + band` reaches a level, so that a size that was under-estimated
-    within its error band never slips past one; `percent_left` is that of `used` itself.
+    The flags are set as soon as `used + band` reaches a level, so that a size underestimated within its band never
+    slips past one; `percent_left` is computed from `used` alone.
     """
 
     used: int
     band: int
-    """How many tokens more than `used` it may really be."""
+    """How many tokens above `used` the true size may be."""
     limit: int
     percent_left: int
     above_warning: bool
@@ -59,15 +59,15 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """The context window of a session and the levels in it, in tokens."""
 
     context: int
-    """What the model can take."""
+    """Tokens that the model accepts."""
     source: str
-    """Who says so: setting, suffix, listing, table, family, beta or default."""
+    """Where that is from: setting, suffix, listing, table, family, beta or default."""
     capped: int
-    """What compaction works with: the context window, or less by a cap."""
+    """The window that compaction works with: the context window, or a lower cap."""
     reserve: int
-    """Room kept for writing a summary."""
+    """Tokens reserved for writing a summary."""
     effective: int
-    """What a conversation may fill: the capped window without the reserve."""
+    """Tokens that a conversation may use: the capped window minus the reserve."""
     threshold: int
     """The size at which auto-compaction runs."""
     warning: int
@@ -76,9 +76,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """The size at which no request is sent until something is compacted."""
     auto_compact: bool
     limit: int
-    """The reference limit: the threshold, or the effective window with auto-compaction off."""
+    """The reference limit: the threshold, or the effective window if auto-compaction is off."""
     scale: float
-    """The factor, at most 1, for every token budget in this window."""
+    """The factor for every token budget in this window; at most 1."""
 
     @classmethod
     def of(
@@ -93,12 +93,12 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         beta_1m: bool = False,
         auto_compact: bool = True,
     ) -> Window:
-        """The window for a model; an override that is no positive number is as good as none.
+        """The window for a model; overrides that are not positive numbers are ignored.
 
-        `override` replaces the context window; `cap` limits what compaction works with; `percent`, above
-        0 and up to 100, can lower the threshold to that share of the effective window; `blocking`
-        replaces the blocking level. Without a cap the profile's economic window is one, but only for
-        auto-compaction's sake: with that off, it is no reason to stop short of what the model can take.
+        `override` replaces the context window; `cap` limits what compaction works with; `max_output` limits the
+        reserve; `percent`, above 0 and up to 100, can lower the threshold to that share of the effective window;
+        `blocking` replaces the blocking level. Without a `cap`, the profile's economic window is the cap, but only
+        while auto-compaction is on: otherwise there is no reason to use less than the model accepts.
         """
         context, source = _context(profile, override, beta_1m)
         economic = profile.economic_window if auto_compact else None
@@ -109,7 +109,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         threshold = effective - max(blocking_buffer + 1, _scaled(COMPACT_BUFFER, capped))
         threshold = _lowered(threshold, effective, percent)
         limit = threshold if auto_compact else effective
-        # A percentage may put the limit so low that nothing would be left below it for a warning.
+        # A percentage may set the limit so low that no room would be left below it for a warning.
         warning = max(limit - _scaled(WARNING_BUFFER, capped), limit // 10, 1)
         return cls(
             context=context,
@@ -127,11 +127,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def budget(self, tokens: int) -> int:
-        """A token budget made for a full-size window, as it applies in this one."""
+        """A token budget for a full-size window, scaled to this one."""
         return max(1, tokens * min(self.capped, FULL_SCALE) // FULL_SCALE)
 
     def status(self, used: int, *, band: int = 0) -> Status:
-        """How full the window is with `used` tokens, give or take `band`; all levels are inclusive."""
+        """How full the window is with `used` tokens, or up to `band` more; all levels are inclusive."""
         band = max(0, band)
         most = used + band
         return Status(
@@ -147,11 +147,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _context(profile: Profile, override: object, beta_1m: bool) -> tuple[int, str]:
-    """The context window and who says so; the first that applies of five."""
+    """The context window and where its size is from: setting, then beta, then profile, then default."""
     explicit = _tokens(override)
     if explicit is not None:
         return max(SMALLEST, explicit), "setting"
-    # A price for prompts beyond the window shows that the model has a longer one for those who ask.
+    # A price for prompts beyond the window shows that a longer window is available on request.
     longer = profile.window_source == "table" and any(row.above >= profile.window for row in profile.prices)
     if beta_1m and (longer or profile.window_source == "default"):
         return LONG_WINDOW, "beta"
@@ -161,7 +161,7 @@ def _context(profile: Profile, override: object, beta_1m: bool) -> tuple[int, st
 
 
 def _lowered(threshold: int, effective: int, percent: object) -> int:
-    """The threshold, lowered by a percentage of the effective window if that is one."""
+    """The threshold, or a percentage of the effective window if that is valid and lower."""
     share = _positive(percent)
     if share is None or share > 100:
         return threshold
@@ -174,13 +174,13 @@ def _scaled(tokens: int, window: int) -> int:
 
 
 def _tokens(value: object) -> int | None:
-    """A whole number of tokens, if the value is a number of at least one."""
+    """The value as a whole number of tokens; None if it is not a number of at least one."""
     number = _positive(value)
     return int(number) if number is not None and number >= 1 else None
 
 
 def _positive(value: object) -> float | None:
-    """The value, if it is a number above zero that one can count with."""
+    """The value; None if it is not a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if 0 < value < inf else None

@@ -1,10 +1,10 @@
-"""From live records to the messages of a request, each encoded once.
+"""Turns live records into the messages of a request, each encoded once.
 
-Records that make up one message are joined: everything the user side says between two answers, and all
-records of one answer. What a message consists of is settled when the next one begins. Its bytes are those of its
-blocks, which are copied only when the body of a request is joined. What a server would refuse in a list of messages
-(a call without its result, a result without its call, a call made twice, a start in the middle) is repaired here,
-always the same way, and reported; the records themselves stay as they are.
+Records that form one message are joined: everything on the user's side between two answers, and all records of one
+answer. A message is final (sealed) when the next one begins. Its bytes are those of its blocks, which are copied only
+when the body of a request is joined. What a server would refuse in a list of messages (a call without its result, a
+result without its call, a call made twice, a conversation that starts with an answer) is repaired here, always the
+same way, and reported; the records themselves are not changed.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ _ENDS = {
     "system": (b'{"role":"system","content":[', b"]},"),
     "": (b"", b","),
 }
-"""What comes before and after the content of a message in a list of them, by its role."""
+"""Role → the bytes before and after a message's content in a list of messages."""
 PIECES = 3
-"""A message among others has so many pieces: its content is in the middle."""
+"""How many pieces a message in a list consists of; its content is the middle one."""
 ORPHAN = "[Result of a tool call that is not in view]"
 
 
 class Repair(Struct, frozen=True, gc=False):
-    """Something in the record that no server would take, and that is sent otherwise."""
+    """Something in the records that a server would refuse, and that is sent differently."""
 
     what: str
     """unanswered_call, orphan_result, second_call, second_result or cut_start"""
     where: str
-    """The tool call's id; empty for the start of the conversation."""
+    """The id of the tool call; empty for the start of the conversation."""
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message of the request: its role, its blocks in order, and its bytes."""
+    """One message of a request: its role, its blocks in order, and its bytes."""
 
     role: str
-    """Empty for one of which only the bytes are known: all of them are its content."""
+    """Empty if only the message's bytes are known: then ``content`` is all of them."""
     parts: tuple[Block, ...]
     content: bytes
-    """Its blocks as they are sent; the very bytes of its block where there is only one."""
+    """The encoded blocks, joined with commas; if there is only one, the same bytes object."""
     repairs: tuple[Repair, ...] = ()
 
     @classmethod
     def of(cls, role: str, parts: Sequence[Block], repairs: tuple[Repair, ...] = ()) -> Message:
-        """A message as it is sent."""
+        """A message with these blocks."""
         content = parts[0].raw if len(parts) == 1 else b",".join([part.raw for part in parts])
         return cls(role, tuple(parts), content, repairs)
 
     @property
     def raw(self) -> bytes:
-        """Its bytes, whole."""
+        """The bytes of the whole message."""
         opening, closing = _ENDS[self.role]
         return b"%b%b%b" % (opening, self.content, closing[:-1])
 
     @property
     def size(self) -> int:
-        """How many bytes those are."""
+        """The number of bytes in `raw`."""
         opening, closing = _ENDS[self.role]
         return len(opening) + len(self.content) + len(closing) - 1
 
 
 def pieces_of(messages: Iterable[Message]) -> list[bytes]:
-    """The bytes of several messages as they follow each other in a request, to be joined."""
+    """The bytes of several messages as a list in a request, in pieces to be joined."""
     found: list[bytes] = []
     for message in messages:
         opening, closing = _ENDS[message.role]
@@ -81,7 +81,7 @@ def pieces_of(messages: Iterable[Message]) -> list[bytes]:
 
 
 class _Draft(Struct, gc=False):
-    """A message being put together from items ``first`` to ``last``."""
+    """A message being built from items ``first`` to ``last``."""
 
     role: str
     key: str
@@ -91,10 +91,10 @@ class _Draft(Struct, gc=False):
     calls: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
     server: bool = False
-    """Whether the provider's own tools were called in this answer, which may consist of several messages."""
+    """Whether the provider's own tools were called in this answer, which may span several messages."""
 
     def put(self, parts: Sequence[Block]) -> None:
-        """Add blocks of another record; a message of one record shares its tuple."""
+        """Add the blocks of another record; a message of a single record shares that record's tuple."""
         if isinstance(self.blocks, list):
             self.blocks.extend(parts)
         else:
@@ -102,23 +102,23 @@ class _Draft(Struct, gc=False):
 
 
 class Wire:
-    """The messages so far. Items are added in order, each under its running number."""
+    """The messages so far. Items are added in order, each with its index."""
 
     def __init__(self) -> None:
         self._drafts: list[_Draft] = []
         self._sealed: list[Message] = []
         self._pieces: list[bytes] = []
-        """The bytes of those that are sealed."""
+        """The bytes of the sealed messages."""
         self._calls: set[str] = set()
         self._open: list[Message] | None = None
-        """The messages that are not sealed yet, as they are now; None: to be made."""
+        """The messages not yet sealed, as they are now; None: not yet built."""
         self._pending: dict[str, None] | None = {}
-        """The calls of the newest answer that have no result yet; None: to be found out."""
+        """The calls of the newest answer that have no result yet; None: not yet determined."""
 
     def add(self, number: int, role: str, key: str, parts: Sequence[Block], begins: bool = False) -> None:
         """Add an item's blocks; ``key`` is the id of the answer they belong to, empty if none.
 
-        With ``begins`` they start a message of their own.
+        With ``begins`` they start a new message.
         """
         if not parts:
             return
@@ -139,7 +139,7 @@ class Wire:
                 self._pending.pop(block.id, None)
 
     def truncate(self, number: int) -> int:
-        """Take back every message with an item from ``number`` on; returns the first item to add again."""
+        """Remove every message with an item from ``number`` on; returns the first item to add again."""
         self._open = self._pending = None
         cut = len(self._drafts)
         for index in range(len(self._drafts) - 1, -1, -1):
@@ -157,7 +157,7 @@ class Wire:
         return number
 
     def pieces(self) -> list[bytes]:
-        """The bytes of all messages, to be joined."""
+        """The bytes of all messages, in pieces to be joined."""
         return self._pieces + pieces_of(self._tail())
 
     def encoded(self) -> list[bytes]:
@@ -165,15 +165,15 @@ class Wire:
         return [message.raw for message in self.messages()]
 
     def messages(self) -> list[Message]:
-        """All messages with their blocks."""
+        """All messages, sealed or not."""
         return self._sealed + self._tail()
 
     def repairs(self) -> list[Repair]:
-        """What was repaired in the messages as they are now."""
+        """The repairs in the current messages."""
         return [repair for message in self.messages() for repair in message.repairs]
 
     def pending(self) -> list[str]:
-        """Calls of the newest answer that have no result yet."""
+        """Tool calls of the newest answer that have no result yet."""
         if self._pending is None:
             self._pending, answered = {}, set[str]()
             for draft in reversed(self._drafts):
@@ -184,8 +184,8 @@ class Wire:
         return list(self._pending)
 
     def _answer(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
-        """The draft of an answer with these blocks in it; a call that was made before is left out."""
-        # Nearly every answer is one new call.
+        """Add blocks to the draft of an answer and return it; calls already made earlier are left out."""
+        # Fast path: nearly every answer is one new call.
         if len(parts) == 1 and (first := parts[0]).kind == "tool_use" and first.id not in self._calls:
             self._calls.add(first.id)
             draft = self._speak(number, key, parts)
@@ -212,7 +212,7 @@ class Wire:
         return draft
 
     def _speak(self, number: int, key: str, parts: Sequence[Block]) -> _Draft:
-        """The draft of an answer: a new one, or that which it continues."""
+        """The draft of an answer, with these blocks: a new draft, or the one that it continues."""
         last = self._drafts[-1] if self._drafts else None
         if last is not None and last.role != "assistant":
             return self._begin("assistant", key, number, parts)
@@ -229,7 +229,7 @@ class Wire:
         return draft
 
     def _users(self, number: int, parts: Sequence[Block]) -> _Draft:
-        """The message the user side is speaking in; a system message stays behind what the user says."""
+        """Add blocks to the current user message, before any system messages that follow it; or start a new one."""
         for draft in reversed(self._drafts):
             if draft.role == "user":
                 draft.put(parts)
@@ -239,10 +239,10 @@ class Wire:
         return self._begin("user", "", number, parts)
 
     def _begin(self, role: str, key: str, number: int, parts: Sequence[Block]) -> _Draft:
-        """A new message; it seals those before it, but a system message leaves them open.
+        """Start a new message and seal those before it; a system message leaves them open.
 
-        So does the user's message behind a call of the server's own tools that has no result: whether that call can
-        be sent depends on all the user says there.
+        So does a user message after an unanswered call of the provider's own tools: whether that call can be sent
+        depends on everything in the user message.
         """
         drafts, sealed = self._drafts, self._sealed
         if drafts and role != "system":
@@ -275,7 +275,7 @@ class Wire:
         return Message.of(draft.role, parts, repairs)
 
     def _settled(self) -> int:
-        """How many messages stay as they are, whatever the user says next."""
+        """How many messages are final, whatever the user says next."""
         end = len(self._drafts)
         while end and self._drafts[end - 1].role == "assistant":
             end -= 1
@@ -286,10 +286,10 @@ class Wire:
         return end
 
     def _server_tools(self, index: int) -> tuple[list[Block], list[Repair]]:
-        """An answer in which the provider's own tools were called, as it can be sent.
+        """The blocks to send for an answer in which the provider's own tools were called, and the repairs.
 
-        A call without a result stays only while nothing but results follows it; a result needs its call before it in
-        the same answer, which may consist of several messages.
+        A call without a result stays only while nothing but tool results follows it; a result needs its call in the
+        same answer, which may span several messages.
         """
         first = end = index
         while first and self._drafts[first - 1].role == "assistant":
@@ -327,7 +327,7 @@ def _answers_server(block: Block) -> bool:
 def _answered(
     said: Sequence[Block], before: _Draft | None, closing: bool
 ) -> tuple[Sequence[Block], list[Repair]]:
-    """A user message as a server takes it: results first, one for each call ``before`` it, then the rest."""
+    """A user message as servers accept it: results first, one for each call ``before`` it, then the rest."""
     calls = before.calls if before else ()
     if len(said) == 1 == len(calls) and said[0].kind == "tool_result" and said[0].id == calls[0]:
         return said, []

@@ -1,1 +1,1 @@
-"""What is sent: sections, assembly, cache plan, cache watch."""
+"""What is sent: system prompt sections, request assembly, cache markers, cache watch."""

@@ -1,13 +1,13 @@
-"""Everything in a request that is not a message, frozen for an epoch, the cache markers, and the body made of all.
+"""The frame of a request (all that is not a message, frozen for an epoch), the cache markers, and the request body.
 
-System, tools and settings are encoded once, when an epoch opens; messages come encoded from the view. A
-body is these parts joined: nothing is encoded twice, and the same parts always give the same bytes.
+System, tools and settings are encoded once, when an epoch opens; messages come encoded from the view. A body is these
+parts joined: nothing is encoded twice, and the same parts always give the same bytes.
 
-There are at most four cache markers, each for a reason: the end of what never changes (the static part of the system
-prompt, which covers the tools before it), the end of what changes from session to session, and the tail, where the
-next request will look first. The provider looks back only so many positions from a marker; when a turn has added more
-than that, the fourth is where the last request's tail was, so that its entry is found. A marker below the model's
-minimum would be ignored, and none is spent on it.
+There are at most four cache markers, each with a purpose: the end of what never changes (the static part of the system
+prompt, which covers the tools before it), the end of the session's part, and the tail, which the next request will
+look up first. The provider looks back only a limited number of positions from a marker; if a turn has added more than
+that, the fourth marker goes where the last request's tail was, so that its cached prefix is found. A marker below the
+model's minimum would be ignored, so none is placed there.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from sevenfold.record.wire import PIECES, Message, pieces_of
 from sevenfold.request.sections import SystemPrompt
 
 EDITS = "context_management"
-"""The setting that asks the provider to clear by itself."""
+"""The setting that requests the provider's own edits."""
 UNCACHED = frozenset(
     {"container", "diagnostics", "inference_geo", "metadata", "service_tier", "stop_sequences"}
     | {"user_profile_id", "workspace_id"}
 )
-"""Settings that have nothing to do with the cache."""
+"""Settings that do not affect the cache."""
 _RUNS = frozenset({"tool_use", "tool_result"})
 
 
@@ -49,17 +49,17 @@ class Marker(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True):
-    """What precedes the messages, as bytes."""
+    """Everything that precedes the messages, as bytes."""
 
     model: str
     max_tokens: int
     system: tuple[bytes, ...] = ()
     tools: tuple[bytes, ...] = ()
     settings: tuple[tuple[str, bytes], ...] = ()
-    """Other fields that decide about the cache, such as ``thinking`` and ``context_management``."""
+    """Other encoded fields of the request, such as ``thinking`` and ``context_management``."""
     betas: tuple[str, ...] = ()
     sections: tuple[tuple[str, str], ...] = ()
-    """What the system blocks are made of, by name: to say which of them changed."""
+    """Name and text of each section in the system blocks, to report which one changed."""
 
     @classmethod
     def of(
@@ -72,7 +72,7 @@ class Frame(Struct, frozen=True):
         betas: Iterable[str] = (),
         **settings: Any,
     ) -> Frame:
-        """Freeze a request's fixed parts; tools are put in the order of their names, betas likewise."""
+        """Encode the fixed parts of requests; tools are sorted by name, and so are betas."""
         encoded = sorted(((_tool_name(tool, place), encode_json(tool)) for place, tool in enumerate(tools)))
         names = [name for name, _ in encoded]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -93,25 +93,25 @@ class Frame(Struct, frozen=True):
 
     @property
     def edits(self) -> bytes | None:
-        """How the provider is asked to clear by itself; None if it is not."""
+        """The setting for the provider's own edits; None if there is none."""
         return next((raw for name, raw in self.settings if name == EDITS), None)
 
     def saying(self, prompt: SystemPrompt) -> Frame:
-        """The same with this system prompt."""
+        """The frame with this system prompt instead."""
         return replace(self, system=prompt.blocks(), sections=tuple(prompt.parts().items()))
 
     def parts(self) -> list[tuple[str, bytes]]:
-        """Every part by name, in the order the cache sees them."""
+        """Every part that affects the cache, by name, in the order in which the provider caches them."""
         named = [("model", self.model.encode())]
         named += [(f"tool {tool_name(raw)}", raw) for raw in self.tools]
         named += [(f"system block {place + 1}", raw) for place, raw in enumerate(self.system)]
-        # A change of these leaves what is cached of tools and system, on providers that say so.
+        # On providers that document it, changing these keeps the cache of tools and system.
         named.append(("betas", ",".join(self.betas).encode()))
         named += [(f"setting {name}", raw) for name, raw in self.settings if name not in UNCACHED]
         return named
 
     def varied(self, fields: Mapping[str, bytes | Raw]) -> Frame:
-        """The same for one request with other fields; null leaves a field out, ``betas`` are added."""
+        """The frame for one request with other fields; null removes a field, ``betas`` are added."""
         if not fields:
             return self
         settings = {**dict(self.settings), **{name: bytes(raw) for name, raw in fields.items()}}
@@ -125,14 +125,14 @@ class Frame(Struct, frozen=True):
 
 
 class Body(Struct, frozen=True):
-    """A request, whole."""
+    """A complete request body."""
 
     raw: bytes
     markers: tuple[Marker, ...]
 
     @property
     def sha256(self) -> str:
-        """The name of these bytes."""
+        """The hash of the body."""
         return hashlib.sha256(self.raw).hexdigest()
 
 
@@ -143,9 +143,9 @@ def assemble(
     extra: Mapping[str, bytes] | None = None,
     said: list[bytes] | None = None,
 ) -> Body:
-    """The body of a request: the frame, the messages, the markers, and ``extra`` fields of its own.
+    """The body of a request: the frame, the messages, the markers, and ``extra`` fields of this request.
 
-    ``said`` are the pieces of the messages, where they are at hand.
+    ``said`` are the pieces of the messages, if the caller already has them.
     """
     system, tools = list(frame.system), list(frame.tools)
     said = pieces_of(messages) if said is None else said
@@ -169,7 +169,7 @@ def assemble(
 
 
 def marked(block: bytes, ttl: str) -> bytes:
-    """A block or tool with a cache marker as its last field."""
+    """An encoded block or tool with a cache marker as its last field."""
     control = b'{"type":"ephemeral"}' if ttl == "5m" else b'{"type":"ephemeral","ttl":"%b"}' % ttl.encode()
     bare = block.rstrip()
     comma = b"" if bare[:-1].rstrip().endswith(b"{") else b","
@@ -177,18 +177,18 @@ def marked(block: bytes, ttl: str) -> bytes:
 
 
 def markable(block: Block) -> bool:
-    """Can this block carry a marker?"""
+    """Whether this block can have a cache marker."""
     return block.kind not in THINKING and block.kind != "cache_edits" and not block.blank
 
 
 def spared(edits: bytes) -> set[str]:
-    """Tools whose results the provider's own edits leave alone."""
+    """Tools whose results the provider's own edits exclude."""
     decoded: dict[str, Any] = msgspec.json.decode(edits)
     return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}
 
 
 def tool_name(raw: bytes) -> str:
-    """The name in an encoded tool."""
+    """The name of an encoded tool, or its type if it has none."""
     return read_field(raw, "name") or read_field(raw, "type")
 
 
@@ -202,7 +202,7 @@ def _tool_name(tool: Any, place: int) -> str:
 
 
 def _with_markers(message: Message, ttls: dict[int, str]) -> bytes:
-    """The content of a message with markers behind some of its blocks."""
+    """The content of a message with markers on some of its blocks."""
     return b",".join(
         marked(part.raw, ttls[place]) if place in ttls else part.raw
         for place, part in enumerate(message.parts)
@@ -213,16 +213,16 @@ def _with_markers(message: Message, ttls: dict[int, str]) -> bytes:
 
 
 class Lifetimes(Struct, frozen=True):
-    """How long each part is to be kept; decided once a session, because a change would be a new entry."""
+    """How long each part is cached; decided once per session, because a change would write a new cache entry."""
 
     fixed: str = "5m"
     """System and tools."""
     tail: str = "5m"
-    """The conversation; never longer than what precedes it."""
+    """The conversation; never longer than `fixed`."""
 
 
 class Sizes(Struct, frozen=True):
-    """Tokens, estimated, up to the end of each part: enough to tell what is below the minimum."""
+    """Estimated tokens up to the end of each part: enough to tell which are below the minimum."""
 
     tools: int
     system: tuple[int, ...]
@@ -230,7 +230,7 @@ class Sizes(Struct, frozen=True):
 
 
 class Tail(Struct, frozen=True):
-    """Where the last request of a source put its last marker."""
+    """The place of a cache marker in the messages: message and block."""
 
     index: int
     block: int
@@ -247,11 +247,11 @@ def plan(
     shared: int | None = None,
     edge: Tail | None = None,
 ) -> tuple[Marker, ...]:
-    """The markers of a request.
+    """The cache markers of a request.
 
-    ``before`` is the tail of the request this one extends. ``edge`` is the last result the provider itself clears:
-    behind it every request differs from the one before, so that is where the next one finds something. ``shared`` is
-    the number of messages a fork shares with its parent: its last marker is there, and what it adds is not written.
+    ``before`` is the tail of the request that this one extends. ``edge`` is the last result that the provider's edits
+    clear: after it, each request differs from the one before, so the next can read the cache only up to there.
+    ``shared`` is how many messages a fork shares with its parent: its last marker is there, and its own are not cached.
     """
     if cache.markers == 0:
         return ()
@@ -274,7 +274,7 @@ def plan(
 
 
 def shared_edge(messages: Sequence[Message]) -> Tail | None:
-    """Where forks that were taken at the same place part: before the last text of each."""
+    """Where forks made at the same place diverge: before the last block of each."""
     if not messages:
         return None
     *before, last = messages
@@ -284,7 +284,7 @@ def shared_edge(messages: Sequence[Message]) -> Tail | None:
 
 
 def edge_of(messages: Sequence[Message], cleared: int, excluded: Collection[str]) -> Tail | None:
-    """The last of so many results that the provider clears, oldest first, those of ``excluded`` tools not counted."""
+    """The last of the ``cleared`` oldest results, which the provider clears; ``excluded`` tools are not counted."""
     names: dict[str, str] = {}
     edge = None
     for index, message in enumerate(messages):
@@ -301,13 +301,13 @@ def edge_of(messages: Sequence[Message], cleared: int, excluded: Collection[str]
 
 
 def tail_of(markers: Sequence[Marker]) -> Tail | None:
-    """Where the conversation's last marker is."""
+    """The place of the last marker in the messages; None if there is none."""
     last = next((mark for mark in reversed(markers) if mark.level == "messages"), None)
     return Tail(last.index, last.block) if last else None
 
 
 def positions(blocks: Sequence[Block], *, runs_collapse: bool) -> int:
-    """How many steps of the provider's look-back these blocks are."""
+    """How many positions of the provider's look-back these blocks take."""
     count, before = 0, ""
     for block in blocks:
         if not (runs_collapse and block.kind in _RUNS and block.kind == before):
@@ -337,7 +337,7 @@ def _last_markable(messages: Sequence[Message]) -> Tail | None:
 
 
 def _too_far(messages: Sequence[Message], before: Tail, tail: Tail, cache: Cache) -> bool:
-    """Would the look-back from the new tail miss the old one?"""
+    """Whether the provider's look-back from the new tail would miss the old one."""
     if cache.look_back is None or not _stands(messages, before):
         return False
     passed = list(messages[before.index].parts[before.block + 1 :]) if before.index < tail.index else []
@@ -348,6 +348,6 @@ def _too_far(messages: Sequence[Message], before: Tail, tail: Tail, cache: Cache
 
 
 def _stands(messages: Sequence[Message], place: Tail) -> bool:
-    """Is there something at this place that can be marked? An undo may have put other messages there."""
+    """Whether the block at this place exists and can be marked; an undo may have put other messages there."""
     parts = messages[place.index].parts if place.index < len(messages) else ()
     return place.block < len(parts) and markable(parts[place.block])

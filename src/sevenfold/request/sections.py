@@ -1,9 +1,9 @@
 """The system prompt as a list of sections.
 
-Static sections come first and are the same for everybody; then a boundary, where a cache marker
-can go; then the sections of this session. Every byte of them is part of the cache key and, on current models, of what
-thinking is bound to. So a section that varies says why: it is sent once, with the rest; what becomes of it
-later is appended to the conversation as a message, and what was sent is left alone.
+Static sections come first and are the same for all users; then a division, where a cache marker can go; then the
+sections of this session. Every byte of them is part of the cache key and, on current models, of what thinking is bound
+to. So a section that varies must give a reason: it is sent once, with the rest; later changes are appended to the
+conversation as a message, and what was sent stays unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sevenfold.record import blocks
 from sevenfold.record.blocks import encode_json
 
 BETWEEN = "\n\n"
-"""What separates two sections."""
+"""The separator between sections."""
 
 
 class Section(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Section(Struct, frozen=True):
     """Why it must be computed again for every request; empty: it is computed once."""
 
     def __post_init__(self) -> None:
-        # Encoded only to be refused here, by its name, if JSON could not hold it.
+        # Encoded only to reject here, with its name, a section that JSON cannot represent.
         encode_json({self.name: self.text})
         if self.stage not in get_args(Stage):
             raise InputError(
@@ -69,11 +69,11 @@ class SystemPrompt(Struct, frozen=True):
 
     @classmethod
     def own(cls, text: str) -> SystemPrompt:
-        """A caller's own prompt, word for word, in place of ours; blank text is no system prompt at all."""
+        """A caller's own prompt, verbatim, in place of ours; blank text means no system prompt."""
         return cls((Section("own", text, "static"),) if text.strip() else ())
 
     def blocks(self) -> tuple[bytes, ...]:
-        """The encoded text blocks to send: all static sections in one, all of this session in the next."""
+        """The encoded text blocks to send: all static sections in one, all session sections in the next."""
         joined = [
             BETWEEN.join(section.text for section in self.sections if section.stage == stage)
             for stage in get_args(Stage)
@@ -81,11 +81,11 @@ class SystemPrompt(Struct, frozen=True):
         return tuple(blocks.text(words).raw for words in joined if words)
 
     def parts(self) -> dict[str, str]:
-        """Every section by name, in the order sent: for finding out which of them changed."""
+        """The text of every section by name, in the order sent; to find which section changed."""
         return {section.name: section.text for section in self.sections}
 
     def now(self, later: SystemPrompt, *, but: Container[str] = ()) -> SystemPrompt:
-        """This prompt with its volatile sections as they are in ``later``, except those named."""
+        """This prompt with its volatile sections as they are in ``later``, except those named in ``but``."""
 
         def varies(section: Section) -> bool:
             return bool(section.volatile) and section.name not in but
@@ -96,9 +96,9 @@ class SystemPrompt(Struct, frozen=True):
 
 
 def announcement(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The words that tell the model what became of sections it was sent before; empty: they read the same.
+    """The text that tells the model which sections changed or were withdrawn; empty if none.
 
-    Compare with the last announcement, or a change is announced again and again.
+    ``before`` must be what was last announced, or the same change is announced again and again.
     """
     changed: list[Text] = [Changed(name, words) for name, words in now.items() if before.get(name) != words]
     gone = [Withdrawn(name) for name in before if name not in now]

@@ -1,8 +1,8 @@
-"""On whose behalf a request is made, and what follows from that.
+"""Query sources: on whose behalf a request is made, and the rules for each.
 
-Everything that differs between the main thread, a fork and a sub-agent is in these two sets: whether
-its context may be compacted, and whether its tail is written to the cache, which decides under whose key the cache
-is watched. Whose prefix may be kept for an hour is policy, and a setting.
+All differences between the main thread, a fork and a sub-agent are in these two sets: whether its context may be
+compacted, and whether its tail is written to the cache, which decides whether its cache is watched separately. Whose
+prefix may be cached for an hour is policy, and a setting.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ class QuerySource(Struct, frozen=True):
 
     name: str
     compacts: bool = False
-    """May auto-compaction run before it? A fork's may not: it would wait for itself."""
+    """Whether auto-compaction may run before it. Not for a fork: it would wait for itself."""
     writes_tail: bool = True
-    """Does it write what it adds, and is its cache watched by itself? A fork of one turn does not, for it is
-    never read again: what it loses is a loss of the conversation whose prefix it repeats."""
+    """Whether it writes what it adds to the cache, and its cache is watched separately. Not for a fork of one turn,
+    which is never read again: if it misses the cache, that is a loss of the conversation whose prefix it shares."""
 
 
-# All others, such as extract_memories and dream, are not compacted and write their tail.
+# All other sources, such as extract_memories and dream, are not compacted and write their tail.
 _COMPACTS = frozenset({"main", "sdk", "agent"})
 _WRITES_NO_TAIL = frozenset(
     {"compact", "session_memory", "agent_summary", "prompt_suggestion", "collapse", "keep_alive"}

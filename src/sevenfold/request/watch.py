@@ -1,11 +1,11 @@
-"""Watching the prompt cache: what will be lost before a request goes out, and why, once it has.
+"""Watching the prompt cache: what a request will lose, before it is sent; and what was lost and why, afterwards.
 
-The parts of a request (model, settings, each tool, each system block, each message) are kept as they were
-last sent, so a change is found by looking at the parts themselves, and the first one that moved is named.
-A loss is expected when it was announced (a compaction, a clearing) or when the entry was too old; every
-other one is a break, with its cause, its size in tokens and money, and a diff to read.
+The parts of a request (model, settings, each tool, each system block, each message) are kept as they were last sent,
+so a change is found by comparing the parts, and the first one that changed is named. A loss is expected if it was
+announced (a compaction, a clearing) or if the cache had expired; any other is a break, reported with its cause, its
+size in tokens and money, and a readable diff.
 
-A `Watched` is a value: `look` before sending and `judge` after the answer give the next one.
+A `Watched` is immutable: `look` before sending and `judge` after the answer return the next one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame, Lifetimes, Marker, tool_name
 
 SHARE = 0.05
-"""A fall by a smaller share of what was cached is not reported."""
+"""A drop by a smaller share of the cached tokens is not reported."""
 TOKENS = 2_000
-"""A fall by fewer tokens is not reported."""
+"""A drop by fewer tokens is not reported."""
 SECONDS = {"5m": 300, "1h": 3_600}
 _DIFF_LINES = 40
 
@@ -42,19 +42,19 @@ class Sent(Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """The size of all its parts."""
+        """The total size of its parts; at least 1."""
         fixed = sum(len(raw) for _, raw in self.frame.parts())
         return fixed + sum(one.size for one in self.messages) or 1
 
     def marked(self) -> set[str]:
-        """The fixed parts behind which the provider was asked to keep an entry."""
+        """The names of the fixed parts that end in a cache marker."""
         ends = {("system", place): f"system block {place + 1}" for place in range(len(self.frame.system))}
         ends |= {("tools", place): f"tool {tool_name(raw)}" for place, raw in enumerate(self.frame.tools)}
         return {ends[mark.level, mark.index] for mark in self.markers if mark.level != "messages"}
 
 
 class Change(Struct, frozen=True):
-    """The first part that is not as it was."""
+    """The first part that changed."""
 
     cause: str
     """model, betas, setting, tool, tool_order, system, lifetime or message"""
@@ -62,56 +62,56 @@ class Change(Struct, frozen=True):
     was: bytes = b""
     now: bytes = b""
     kept: float = 0.0
-    """The share of the old request, in bytes, up to the last entry that is still good."""
+    """The share of the old request, in bytes, that can still be read from the cache."""
 
     def diff(self) -> str:
-        """What changed, to read."""
+        """A readable diff of the part."""
         lines = difflib.unified_diff(_lines(self.was), _lines(self.now), "was", "now", lineterm="", n=1)
         shown = [line[:400] for line, _ in zip(lines, range(_DIFF_LINES), strict=False)]
         return "\n".join([f"{self.part}:", *shown])
 
 
 class Forecast(Struct, frozen=True):
-    """What a request that is about to go out will find in the cache."""
+    """What a request that is about to be sent will find in the cache."""
 
     change: Change | None = None
     expired: bool = False
     tokens: int = 0
-    """Cached tokens that will have to be written again."""
+    """Cached tokens that must be written again."""
     usd: float | None = None
     announced: str = ""
 
 
 class Watched(Struct, frozen=True):
-    """What is known of the cache of one prefix."""
+    """What is known about the cache of one prefix."""
 
     sent: Sent | None = None
     cached: int = 0
-    """Tokens the last request left readable."""
+    """Tokens that the last request left in the cache."""
     forecast: Forecast = Forecast()
     pending: Sent | None = None
     announced: str = ""
 
     def announce(self, reason: str) -> Watched:
-        """A decision is about to change what was sent: the loss that follows is expected."""
+        """Announce that a decision will change what was sent, so that the loss that follows is expected."""
         return replace(self, announced=reason)
 
     def up_to(self, messages: int) -> Watched:
-        """What a request that begins with only so many of the messages can read of it."""
+        """The part of it that a request with only the first ``messages`` messages can read."""
         if self.sent is None or messages >= len(self.sent.messages):
             return self
         shorter = replace(self.sent, messages=self.sent.messages[:messages])
         return replace(self, sent=shorter, cached=round(self.cached * shorter.bytes / self.sent.bytes))
 
     def resume(self, sent: Sent | None, usage: Usage | None) -> Watched:
-        """Go on from the last request of an earlier run, if it is known what that sent and left in the cache."""
+        """Continue from the last request of an earlier process, if what it sent and left in the cache is known."""
         if sent is None or usage is None or self.sent is not None:
             return self
         left = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
         return replace(self, sent=sent, cached=left)
 
     def look(self, sending: Sent, profile: Profile) -> Watched:
-        """Before sending: find what moved, and what that will cost."""
+        """Before sending: find what changed, and what that will cost."""
         before = self.sent
         if before is None or not self.cached:
             return replace(self, pending=sending, forecast=Forecast(announced=self.announced))
@@ -124,10 +124,10 @@ class Watched(Struct, frozen=True):
     def judge(
         self, usage: Usage, profile: Profile, *, keeps: bool = True
     ) -> tuple[Watched, CacheBroke | None]:
-        """After the answer: was less read than the last request left?
+        """After the answer: check whether less was read than the last request left, and if so, why.
 
-        ``keeps`` is False for a fork that shares this prefix and writes none of its own: what it sent
-        is not what the next request extends.
+        ``keeps`` is False for a fork that shares this prefix and writes no tail: the next request does not extend what
+        it sent.
         """
         sending, before = self.pending, self.sent
         if sending is None:
@@ -147,7 +147,7 @@ class Watched(Struct, frozen=True):
         if self.announced:
             cause, part = self.announced, change.part if change else ""
         elif change:
-            # With an entry that is too old nothing was lost by the change.
+            # If the cache had expired anyway, the change lost nothing.
             cause, part, expected, diff = change.cause, change.part, self.forecast.expired, change.diff()
         elif not self.forecast.expired:
             cause, expected, diff = "evicted", False, "nothing changed here: likely server side"
@@ -158,7 +158,7 @@ class Watched(Struct, frozen=True):
 
 
 def first_change(before: Sent, now: Sent) -> Change | None:
-    """The first part in which a request does not extend the one before it."""
+    """The first part in which a request does not extend the one before it; None if it extends it."""
     was, parts, marked = before.frame.parts(), now.frame.parts(), before.marked()
     passed = safe = 0
     for place, (name, raw) in enumerate(was):
@@ -204,7 +204,7 @@ def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, byt
 
 
 def _section_change(before: Frame, now: Frame) -> Change | None:
-    """Which section of the system prompt moved, where its sections are known."""
+    """The section of the system prompt that changed, if its sections are known."""
     later = dict(now.sections)
     for name, words in before.sections:
         if later.get(name) != words:
@@ -221,7 +221,7 @@ def _cause(name: str) -> str:
 
 
 def rewrite_usd(tokens: int, lifetimes: Lifetimes, profile: Profile) -> float | None:
-    """What it costs more to write tokens to the cache than to read them from it."""
+    """The extra cost of writing tokens to the cache instead of reading them from it."""
     price = profile.price(tokens)
     if price is None:
         return None
