@@ -220,17 +220,15 @@ class Gauge(Struct, frozen=True):
 
         ``back`` are tokens to add: they were removed since, but were not in the report either, or they return.
         """
-        known, estimate = expected.known, self.estimator.band(expected.belief)
         model, tokenizer = expected.anchor.model, self.profile.tokenizer
         if model != self.profile.model:
             tokenizer = profiles.find(model).tokenizer
         if tokenizer == self.profile.tokenizer:
-            known += back
-            tokens, low = known + estimate.tokens, known + estimate.low
-            return Estimate(tokens if tokens > 0 else 0, low if low > 0 else 0, known + estimate.high)
-        known = round(known * self._exchange(tokenizer, layout.total() if layout else SAMPLE))
+            seen = self.estimator.band(expected.belief, expected.known + back)
+            return seen if seen.low >= 0 else Estimate(max(0, seen.tokens), 0, seen.high)
+        known = round(expected.known * self._exchange(tokenizer, layout.total() if layout else SAMPLE))
         low, high = floor(known * (1 - INEXACT)), ceil(known * (1 + INEXACT))
-        return _on(known + back, low + back, high + back, estimate)
+        return _on(known + back, low + back, high + back, self.estimator.band(expected.belief))
 
     def unanchored(self, weight: Weight) -> Estimate:
         """The size when no report is valid: messages of this weight plus the overhead."""

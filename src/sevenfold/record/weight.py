@@ -323,13 +323,12 @@ class Estimator(Struct, frozen=True):
         """The estimate with its band."""
         return self.band(self.believe(weight))
 
-    def band(self, belief: Belief) -> Estimate:
-        """A prediction as an estimate with its band."""
+    def band(self, belief: Belief, known: int = 0) -> Estimate:
+        """The estimate with its band for a belief, plus ``known`` tokens."""
         tokens, spread = belief.tokens, sqrt(belief.unsure + belief.noise)
+        low, high = floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
         # Rounding errors a hair above a whole number must not add a token.
-        return Estimate(
-            ceil(tokens - _HAIR), floor(tokens - self.below * spread), ceil(tokens + self.above * spread)
-        )
+        return Estimate(known + ceil(tokens - _HAIR), known + low, known + high)
 
     def observe(self, weight: Weight, tokens: float) -> Estimator:
         """Correct rates and band with a server's count of content whose size was predicted."""
