@@ -55,7 +55,7 @@ class StatementVectors:
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """The similarity of each text to a query; 0 if it is too low, or if the text has no vector yet."""
-        least = meaning.enough(query, self._embedder.trust)
+        least = meaning.required_similarity(query, self._embedder.trust)
         if least is None or not self._rows:
             return [0.0] * len(texts)
         asked = self._embedder.query(query)
