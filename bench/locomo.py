@@ -42,7 +42,7 @@ ASKED = 150
 """Questions that the pace is measured on."""
 GRID = {
     "SPOKE": (1.0, 1.5, 2.0),
-    "LENT": ((0.6, 0.4, 0.2, 0.1), ranking.LENT, (0.8, 0.6, 0.45, 0.3, 0.2, 0.15)),
+    "NEIGHBOUR_CREDIT": ((0.6, 0.4, 0.2, 0.1), ranking.NEIGHBOUR_CREDIT, (0.8, 0.6, 0.45, 0.3, 0.2, 0.15)),
 }
 AT_MOST, LOSS = 0.5, 0.5
 """The bars: the share of plain FTS5's p95, and points of recall lost."""

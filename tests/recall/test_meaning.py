@@ -191,7 +191,7 @@ def test_the_longer_a_query_the_more_alike_a_passage_must_be() -> None:
         "tide clock bug rule boat file",
         " ".join(f"word{chr(97 + n)}" for n in range(20)),
     ]
-    few, some, many = (meaning.enough(query, StaticVectors.trust) or 0 for query in asked)
+    few, some, many = (meaning.required_similarity(query, StaticVectors.trust) or 0 for query in asked)
     assert few == some == StaticVectors.trust.least < many
 
 

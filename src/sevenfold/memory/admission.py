@@ -29,7 +29,7 @@ from sevenfold.memory.entry import (
 from sevenfold.memory.generation import Origin, Provenance, digest, least_trusted
 from sevenfold.memory.memory import EntryEdit, KnownEntry, Memory
 from sevenfold.memory.statements import DATES, LEAST_CHARACTERS, LastingFact, absolute_dates, whole
-from sevenfold.memory.words import Alike, finished, holds, passing, same_fact, says
+from sevenfold.memory.words import Alike, finished, holds, is_temporary, same_fact, says
 
 MOST_NOTE = 2_000
 MOST_WORDINGS = 4
@@ -107,7 +107,7 @@ def _judge(memory: Memory, fact: LastingFact, seen: Witness, now: float) -> Know
         raise Refused("it says nothing")
     if problem := memory.refuses("\n".join((text, *fact.quotations, note)).encode(errors="replace")):
         raise Refused(problem)
-    if not fact.until and all(map(passing, words)):
+    if not fact.until and all(map(is_temporary, words)):
         raise Refused("it holds for the moment only")
     if all(map(finished, words)):
         raise Refused("it reports finished debugging")

@@ -22,7 +22,7 @@ from sevenfold.memory.front_matter import Page
 from sevenfold.memory.generation import digest, least_trusted
 from sevenfold.memory.memory import Edits, EntryEdit, KnownEntry, Memory
 from sevenfold.memory.search import fitting
-from sevenfold.memory.words import ROOT, names_something, same_fact, shared, telling
+from sevenfold.memory.words import ROOT, distinctive_words, names_something, same_fact, shared
 
 LEAST_BUDGET = 3
 SHARE = 0.2
@@ -88,7 +88,7 @@ def by_rules(known: Sequence[KnownEntry]) -> Proposal:
     closed: list[tuple[str, str]] = []
     taken: set[str] = set()
     texts = [one.entry.words for one in known]
-    roots = [frozenset(word[:ROOT] for word in telling(text)) for text in texts]
+    roots = [frozenset(word[:ROOT] for word in distinctive_words(text)) for text in texts]
     for place, one in enumerate(known):
         if one.entry.file in taken:
             continue
@@ -232,9 +232,9 @@ def _unlike(parts: Sequence[KnownEntry], today: str) -> str:
         return "they do not come from the same kind of source"
     if any(part.entry.over(today) for part in parts):
         return "one of them no longer holds"
-    first = telling(parts[0].entry.words)
+    first = distinctive_words(parts[0].entry.words)
     for part in parts[1:]:
-        words = telling(part.entry.words)
+        words = distinctive_words(part.entry.words)
         if not first or len(shared(first, words)) < ALIKE * min(len(first), len(words)):
             return "they speak of different things"
         if any(map(names_something, first ^ words)):

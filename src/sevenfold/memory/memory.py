@@ -145,7 +145,7 @@ class Memory:
 
     def entries(self) -> list[KnownEntry]:
         """All entries, sorted by file."""
-        now, files = self._looked_at()
+        now, files = self._generation_and_files()
         usage = self._counted(USAGE, EntryUse)
         found = []
         for file, stamp in now.entries.items():
@@ -173,9 +173,9 @@ class Memory:
 
     def generation(self) -> Generation:
         """The current generation, after recording changes that others made to the files."""
-        return self._looked_at()[0]
+        return self._generation_and_files()[0]
 
-    def _looked_at(self) -> tuple[Generation, dict[str, bytes | None]]:
+    def _generation_and_files(self) -> tuple[Generation, dict[str, bytes | None]]:
         """The current generation, and the files that were read to check it."""
         now, files = self._current(), self._files()
         if self._applied() == now.id and not self._outside(now, files):

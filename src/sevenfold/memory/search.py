@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sevenfold.memory.entry import MemoryEntry
 from sevenfold.memory.memory import KnownEntry
-from sevenfold.memory.words import names_something, shared, telling
+from sevenfold.memory.words import distinctive_words, names_something, shared
 from sevenfold.recall import meaning
 from sevenfold.recall.ranking import fused, rarity
 
@@ -55,7 +55,7 @@ class StatementVectors:
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """The similarity of each text to a query; 0 if it is too low, or if the text has no vector yet."""
-        least = meaning.enough(query, self._embedder.trust)
+        least = meaning.required_similarity(query, self._embedder.trust)
         if least is None or not self._rows:
             return [0.0] * len(texts)
         asked = self._embedder.query(query)
@@ -77,8 +77,8 @@ def fitting(
     most: int = MOST,
 ) -> list[FittingEntry]:
     """The most relevant entries, best first; entries that are no longer valid are skipped."""
-    asked = telling(query)
-    words = [telling(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known]
+    asked = distinctive_words(query)
+    words = [distinctive_words(f"{one.entry.name.replace('-', ' ')}\n{one.entry.body}") for one in known]
     holding = Counter(word for held in words for word in held)
     # By index, because an entry of the project and one of the user may have the same name.
     valid = [place for place, one in enumerate(known) if not one.entry.over(today)]
@@ -100,8 +100,8 @@ def fitting(
 
 def taken_up(entry: MemoryEntry, asked: str, answer: str) -> bool:
     """Whether an answer says something that is in the entry and was not in the question."""
-    said = telling(entry.body)
-    return _enough(shared(said - shared(said, telling(asked)), telling(answer)))
+    said = distinctive_words(entry.body)
+    return _enough(shared(said - shared(said, distinctive_words(asked)), distinctive_words(answer)))
 
 
 def _enough(words: Iterable[str]) -> bool:

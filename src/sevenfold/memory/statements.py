@@ -22,7 +22,7 @@ from itertools import accumulate
 from msgspec import Struct
 
 from sevenfold.memory.entry import Kind
-from sevenfold.memory.words import passing
+from sevenfold.memory.words import is_temporary
 from sevenfold.recall.ranking import folded
 
 DATES = "Dates: "
@@ -230,7 +230,7 @@ def facts(said: Mapping[str, str]) -> Iterator[LastingFact]:
     for words in said.values():
         for sentence in (one.text for one in statements(words)):
             kind = next((kind for kind, rule in _RULES if rule.search(sentence)), None)
-            if kind is None or _NO_STATEMENT.search(sentence) or passing(sentence):
+            if kind is None or _NO_STATEMENT.search(sentence) or is_temporary(sentence):
                 continue
             if LEAST_CHARACTERS <= len(sentence) <= MOST_CHARACTERS:
                 yield LastingFact((sentence,), kind)

@@ -51,7 +51,7 @@ _QUALIFIERS = frozenset(
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|nor|cannot|\w+n['’]t)\b", re.IGNORECASE)
 
 
-def passing(words: str) -> bool:
+def is_temporary(words: str) -> bool:
     """Whether these words say that they apply only for the moment."""
     return bool(_PASSING.search(words))
 
@@ -78,7 +78,7 @@ def holds(text: str, words: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def telling(text: str) -> frozenset[str]:
+def distinctive_words(text: str) -> frozenset[str]:
     """The distinctive words of a text; for scripts without spaces, all pairs of characters."""
     words = (word for word in _WORD.findall(text.casefold()) if word not in FILLERS)
     found = {word for word in words if len(word) > 1 or word.isdigit()}
@@ -158,4 +158,4 @@ def _qualified(text: str) -> tuple[int, frozenset[str]]:
 @lru_cache(maxsize=4096)
 def _carrying(text: str) -> frozenset[str]:
     """The words that state a text's content, without those that only mark it as a wish, a rule or a habit."""
-    return telling(text) - _WISHING
+    return distinctive_words(text) - _WISHING

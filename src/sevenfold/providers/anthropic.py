@@ -81,11 +81,11 @@ class Messages(SdkProvider):
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a message with an id and content or, with ``event``, the event that begins one."""
-        kind = reader.words_in(fields.get("type", NULL))
+        kind = reader.string_value(fields.get("type", NULL))
         if event:
             return kind == "message_start"
-        said = kind == "message" or reader.words_in(fields.get("role", NULL)) == "assistant"
-        return said and "content" in fields and bool(reader.words_in(fields.get("id", NULL)))
+        said = kind == "message" or reader.string_value(fields.get("role", NULL)) == "assistant"
+        return said and "content" in fields and bool(reader.string_value(fields.get("id", NULL)))
 
     def reader(self, asked: bytes) -> MessagesReader:
         """A reader for answers of the Messages API."""

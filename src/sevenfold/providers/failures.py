@@ -152,7 +152,7 @@ def error_of(error: Exception, at: Endpoint) -> ModelError | None:
     if isinstance(error, MalformedAnswer | JSONDecodeError):
         return ProviderFailed(f"{at.url} answered in a way that cannot be read: {error}. Ask again")
     if is_of(error, TRANSPORTS):
-        return _unanswered(error, at) if "RequestError" in _names(error) else None
+        return _connection_error(error, at) if "RequestError" in _names(error) else None
     return _sdk_error(error, at) if is_of(error, (at.vendor.sdk,)) else None
 
 
@@ -178,7 +178,7 @@ def _sdk_error(error: Any, at: Endpoint) -> ModelError | None:
         headers = getattr(getattr(error, "response", None), "headers", None)
         return explain(report_of(error.body or str(error), error.status_code, headers), at)
     if isinstance(error, sdk.APIConnectionError):
-        return _unanswered(error.__cause__ or error, at)
+        return _connection_error(error.__cause__ or error, at)
     if hasattr(sdk, "CredentialsError") and isinstance(error, sdk.CredentialsError):
         return at.vendor.bad_credentials(error)
     return explain(report_of(error.body), at) if isinstance(error, sdk.APIError) else None
@@ -248,7 +248,7 @@ def _text(kind: type[ModelError], report: ErrorReport, at: Endpoint) -> str:
     return f"{at.url}: {said}"
 
 
-def _unanswered(cause: BaseException, at: Endpoint) -> ModelError:
+def _connection_error(cause: BaseException, at: Endpoint) -> ModelError:
     """The error for a failed connection: no server there, or broken off before the answer was complete."""
     reason = str(cause) or type(cause).__name__
     if _names(cause) & {"ConnectError", "ConnectTimeout", "UnsupportedProtocol", "ProxyError"}:

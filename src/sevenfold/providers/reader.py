@@ -150,7 +150,7 @@ class GrowingBlock:
         for name, value in delta.items():
             raw = bytes(value)
             if name == "partial_json":
-                self._input.append(words_in(value))
+                self._input.append(string_value(value))
             elif name == "citation":
                 self._citations.append(raw)
             elif raw.startswith(b'"') and name != "type":
@@ -191,7 +191,7 @@ def error_answer(data: bytes) -> ErrorAnswer:
     return ErrorAnswer(failures.report_of(msgspec.json.decode(data)))
 
 
-def words_in(value: Raw) -> str:
+def string_value(value: Raw) -> str:
     """The string in a JSON value; empty if it is not a string."""
     return decoded(_string, value) if bytes(value).startswith(b'"') else ""
 
@@ -206,8 +206,8 @@ def pieces_of(block: Block) -> list[Piece]:
 def pieces_in(fields: Fields) -> list[Piece]:
     """The pieces that a watcher sees of a delta, or of a block's opening (often only a tool's name)."""
     if "input" in fields:
-        return [Piece("tool", words_in(fields.get("name", NULL)))]
-    shown = [(kind, words_in(fields[name])) for name, kind in SHOWN.items() if name in fields]
+        return [Piece("tool", string_value(fields.get("name", NULL)))]
+    shown = [(kind, string_value(fields[name])) for name, kind in SHOWN.items() if name in fields]
     return [Piece(kind, words) for kind, words in shown if words]
 
 

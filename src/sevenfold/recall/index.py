@@ -160,10 +160,10 @@ class RecallIndex:
             except sqlite3.DatabaseError as error:
                 if error_code(error) not in _NO_PLACE:
                     with suppress(sqlite3.DatabaseError):
-                        return self._again(work, self._path)
-                return self._again(work, None)
+                        return self._rebuild_and_retry(work, self._path)
+                return self._rebuild_and_retry(work, None)
 
-    def _again(self, work: Callable[[], _T], path: Path | None) -> _T:
+    def _rebuild_and_retry(self, work: Callable[[], _T], path: Path | None) -> _T:
         """Rebuild the index and do the work; without a path, in memory, leaving the old file alone."""
         self._path = path
         self._start_over()

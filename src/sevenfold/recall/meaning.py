@@ -85,7 +85,7 @@ def way(asked: str | None) -> Way | None:
     return asked
 
 
-def enough(query: str, trust: VectorTrust) -> float | None:
+def required_similarity(query: str, trust: VectorTrust) -> float | None:
     """The similarity that the best passage needs for this query; None if the query has too few words."""
     telling = sum(feature.isalpha() for feature in Query.of(query).features)
     if telling < FEWEST or len(query.split()) < FEWEST:

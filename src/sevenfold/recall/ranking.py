@@ -30,7 +30,7 @@ ENOUGH, ENOUGH_IF_ASKED = 0.4, 0.325
 records around it count too, since answers use other words. `docs/recall.md` shows what returning nothing costs."""
 BEHIND = 0.3
 """Records with less than this share of the best score are dropped."""
-LENT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)
+NEIGHBOUR_CREDIT = (0.7, 0.5, 0.3, 0.2, 0.15, 0.1)
 """The credit that a record gets for matches in records one, two, three… places away."""
 SATURATION, LENGTH = 0.5, 0.4
 """How strongly the length of a text counts, as in BM25."""
@@ -228,7 +228,7 @@ def spread(own: Mapping[RecordPlace, Strengths]) -> dict[RecordPlace, Strengths]
     """The strengths of each record, raised by those of the records around it."""
     held = {place: dict(strengths) for place, strengths in own.items()}
     for (lane, number), strengths in own.items():
-        for distance, part in enumerate(LENT, 1) if strengths else ():
+        for distance, part in enumerate(NEIGHBOUR_CREDIT, 1) if strengths else ():
             lent = [(feature, part * strength) for feature, strength in strengths.items()]
             for other in (number - distance, number + distance):
                 # A plain tuple is an equal key, and much faster to create.
@@ -275,7 +275,7 @@ def stem(word: str) -> str:
     return word if len(word) < 6 else word[: max(5, len(word) - 3)]
 
 
-def together(text: str, features: Sequence[str], held: int) -> int:
+def features_close_together(text: str, features: Sequence[str], held: int) -> int:
     """The bit mask of those features in ``held`` that occur close together, where most of them do."""
     low = text.casefold()
     events: list[tuple[int, int]] = []

@@ -11,14 +11,14 @@ from msgspec import Struct
 from sevenfold.errors import InputError
 from sevenfold.recall import ranking
 from sevenfold.recall.passages import CALL, EDIT, ERROR, KINDS, RESULT
-from sevenfold.recall.ranking import DENSE_RUN, Query, RecordPlace, Strengths, stem, together
+from sevenfold.recall.ranking import DENSE_RUN, Query, RecordPlace, Strengths, features_close_together, stem
 from sevenfold.recall.tables import Row, Tables
 
 LOOKED_AT = 20_000
 """The most pieces whose text is compared with the query, shortest first."""
 CANDIDATES = 400
 """The most pieces that are ranked by their words."""
-WEIGHED = 3
+PROXIMITY_CHECKS_PER_HIT = 3
 """Records whose long texts are checked for words close together, per hit wanted."""
 SEVERAL = 4
 """Exact matches collected, per hit wanted."""
@@ -135,7 +135,7 @@ class Search:
         scores = {uuid: 1 + exact[uuid] for uuid in ranked}
         quoted = ranked and len(self._query.features) >= QUOTATION
         if len(ranked) < self._options.k and not quoted:
-            others = {uuid: score for uuid, score in self._otherwise().items() if uuid not in scores}
+            others = {uuid: score for uuid, score in self._inexact_matches().items() if uuid not in scores}
             ranked += sorted(others, key=lambda uuid: -others[uuid])[: self._options.k - len(ranked)]
             scores |= others
         return [self._hit(uuid, scores[uuid], uuid in exact) for uuid in ranked]
@@ -165,7 +165,7 @@ class Search:
 
     # -- matches by words and by meaning ---------------------------------------------------
 
-    def _otherwise(self) -> dict[str, float]:
+    def _inexact_matches(self) -> dict[str, float]:
         """The records that match by words or by another scorer, with their combined scores."""
         words, enough = self._by_words() if self._options.words else ({}, False)
         self._matched = {uuid: ["words"] for uuid in words}
@@ -194,7 +194,7 @@ class Search:
         found, weights = self._features()
         held = ranking.holding(found)
         best = ranking.strongest(held, weights, CANDIDATES)
-        rows = self._index.around(best, len(ranking.LENT), held.keys())
+        rows = self._index.around(best, len(ranking.NEIGHBOUR_CREDIT), held.keys())
         own, shown = self._records(rows, held, weights)
         held_around = ranking.spread(own)
         asked = len(self._query.features)
@@ -233,8 +233,8 @@ class Search:
         own = {}
         for rank, (_, row) in enumerate(sorted(best.values(), key=lambda one: -one[0])):
             bits = held.get(row.piece, 0) & words
-            if row.size > ranking.STRETCH and rank < WEIGHED * self._options.k:
-                bits = together(self._index.text(row.piece), self._query.features, bits)
+            if row.size > ranking.STRETCH and rank < PROXIMITY_CHECKS_PER_HIT * self._options.k:
+                bits = features_close_together(self._index.text(row.piece), self._query.features, bits)
             own[row.place] = ranking.strengths(bits, weights, ranking.for_length(row.size, usual))
         return own, {place: row for place, (_, row) in shown.items()}
 

@@ -134,7 +134,7 @@ class Meaning:
 
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
         """A score for each piece that is similar enough, by the piece's number."""
-        least = meaning.enough(query, self.embedder.trust)
+        least = meaning.required_similarity(query, self.embedder.trust)
         if least is None:
             return {}
         until = monotonic() + PATIENCE

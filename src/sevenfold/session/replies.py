@@ -19,7 +19,7 @@ from sevenfold.ports import Reply
 from sevenfold.providers import registry
 from sevenfold.providers.failures import ErrorAnswer, MalformedAnswer
 from sevenfold.providers.provider import Provider
-from sevenfold.providers.reader import NULL, Fields, error_answer, words_in
+from sevenfold.providers.reader import NULL, Fields, error_answer, string_value
 from sevenfold.record.blocks import THINKING, encode_json
 from sevenfold.record.log import Answer
 
@@ -120,7 +120,7 @@ def _claiming(fields: Fields, *, event: bool) -> Provider:
         return provider
     if bytes(fields.get("error", NULL)) != b"null":
         raise error_answer(msgspec.json.encode(fields))
-    kind = words_in(fields.get("object", NULL)) or words_in(fields.get("type", NULL))
+    kind = string_value(fields.get("object", NULL)) or string_value(fields.get("type", NULL))
     named = f"a {kind}" if kind else f"something with the fields {', '.join(fields) or 'none'}"
     raise InputError(f"{named} is no answer; {ACCEPTED}")
 

@@ -36,7 +36,7 @@ SAME = ("temperature", "top_p")
 EXPRESSED = frozenset(SAME) | (
     {"model", "max_tokens", "system", "messages", "tools", "tool_choice", "stop_sequences", "output_config"}
 )
-SILENT = frozenset(
+DROPPED_FIELDS = frozenset(
     {"stream", "thinking", "cache_control", "diagnostics", "metadata", "service_tier", "speed"}
     | {"inference_geo", "user_profile_id", "workspace_id"}
 )
@@ -92,7 +92,7 @@ def expressible(body: bytes, api: str, also: frozenset[str] = frozenset()) -> Js
     Raises `RequestRefused` for fields that ``api`` cannot express, except those in ``also``.
     """
     asked = msgspec.json.decode(body)
-    if foreign := sorted(set(asked) - EXPRESSED - SILENT - also):
+    if foreign := sorted(set(asked) - EXPRESSED - DROPPED_FIELDS - also):
         raise RequestRefused(f"{api} has nothing like {', '.join(foreign)}: leave it out for this model")
     return {**asked, "system": text_of(asked.get("system") or "", "system")}
 
@@ -341,7 +341,7 @@ class ChatReader:
 
     def __init__(self, asked: bytes) -> None:
         self._asked = asked
-        self._written = written.WrittenText()
+        self._written = written.InlineTagParser()
         self._held: list[Piece] = []
         """Calls written as text, and blanks after them, as long as no other text follows."""
         self._head: _Chunk | None = None

@@ -19,7 +19,7 @@ from sevenfold.profiles import Betas, Profile, ThinkingRules
 from sevenfold.providers.models import Fetch, is_local, read_listing, running_window
 from sevenfold.providers.openai import chat, responses
 from sevenfold.providers.provider import Put
-from sevenfold.providers.reader import NULL, AskedFor, Fields, Reader, words_in
+from sevenfold.providers.reader import NULL, AskedFor, Fields, Reader, string_value
 from sevenfold.providers.sdk import AsyncSdkClient, SdkBase, SdkClient, SdkOptions, SdkProvider, Vendor
 
 OPENAI = Vendor("OpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1", "openai")
@@ -124,7 +124,7 @@ class ChatCompletions(OpenAIProvider):
 
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a chat completion, labelled as such or not, or a chunk of one."""
-        kind = "" if event else words_in(fields.get("object", NULL))
+        kind = "" if event else string_value(fields.get("object", NULL))
         return kind == "chat.completion" or (not kind and "choices" in fields)
 
     def reader(self, asked: bytes) -> Reader:
@@ -148,8 +148,8 @@ class Responses(OpenAIProvider):
     def claims(self, fields: Fields, *, event: bool) -> bool:
         """Whether it is a response or, with ``event``, an event of one."""
         if event:
-            return words_in(fields.get("type", NULL)).startswith("response.")
-        return words_in(fields.get("object", NULL)) == "response"
+            return string_value(fields.get("type", NULL)).startswith("response.")
+        return string_value(fields.get("object", NULL)) == "response"
 
     def reader(self, asked: bytes) -> Reader:
         """A reader for a response, or for the provider's own summary."""

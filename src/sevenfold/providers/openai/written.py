@@ -27,7 +27,7 @@ class WrittenCall(Struct, frozen=True):
     """The arguments as JSON."""
 
 
-class WrittenText:
+class InlineTagParser:
     """Splits the text of an answer, as it arrives, into text, thinking and possible tool calls."""
 
     def __init__(self) -> None:
