@@ -145,7 +145,7 @@ def test_a_tool_that_does_not_stop_is_left_behind() -> None:
         return "too late"
 
     with agent([[use("stubborn", "c1")], "I see."], tools=[stubborn]) as made:
-        made.assembly.executor.patience = 0.01
+        made.assembly.executor.grace_seconds = 0.01
         for event in made.stream("Go."):
             if isinstance(event, ToolBegan):
                 made.interrupt()

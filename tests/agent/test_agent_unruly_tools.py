@@ -256,8 +256,8 @@ def test_with_nothing_to_do_it_says_what_an_agent_can_be_told() -> None:
         assert made.run().text == "More."
 
 
-@pytest.mark.parametrize("patience", [3.0, 60.0])
-def test_a_plain_function_is_not_waited_for_and_what_it_says_later_is_dropped(patience: float) -> None:
+@pytest.mark.parametrize("grace", [3.0, 60.0])
+def test_a_plain_function_is_not_waited_for_and_what_it_says_later_is_dropped(grace: float) -> None:
     over, told = threading.Event(), threading.Event()
 
     def stubborn() -> str:
@@ -267,7 +267,7 @@ def test_a_plain_function_is_not_waited_for_and_what_it_says_later_is_dropped(pa
         return "too late"
 
     with agent([[use("stubborn", "c1")], "I see."], tools=[stubborn]) as made:
-        made.assembly.executor.patience = patience
+        made.assembly.executor.grace_seconds = grace
         for event in made.stream("Go."):
             if isinstance(event, ToolBegan):
                 made.interrupt()
@@ -316,7 +316,7 @@ def test_what_a_tool_that_was_left_behind_tells_reaches_nobody() -> None:
         return "waited"
 
     with agent([[use("stubborn", "c1")], [use("wait", "c2")], "Good."], tools=[stubborn, wait]) as made:
-        made.assembly.executor.patience = 0.01
+        made.assembly.executor.grace_seconds = 0.01
         for event in made.stream("Go."):
             if isinstance(event, ToolBegan):
                 made.interrupt()

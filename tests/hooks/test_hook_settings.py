@@ -40,7 +40,7 @@ def test_a_command_brings_its_fields():
         "shell": "bash",
     }
     (hook,) = parse(settings("Stop", given), "mine.json").hooks
-    assert hook.does == HookCommand("lint", ("--fast",), 2.5, once=True, background=True)
+    assert hook.handler == HookCommand("lint", ("--fast",), 2.5, once=True, background=True)
 
 
 @pytest.mark.spec("S8.1")

@@ -1,4 +1,4 @@
-"""WebFetch: real requests to a server on this public_machine, and all the addresses that are not fetched."""
+"""WebFetch: real requests to a server on this machine, and all the addresses that are not fetched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sevenfold.agent.permissions.engine import Permissions
 from sevenfold.agent.permissions.rules import PermissionRules
 from sevenfold.agent.tools.context import Abort
-from sevenfold.agent.tools.web import WebFetchTool, is_public, page_text, parse_address, public_machine
+from sevenfold.agent.tools.web import WebFetchTool, checked_ip_address, is_public, page_text, parse_address
 from sevenfold.errors import InputError, Refused
 from tests.tools.handling import Hands, context_in
 
@@ -282,7 +282,7 @@ def test_permission_is_asked_for_the_address_in_one_form(hands):
     "address",
     ["8.8.8.8", "2606:4700::1111"],
 )
-def test_public_machines_are_public(address):
+def test_checked_ip_addresss_are_public(address):
     assert is_public(address)
 
 
@@ -340,5 +340,5 @@ def test_no_page_takes_long_to_read(part):
 
 def test_a_name_with_one_machine_that_is_not_public_is_refused_for_all_of_them():
     with pytest.raises(Refused, match=r"10\.0\.0\.1"):
-        public_machine(parse_address("http://mixed.test/"), machines, lambda host: False)
-    assert public_machine(parse_address("http://mixed.test/"), machines, lambda host: True) == "1.1.1.1"
+        checked_ip_address(parse_address("http://mixed.test/"), machines, lambda host: False)
+    assert checked_ip_address(parse_address("http://mixed.test/"), machines, lambda host: True) == "1.1.1.1"

@@ -18,7 +18,7 @@ from sevenfold.agent.events import Notice, Reporter
 from sevenfold.agent.executor import AgentHooks, Callbacks, ConsentFunction, Executor, refuse
 from sevenfold.agent.instructions import LoadedFile
 from sevenfold.agent.loop import Loop, RunLimits
-from sevenfold.agent.mentions import Look, Mentions
+from sevenfold.agent.mentions import Mentions, MentionTool
 from sevenfold.agent.permissions.engine import Grants, Mode, Permissions
 from sevenfold.agent.permissions.rules import PermissionRules, unknown_rules
 from sevenfold.agent.prompt import AgentPrompt
@@ -192,7 +192,7 @@ class Assembly:
         recall = SessionRecall(store.log, None, results)
         return home, replace(store, results=results, recall=recall, cwd=str(self.workspace))
 
-    def descend(self, descent: Descent) -> Assembly:
+    def create_subagent(self, descent: Descent) -> Assembly:
         """Create a sub-agent of this agent."""
         return Assembly(descent.entry.started.model, descent.options(), self.client, descent)
 
@@ -226,9 +226,9 @@ class Assembly:
         """The cost of the conversation a fork starts with; 0 for other agents, None if a price is unknown."""
         self.checkpoints: Checkpoints | None = self._checkpoints()
         """Copies of files from before the agent changed them; None if checkpoints are off."""
-        self.hooks = AgentHooks(self.common, self._report_hooks)
+        self.hooks = AgentHooks(self.common_hook_fields, self._report_hooks)
         self.executor = self._executor()
-        self.follow = self._server_follower()
+        self.server_updater = self._server_updater()
         models = (self.model, self.store.settings.current().summary_model or self.model)
         limits.check_usd(models, self.conversation.account.usd)
         self.mentions = self._mentions()
@@ -242,9 +242,9 @@ class Assembly:
         for file in self.state.recent.files.values():
             if file.call:
                 self.conversation.remember_read(file.path, file.call, file.version)
-        slots.fill(self)
+        slots.install(self)
         self.conversation.autonomous = lambda: self.state.grants.mode == "autonomous"
-        self.conversation.read_only = self._reader
+        self.conversation.read_only = self._run_read_only
         self.conversation.events.listen(self.reporter.listen)
 
     def grants_within(self, permissions: Permissions, saved: Mode | None) -> Grants:
@@ -296,7 +296,7 @@ class Assembly:
             self.own_tools = [one for one in self.own_tools if one.name in listed]
         return together(self.own_tools, self.servers.tools() if self.servers else ())
 
-    def _server_follower(self) -> McpUpdater | None:
+    def _server_updater(self) -> McpUpdater | None:
         """The updater that keeps the agent's tools and prompt in sync with its MCP servers; None without servers."""
         if self.servers is None:
             return None
@@ -379,7 +379,7 @@ class Assembly:
         )
         return Executor(self.box, context, state.grants, self.hooks, callbacks)
 
-    def _reader(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
+    def _run_read_only(self, calls: Sequence[ToolCall]) -> Flow[list[Mapping[str, Any]]]:
         """Carry out a fork's calls with reading tools only, without asking the user or recording what was read."""
         desk = Desk(self.workspace)
         desk.restore(self.state.desk.state())
@@ -399,13 +399,13 @@ class Assembly:
         """The function that reads the files a prompt mentions, under the same rules as the tools; None if off."""
         if not self.options.get("mentions"):
             return None
-        executor = self.executor.with_tools(Toolbox([Look()]), self._learn_mentioned)
+        executor = self.executor.with_tools(Toolbox([MentionTool()]), self._learn_mentioned)
         tokens = self.conversation.window.effective // MENTIONS_SHARE
         return Mentions(executor, tokens, self.reporter.put).read
 
     # -- while it works -------------------------------------------------------------------------
 
-    def common(self) -> dict[str, Any]:
+    def common_hook_fields(self) -> dict[str, Any]:
         """The fields that every hook input has."""
         below = self.descent
         return {
@@ -435,21 +435,21 @@ class Assembly:
 
     def session_end(self) -> SessionEnd:
         """The hook event for closing the agent."""
-        return SessionEnd(**self.common(), reason="other")
+        return SessionEnd(**self.common_hook_fields(), reason="other")
 
-    def news(self) -> list[HookInput]:
+    def take_hook_events(self) -> list[HookInput]:
         """Hook events not fired yet (session start, instruction files loaded); also updates prompt and servers."""
-        if self.follow is not None:
-            self.follow()
+        if self.server_updater is not None:
+            self.server_updater()
         self._note_lost_tasks()
         if self.has_standard_prompt and (prompt := self.prompt.news()):
             self.want_prompt(prompt)
         events: list[HookInput] = []
         if not self.started and self.descent is not None:
-            events += self.descent.started(self.store, self.common())
+            events += self.descent.started(self.store, self.common_hook_fields())
         elif not self.started:
             source: Literal["resume", "startup"] = "resume" if self._resumed else "startup"
-            events.append(SessionStart(**self.common(), source=source, model=self.model))
+            events.append(SessionStart(**self.common_hook_fields(), source=source, model=self.model))
             self._report_unknown_rules()
             for path, why in self.types.problems.items() if self.types else ():
                 self.conversation.events.aside("agents", f"{path}: {why}")
@@ -478,7 +478,7 @@ class Assembly:
 
     def _instructions_loaded(self, file: LoadedFile) -> InstructionsLoaded:
         return InstructionsLoaded(
-            **self.common(),
+            **self.common_hook_fields(),
             file_path=file.path,
             memory_type=file.owner,
             load_reason=file.reason,

@@ -83,15 +83,15 @@ def refuse(asked: Asked) -> Consented:
 class AgentHooks(Struct, frozen=True):
     """Fires hooks from an agent's flows."""
 
-    common: Callable[[], Mapping[str, Any]]
+    common_fields: Callable[[], Mapping[str, Any]]
     """Returns the fields that every hook input has."""
-    heard: Callable[[HookOutcome], None]
+    on_outcome: Callable[[HookOutcome], None]
     """Called with every outcome, to show messages and failures."""
 
     def fire(self, event: HookInput) -> Flow[HookOutcome]:
         """Fire the hooks of an event; the flow returns their combined outcome."""
         outcome = yield from Fire(event)
-        self.heard(outcome)
+        self.on_outcome(outcome)
         return outcome
 
 
@@ -127,7 +127,7 @@ class Executor:
         self.grants = grants
         self.halted: str | None = None
         """The reason if a hook wants the whole run to stop, else None."""
-        self.patience = GRACE
+        self.grace_seconds = GRACE
         """Seconds that an interrupted tool gets to end before it is left behind."""
         self._hooks = hooks
         self._callbacks = callbacks
@@ -190,7 +190,7 @@ class Executor:
             raise Aborted()
         self._callbacks.report(ToolBegan(call))
         request = self._request(call)
-        before = yield from self._fire(PreToolUse(**self._hooks.common(), **_about(call)))
+        before = yield from self._fire(PreToolUse(**self._hooks.common_fields(), **_about(call)))
         _settle_if_refused(before)
         if before.updated_input is not None:
             call = replace(call, input=dict(before.updated_input))
@@ -202,7 +202,7 @@ class Executor:
         if self._callbacks.learn:
             self._callbacks.learn(call, output)
         used = PostToolUse(
-            **self._hooks.common(),
+            **self._hooks.common_fields(),
             **_about(call),
             tool_response=output.content,
             duration_ms=round((time.monotonic() - began) * 1000),
@@ -241,7 +241,7 @@ class Executor:
         if (impossible := self.box.check(call.name, call.input, permitted)) is not None:
             raise _Settled(impossible)
         answered = yield from self._fire(
-            hook_inputs.PermissionRequest(**self._hooks.common(), **_about(call))
+            hook_inputs.PermissionRequest(**self._hooks.common_fields(), **_about(call))
         )
         _settle_if_refused(answered)
         if answered.permission is not None and answered.permission.verdict == "allow":
@@ -263,10 +263,10 @@ class Executor:
 
     def _consent(self, asked: Asked) -> Run[Consented]:
         """Ask the user; an interrupt ends the waiting."""
-        ask, stopped, patience = partial(self._ask_user, asked), self.context.abort.is_set, self.patience
+        ask, stopped, grace = partial(self._ask_user, asked), self.context.abort.is_set, self.grace_seconds
         return Run(
-            lambda: run_interruptibly(ask, stopped, patience),
-            lambda: await_interruptibly(asyncio.to_thread(ask), stopped, patience),
+            lambda: run_interruptibly(ask, stopped, grace),
+            lambda: await_interruptibly(asyncio.to_thread(ask), stopped, grace),
         )
 
     def _act_between_checkpoints(
@@ -295,13 +295,13 @@ class Executor:
             return sendable((yield from flow), call.name)
         tool = box.get(call.name)
         # Wait only briefly for a function that cannot notice that it should stop.
-        deaf = isinstance(tool, FunctionTool) and not tool.listens
-        patience = min(SHORT_GRACE, self.patience) if deaf else self.patience
-        awaiting = SHORT_GRACE if isinstance(tool, AsyncTool) else patience
+        unstoppable = isinstance(tool, FunctionTool) and not tool.can_stop
+        grace = min(SHORT_GRACE, self.grace_seconds) if unstoppable else self.grace_seconds
+        awaiting = SHORT_GRACE if isinstance(tool, AsyncTool) else grace
         given = (call.name, call.input, context)
         return (
             yield from Run(
-                lambda: run_interruptibly(partial(box.run, *given), stopped, patience),
+                lambda: run_interruptibly(partial(box.run, *given), stopped, grace),
                 lambda: await_interruptibly(box.run_async(*given), stopped, awaiting),
             )
         )

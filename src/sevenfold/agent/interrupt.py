@@ -34,7 +34,7 @@ GRACE = 3.0
 """Seconds that interrupted work gets to end by itself."""
 SHORT_GRACE = 0.25
 """The same for a coroutine, which can be cancelled, a function that cannot notice the interrupt, and a request."""
-SPOKEN = ("main", "sdk", "agent")
+STREAMED_SOURCES = ("main", "sdk", "agent")
 """Query sources whose answers are streamed to the reader: those of the conversation itself."""
 
 
@@ -111,7 +111,7 @@ class _Listener:
     """Forwards the pieces of an answer until the request is interrupted, and collects its text."""
 
     def __init__(self, call: Call, watch: Watcher | None, stopped: Signal) -> None:
-        self._watch = watch if call.source.partition(":")[0] in SPOKEN else None
+        self._watch = watch if call.source.partition(":")[0] in STREAMED_SOURCES else None
         self._given: Any = watch
         self._stopped = stopped
         self._words: list[str] = []

@@ -43,7 +43,7 @@ RETRIES = 4
 STOP_HOOKS = 8
 """How many times in a row hooks may keep the agent from stopping."""
 INTERRUPTED = "[The user interrupted the answer here.]"
-ENDS: Mapping[str | None, End] = {
+END_BY_STOP_REASON: Mapping[str | None, End] = {
     "refusal": "refused",
     "max_tokens": "cut",
     "model_context_window_exceeded": "cut",
@@ -175,7 +175,7 @@ class Loop:
             if team is not None:
                 yield from team.resume()
             self._close_calls()
-            yield from self._fire_news()
+            yield from self._fire_pending_hooks()
             if key:
                 self._conversation.user(prompt, key=key)
             elif prompt:
@@ -203,7 +203,7 @@ class Loop:
         """Make one request and carry out the tool calls of its answer; returns None if there is more to do."""
         if limit := self._limit():
             return self._finished(limit)
-        yield from self._fire_news()
+        yield from self._fire_pending_hooks()
         yield from self._submit_queued()
         outcome = yield from self._ask()
         answer = outcome.reply.answer
@@ -215,9 +215,9 @@ class Loop:
             return None if halted is None else self._finished("blocked", halted)
         if self._queued or answer.stop_reason == "pause_turn" or (yield from self._await_team()):
             return None
-        reason = yield from self._held_back()
+        reason = yield from self._ask_stop_hooks()
         if reason is None:
-            return self._finished(ENDS.get(answer.stop_reason, "done"))
+            return self._finished(END_BY_STOP_REASON.get(answer.stop_reason, "done"))
         self._held += 1
         self._conversation.note(reason)
         return None
@@ -242,9 +242,9 @@ class Loop:
 
     # -- messages and hooks ---------------------------------------------------------------------
 
-    def _fire_news(self) -> Flow[None]:
+    def _fire_pending_hooks(self) -> Flow[None]:
         """Fire the hooks for events since the last request, and add their context to the conversation."""
-        for event in self._agent.news():
+        for event in self._agent.take_hook_events():
             outcome = yield from self._hooks.fire(event)
             for context in outcome.context:
                 self._conversation.note(context)
@@ -272,7 +272,7 @@ class Loop:
 
     def _submit(self, text: str) -> Flow[str | None]:
         """Record a user message; returns the reason if a hook refuses it, else None."""
-        submitted = UserPromptSubmit(**self._hooks.common(), prompt=text)
+        submitted = UserPromptSubmit(**self._hooks.common_fields(), prompt=text)
         outcome = yield from self._hooks.fire(submitted)
         refused = outcome.blocked if outcome.blocked is not None else outcome.stop
         if refused is not None:
@@ -286,13 +286,13 @@ class Loop:
             self._conversation.note(context)
         return None
 
-    def _held_back(self) -> Flow[str | None]:
+    def _ask_stop_hooks(self) -> Flow[str | None]:
         """Ask the hooks whether the agent may stop; returns the reason if it may not, else None."""
         if self._stopping or self._held >= STOP_HOOKS:
             return None
         descent = self._agent.descent
         stop = (descent.stop if descent else Stop)(
-            **self._hooks.common(),
+            **self._hooks.common_fields(),
             stop_hook_active=self._held > 0,
             last_assistant_message=self._text,
             background_tasks=self._agent.background_tasks(),

@@ -58,7 +58,7 @@ def plainly_a_path(word: str) -> bool:
     return _PLAINLY_A_PATH.fullmatch(word) is not None
 
 
-class Look(ReadTool):
+class MentionTool(ReadTool):
     """Shows a file as Read does, or lists the entries of a folder, under the rules and hooks for Read."""
 
     def act(self, given: ReadInput, context: Context) -> ToolOutput:
@@ -95,7 +95,7 @@ class Mentions:
             over = failed(f"At most {MOST_MENTIONS} files per message are read.")
             self._report(Mentioned(word, over))
         found = enumerate(words[:MOST_MENTIONS], 1)
-        return [ToolCall(f"mention-{number}", Look.name, {"path": word}) for number, word in found]
+        return [ToolCall(f"mention-{number}", MentionTool.name, {"path": word}) for number, word in found]
 
     def _is_readable(self, word: str) -> bool:
         """Whether to read this path; the user is never asked about a path outside the workspace that does not exist."""

@@ -57,16 +57,16 @@ def run_program(
     cwd: str,
     environ: Mapping[str, str],
     seconds: float,
-    given: bytes | None = None,
+    stdin: bytes | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> CommandResult:
-    """Run a program until it ends, times out or is ``stopped()``; ``given`` is its standard input, if any.
+    """Run a program until it ends, times out or is ``stopped()``; ``stdin`` is its standard input, if any.
 
     If it times out or is stopped, everything it started is killed. If it ends by itself, processes that it put into the
     background on purpose keep running.
     """
     try:
-        child = ChildProcess(argv, cwd=cwd, environ=environ, given=given, errors_apart=True)
+        child = ChildProcess(argv, cwd=cwd, environ=environ, stdin=stdin, separate_stderr=True)
     except (OSError, ValueError) as error:
         return CommandResult(None, problem=f"it could not be started in {cwd} ({error})")
     out, err = _Beginning(), _Beginning()
@@ -101,21 +101,21 @@ class ChildProcess:
         *,
         cwd: str,
         environ: Mapping[str, str],
-        given: bytes | None = None,
-        errors_apart: bool = False,
+        stdin: bytes | None = None,
+        separate_stderr: bool = False,
         pass_fds: Sequence[int] = (),
     ) -> None:
-        """``given`` is its standard input, if any; with ``errors_apart``, standard error gets a separate pipe."""
+        """``stdin`` is its standard input, if any; with ``separate_stderr``, standard error gets a separate pipe."""
         self.mark, self._alive = ProcessMark(), LivenessPipe()
-        self._given = memoryview(given or b"")
+        self._unsent = memoryview(stdin or b"")
         try:
             self.child = subprocess.Popen(
                 argv,
                 cwd=cwd,
                 env={**environ, self.mark.name: "1"},
-                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if errors_apart else subprocess.STDOUT,
+                stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=(self._alive.held, *pass_fds),
             )
@@ -177,12 +177,12 @@ class ChildProcess:
 
     def _write(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         try:
-            self._given = self._given[os.write(key.fd, self._given[:_CHUNK]) :]
+            self._unsent = self._unsent[os.write(key.fd, self._unsent[:_CHUNK]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._given = self._given[:0]
-        if not self._given and self.child.stdin:
+            self._unsent = self._unsent[:0]
+        if not self._unsent and self.child.stdin:
             selector.unregister(key.fileobj)
             self.child.stdin.close()
 

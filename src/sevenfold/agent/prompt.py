@@ -55,9 +55,9 @@ _ORDER: tuple[type[Text], ...] = (
     texts.Budgets,
 )
 R = TypeVar("R")
-STEPS = (1.0, 0.5, 0.25, 0.1)
+ANNOUNCED_FRACTIONS = (1.0, 0.5, 0.25, 0.1)
 """Fractions of a limit at which the model is told what is left of it."""
-APART = frozenset({texts.McpInstructions.file})
+ANNOUNCED_ELSEWHERE = frozenset({texts.McpInstructions.file})
 """Volatile sections whose changes are announced elsewhere, piece by piece."""
 STYLES_FOLDER = "output-styles"
 GIT_SECONDS = 2.0
@@ -161,7 +161,7 @@ class AgentPrompt:
 
     def news(self) -> SystemPrompt | None:
         """The prompt with its volatile sections updated; None if the model knows all of it already."""
-        now = self.sent.now(self._computed(), but=APART)
+        now = self.sent.now(self._computed(), but=ANNOUNCED_ELSEWHERE)
         if now == self.sent:
             return None
         self.sent = now
@@ -248,7 +248,7 @@ def _step(limit: float | None, left: float | None, form: Callable[[float], R]) -
     """An upper bound on what is left, in steps: announcing every change would take room and say little."""
     if limit is None or left is None:
         return None
-    return form(min(limit * share for share in STEPS if limit * share >= left))
+    return form(min(limit * share for share in ANNOUNCED_FRACTIONS if limit * share >= left))
 
 
 def find_style(name: str, folders: Sequence[Path]) -> texts.OutputStyle:

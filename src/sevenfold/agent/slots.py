@@ -229,11 +229,11 @@ class OpenFilesSlot:
         return gate.text(text) if gate else text
 
 
-def fill(agent: Assembly) -> None:
+def install(agent: Assembly) -> None:
     """Set up the slots that restore everything an agent needs after a compaction."""
     conversation, files = agent.conversation, OpenFilesSlot(agent)
     before = [slot for slot in conversation.slots if not isinstance(slot, FilesSlot)]
-    announced: list[Slot] = [agent.follow.slot()] if agent.follow is not None else []
+    announced: list[Slot] = [agent.server_updater.slot()] if agent.server_updater is not None else []
     if agent.has_standard_prompt:
         before.insert(0, SectionsSlot(agent))
         announced += _listing_slots(agent)

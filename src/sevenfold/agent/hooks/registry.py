@@ -47,7 +47,7 @@ def run_command(
         )
     shell = shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"
     argv = [shell, "-c", command] if args is None else [command, *args]
-    ran = run_program(argv, cwd=cwd, environ=environ, seconds=seconds, given=stdin, stopped=stopped)
+    ran = run_program(argv, cwd=cwd, environ=environ, seconds=seconds, stdin=stdin, stopped=stopped)
     if ran.problem == TIMED_OUT:
         ran = replace(ran, problem=f"it took longer than {seconds:g} s and was ended")
     return ran
@@ -111,12 +111,12 @@ class _Registry:
             for hook in self._hooks:
                 if hook.event != name or not hook.matcher.matches(value):
                     continue
-                if not isinstance(hook.does, HookCommand):
+                if not isinstance(hook.handler, HookCommand):
                     found[len(found)] = hook
-                elif (name, hook.does) not in self._spent:
-                    found.setdefault((hook.does.command, hook.does.args), hook)
-                    if hook.does.once:
-                        self._spent.add((name, hook.does))
+                elif (name, hook.handler) not in self._spent:
+                    found.setdefault((hook.handler.command, hook.handler.args), hook)
+                    if hook.handler.once:
+                        self._spent.add((name, hook.handler))
         return list(found.values())
 
     def _start(self, event: HookInput, stopped: Callable[[], bool]) -> _Firing:
@@ -124,16 +124,16 @@ class _Registry:
         firing, hooks = _Firing(), self._matching(event)
         given, problem = b"", ""
         try:
-            if any(isinstance(hook.does, HookCommand) for hook in hooks):
+            if any(isinstance(hook.handler, HookCommand) for hook in hooks):
                 given = encoded(event)
         except (RecursionError, ValueError, TypeError) as error:
             problem = f"what happened cannot be written as JSON ({error})"
         for place, hook in enumerate(hooks):
-            if not isinstance(hook.does, HookCommand):
+            if not isinstance(hook.handler, HookCommand):
                 firing.functions[place] = hook
             elif problem:
                 firing.answers[place] = unread_answer(type(event), hook.label, problem)
-            elif hook.does.background:
+            elif hook.handler.background:
                 self._background.append(self._run_command(hook, event, given, self._closing.is_set))
             else:
                 firing.commands[place] = self._run_command(
@@ -144,7 +144,7 @@ class _Registry:
     def _run_command(
         self, hook: Hook, event: HookInput, given: bytes, stopped: Callable[[], bool]
     ) -> Future[HookOutcome]:
-        command = hook.does
+        command = hook.handler
         assert isinstance(command, HookCommand)
         program, args = command.command, command.args
         if args is not None:
@@ -280,8 +280,8 @@ async def _call_async(hook: Hook, event: HookInput) -> HookOutcome:
 
 
 def _returned(hook: Hook, event: HookInput) -> Any:
-    assert not isinstance(hook.does, HookCommand)
-    return hook.does(event)
+    assert not isinstance(hook.handler, HookCommand)
+    return hook.handler(event)
 
 
 def _as_result(returned: object) -> CommandResult:

@@ -86,17 +86,17 @@ class Hook(Struct, frozen=True):
 
     event: str
     matcher: Matcher
-    does: HookCommand | Callable[..., Any]
+    handler: HookCommand | Callable[..., Any]
     source: str
     """The file that defines it, or ``code`` if a program added it."""
 
     @property
     def label(self) -> str:
         """Its name in messages."""
-        if isinstance(self.does, HookCommand):
-            line = " ".join([self.does.command, *(self.does.args or ())])
+        if isinstance(self.handler, HookCommand):
+            line = " ".join([self.handler.command, *(self.handler.args or ())])
             return line if len(line) <= _LABEL else line[: _LABEL - 1] + "…"
-        return str(getattr(self.does, "__qualname__", None) or type(self.does).__qualname__)
+        return str(getattr(self.handler, "__qualname__", None) or type(self.handler).__qualname__)
 
 
 class SkippedHook(Struct, frozen=True):

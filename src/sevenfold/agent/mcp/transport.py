@@ -103,7 +103,7 @@ class _Child(ChildProcess):
         kept = {name: environ[name] for name in PASSED_ON if name in environ}
         argv, given = [server.command, *server.args], {**kept, **server.env}
         try:
-            super().__init__(argv, cwd=server.cwd or ".", environ=given, given=b"", errors_apart=True)
+            super().__init__(argv, cwd=server.cwd or ".", environ=given, stdin=b"", separate_stderr=True)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise Refused(f"{server.command} cannot be started: {why}") from error

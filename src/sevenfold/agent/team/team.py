@@ -347,7 +347,7 @@ class Team:
         definition = self.definitions.get(started.agent_type)
         if definition is None:
             raise Refused(f"there is no type of agent {started.agent_type!r} any more")
-        child = parent.descend(Descent(parent, definition, entry))
+        child = parent.create_subagent(Descent(parent, definition, entry))
         if progress is not None:
             child.reporter.sink = ProgressSink(progress)
         with self._lock:

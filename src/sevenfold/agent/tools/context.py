@@ -62,7 +62,7 @@ class Desk:
 
     def __init__(self, cwd: Path) -> None:
         self.cwd = cwd
-        self.changing = threading.RLock()
+        self.write_lock = threading.RLock()
         """Lock held while a file is checked and written."""
         self._files: dict[str, KnownFile] = {}
 

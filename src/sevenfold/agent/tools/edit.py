@@ -71,7 +71,7 @@ class EditTool(StandardTool[EditInput]):
     def act(self, given: EditInput, context: Context) -> ToolOutput:
         """Replace the text; raises `Refused` if it is ambiguous or does not occur."""
         path = files.permitted_path(given.path, context)
-        with context.desk.changing:
+        with context.desk.write_lock:
             before, after, whole = self._replace(given, path, context)
             return _done(path, before, after, context, whole=whole)
 
@@ -101,7 +101,7 @@ class WriteTool(StandardTool[WriteInput]):
         """Write the file."""
         after = _encoded(given.content, "content")
         path = files.permitted_path(given.path, context)
-        with context.desk.changing:
+        with context.desk.write_lock:
             return _done(path, self._replaced(path, context), after, context, whole=True)
 
     def _replaced(self, path: str, context: Context) -> bytes | None:

@@ -67,10 +67,10 @@ def function_tool(
         raise InputError(f"{name!r} cannot be the name of a tool: letters, digits, _ and -; pass name=…")
     documented, listed = read_docstring(inspect.getdoc(meant) or "")
     description = description or documented or f"{name.replace('_', ' ').strip().capitalize()}."
-    made = _AsyncFunctionTool if _is_async(function) else FunctionTool
+    cls = _AsyncFunctionTool if _is_async(function) else FunctionTool
     parameters = _Parameters.of(function, name, listed)
-    listens = bool(parameters.context) or inspect.isgeneratorfunction(meant) or _is_async(function)
-    return made(name, description, parameters.schema, kind, concurrent, asks, listens, function, parameters)
+    can_stop = bool(parameters.context) or inspect.isgeneratorfunction(meant) or _is_async(function)
+    return cls(name, description, parameters.schema, kind, concurrent, asks, can_stop, function, parameters)
 
 
 class FunctionTool(Struct, eq=False):
@@ -84,7 +84,7 @@ class FunctionTool(Struct, eq=False):
     concurrent: bool
     asks: bool
     """Whether every call needs permission."""
-    listens: bool
+    can_stop: bool
     """Whether it can notice that it should stop; a plain function cannot be stopped from outside."""
     function: Callable[..., Any]
     parameters: _Parameters
@@ -182,8 +182,8 @@ def _is_async(function: Callable[..., Any]) -> bool:
 class _Parameters(Struct, frozen=True):
     """The parameters of a function: their schema, and how an input becomes arguments.
 
-    Two hooks handle types that JSON cannot represent: `_shape` returns the schema the model sees, `_made` creates the
-    value. So a parameter may be a path, or a class that describes and checks itself as pydantic's models do.
+    Two hooks handle types that JSON cannot represent: `_schema_hook` returns the schema the model sees, `_decode_hook`
+    makes the value. So a parameter may be a path, or a class that describes and checks itself as pydantic's models do.
     """
 
     input: type[Struct]
@@ -207,11 +207,11 @@ class _Parameters(Struct, frozen=True):
                 fields.append((name, *_field(hint, parameter)))
         given = msgspec.defstruct(f"{tool}_input", fields, kw_only=True, forbid_unknown_fields=True)
         kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
-        return cls(given, schema_of(given, _shape), kinds, context)
+        return cls(given, schema_of(given, _schema_hook), kinds, context)
 
     def bind(self, given: Input, context: Context) -> tuple[list[Any], dict[str, Any]]:
         """The positional and keyword arguments of one call."""
-        typed = msgspec.convert(given, self.input, dec_hook=_made)
+        typed = msgspec.convert(given, self.input, dec_hook=_decode_hook)
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for name, kind in self.kinds.items():
@@ -290,7 +290,7 @@ def _check(tool: str, name: str, hint: Any) -> None:
             "digits, _, - and ."
         )
     try:
-        schema_of(hint, _shape)
+        schema_of(hint, _schema_hook)
     except InputError as error:
         raise InputError(
             f"{tool}: parameter {name}: {error} Use str, int, float, bool, None, list, dict, Literal, an enum, a path, "
@@ -322,7 +322,7 @@ def _default(value: Any) -> Any:
     return value
 
 
-def _shape(kind: Any) -> dict[str, Any]:
+def _schema_hook(kind: Any) -> dict[str, Any]:
     """The schema of a type that JSON cannot represent; raises NotImplementedError if it is unknown."""
     if _is(kind, PurePath):
         return {"type": "string"}
@@ -331,8 +331,8 @@ def _shape(kind: Any) -> dict[str, Any]:
     raise NotImplementedError
 
 
-def _made(kind: Any, given: Any) -> Any:
-    """Create a value of a type that `_shape` knows."""
+def _decode_hook(kind: Any, given: Any) -> Any:
+    """Create a value of a type that `_schema_hook` knows."""
     if _is(kind, PurePath):
         return (Path if kind is PurePath else kind)(given)
     try:
@@ -372,11 +372,11 @@ def _shown(came: Any) -> ToolOutput:
 def _text_of(came: Any) -> str:
     if isinstance(came, str):
         return str.__str__(came)
-    tree = _plain(msgspec.to_builtins(came, builtin_types=_BYTES, enc_hook=_plainer))
+    tree = _plain(msgspec.to_builtins(came, builtin_types=_BYTES, enc_hook=_encode_hook))
     return tree if isinstance(tree, str) else json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
 
 
-def _plainer(one: Any) -> Any:
+def _encode_hook(one: Any) -> Any:
     """Convert an object that JSON cannot represent into its contents; called until everything is plain data."""
     match one:
         case PathLike():

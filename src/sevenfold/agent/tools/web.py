@@ -137,7 +137,7 @@ class WebFetchTool(StandardTool[FetchInput]):
 
     def _ask(self, client: httpx2.Client, wanted: WebAddress, over: Callable[[], bool]) -> _Page | str:
         """Request one address; returns the page, or the address it redirects to."""
-        address = public_machine(wanted, self._resolve, self._private.__contains__)
+        address = checked_ip_address(wanted, self._resolve, self._private.__contains__)
         host = f"[{address}]" if ":" in address else address
         url = f"{'https' if wanted.secure else 'http'}://{host}:{wanted.port}{wanted.path}"
         headers = {
@@ -226,7 +226,7 @@ def parse_address(address: str) -> WebAddress:
         raise InputError(f"{address!r} contains a user name, which is not sent; leave it out.")
     host = (parts.hostname or "").rstrip(".")
     try:
-        if not _is_machine(host):
+        if not _is_ip_address(host):
             host = host.encode("idna").decode("ascii").lower()
     except UnicodeError:
         raise InputError(f"{host!r} is not a valid host name.") from None
@@ -236,19 +236,19 @@ def parse_address(address: str) -> WebAddress:
     return replace(made, url=f"{parts.scheme}://{made.authority}{path}")
 
 
-def public_machine(wanted: WebAddress, resolve: Resolve, allowed: Callable[[str], bool]) -> str:
+def checked_ip_address(wanted: WebAddress, resolve: Resolve, allowed: Callable[[str], bool]) -> str:
     """The IP address to connect to.
 
     Raises `Refused` if any IP address of the host is not public, unless ``allowed(host)``.
     """
-    machines = [wanted.host] if _is_machine(wanted.host) else resolve(wanted.host, wanted.port)
-    if not machines:
+    addresses = [wanted.host] if _is_ip_address(wanted.host) else resolve(wanted.host, wanted.port)
+    if not addresses:
         raise Refused(f"There is no host {wanted.host}; check the address.")
     if not allowed(wanted.host):
-        for one in machines:
+        for one in addresses:
             if not is_public(one):
                 raise Refused(f"{wanted.host} resolves to {one}, which is not public; not fetched.")
-    return machines[0]
+    return addresses[0]
 
 
 def is_public(address: str) -> bool:
@@ -266,7 +266,7 @@ def is_public(address: str) -> bool:
     return one.is_global and not one.is_multicast and not one.is_reserved
 
 
-def _is_machine(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
