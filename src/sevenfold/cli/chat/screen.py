@@ -46,25 +46,25 @@ class Signs(Struct, frozen=True):
     arrow: str = "→"
 
 
-RICH = Signs()
+UNICODE = Signs()
 _STAND_INS = str.maketrans("›◐◓◑◒✓✗⊘◆·▲⋯❯█░┊│", ">|/-\\+xo*-!~>#.:|") | {ord("…"): "...", ord("→"): "->"}
 """ASCII replacements for the signs."""
 
 
-def _poor(sign: Any) -> Any:
-    return sign.translate(_STAND_INS) if isinstance(sign, str) else tuple(map(_poor, sign))
+def _to_ascii(sign: Any) -> Any:
+    return sign.translate(_STAND_INS) if isinstance(sign, str) else tuple(map(_to_ascii, sign))
 
 
-POOR = Signs(*map(_poor, structs.astuple(RICH)))
+ASCII = Signs(*map(_to_ascii, structs.astuple(UNICODE)))
 
 
 def signs_for(encoding: str | None) -> Signs:
     """The signs for an encoding: ASCII ones if it cannot encode the others."""
     try:
-        "".join(map("".join, structs.astuple(RICH))).encode(encoding or "ascii")
+        "".join(map("".join, structs.astuple(UNICODE))).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return POOR
-    return RICH
+        return ASCII
+    return UNICODE
 
 
 class Screen(Protocol):
