@@ -92,7 +92,7 @@ class Chat:
         self._thought = ""
         self._waited: dict[str, float] = {}
         """Seconds the user took to decide, by tool call id."""
-        self._deeds: dict[str, str] = {}
+        self._descriptions: dict[str, str] = {}
         """What the layers did in this run, in words, by decision id."""
         self._acted_at = time.monotonic()
         """When the user last sent something or answered."""
@@ -137,7 +137,7 @@ class Chat:
         """The suggestion for the user's next message."""
         return self.agent.session.conversation.state(Suggestion)
 
-    def working(self, doing: str, work: Callable[[], None]) -> None:
+    def run_interruptible(self, doing: str, work: Callable[[], None]) -> None:
         """Run long work that is not a turn and that the user can interrupt; show its errors."""
         with self._activity(doing, turn=False):
             try:
@@ -238,7 +238,7 @@ class Chat:
         """Count an event of the engine, update the activity, and show the event if it concerns the user."""
         self.spent = self.spent.add(event)
         if isinstance(event, Acted) and event.reference:
-            self._deeds[event.reference] = event.what
+            self._descriptions[event.reference] = event.what
         if isinstance(event, Sending) and event.source == "main":
             self._show_queued()
         if isinstance(event, Answered) and event.source == "main":
@@ -258,10 +258,10 @@ class Chat:
         details = [(name, clean(value), "") for name, value in line.detail]
         self.say(line.level, line.line, self.folded.add(lambda: pairs(details)) if details else 0)
 
-    def deed(self, decision: str) -> str:
+    def describe_decision(self, decision: str) -> str:
         """What a decision did, in words."""
         compacted = is_compaction(self.agent.session.conversation, decision)
-        return self._deeds.get(decision) or ("a compaction" if compacted else f"decision {decision}")
+        return self._descriptions.get(decision) or ("a compaction" if compacted else f"decision {decision}")
 
     def say(self, level: Level, words: str, number: int = 0) -> None:
         """Show a message of the app itself; its sign says the same as its colour, for terminals without colour."""
