@@ -362,10 +362,10 @@ def test_the_status_follows_undo_rewind_and_another_model(talk):
     talk("/compact")
     small = talk.chat.status.gauge
     talk("/undo")
-    assert talk.chat.status.taken_back
+    assert talk.chat.status.compaction_undone
     assert talk.chat.status.gauge.seen > small.seen
     talk("/redo")
-    assert not talk.chat.status.taken_back
+    assert not talk.chat.status.compaction_undone
     assert talk.chat.status.gauge.seen == pytest.approx(small.seen, rel=0.05)
     talk("/model claude-opus-4-6")
     assert talk.chat.status.model == "claude-opus-4-6"

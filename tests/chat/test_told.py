@@ -151,14 +151,14 @@ def test_the_status_line_fits_and_keeps_how_full_it_is_to_the_last(width, signs)
 def test_a_full_window_is_told_in_words():
     assert "compacts next" in draw_status(status(169_000), UNICODE, 100).plain
     assert "compacts next" in draw_status(status(179_500), UNICODE, 100).plain
-    assert "compacts next" in draw_status(status(179_500, taken_back=True), UNICODE, 100).plain
+    assert "compacts next" in draw_status(status(179_500, compaction_undone=True), UNICODE, 100).plain
     assert "FULL: /compact or /clear" in draw_status(status(179_500, compacts=False), UNICODE, 100).plain
     assert "no auto-compaction" in draw_status(status(compacts=False), UNICODE, 100).plain
 
 
 def test_an_unknown_cost_and_an_undone_compaction_are_told():
     shown = draw_status(
-        StatusLine(model="m", gauge=gauge(9_000, usd=None), taken_back=True), UNICODE, 100
+        StatusLine(model="m", gauge=gauge(9_000, usd=None), compaction_undone=True), UNICODE, 100
     ).plain
     assert "cost unknown" in shown
     assert "compaction undone" in shown

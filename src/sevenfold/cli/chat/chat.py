@@ -285,7 +285,7 @@ class Chat:
             offline=self.options.offline,
             gauge=session.gauge,
             compacts=session.conversation.settings.auto_compact,
-            taken_back=compaction_undone(session.conversation),
+            compaction_undone=compaction_undone(session.conversation),
             cached=self.spent.cached,
         )
         self.screen.changed()
