@@ -244,10 +244,10 @@ def ignore_interrupts() -> None:
 
 
 class Worker:
-    """Runs one piece of work at a time in a thread; calls ``over`` at its end, with the error or None."""
+    """Runs one piece of work at a time in a thread; calls ``on_done`` at its end, with the error or None."""
 
-    def __init__(self, over: Callable[[BaseException | None], None]) -> None:
-        self._over = over
+    def __init__(self, on_done: Callable[[BaseException | None], None]) -> None:
+        self._on_done = on_done
         self._thread: threading.Thread | None = None
 
     @property
@@ -264,7 +264,7 @@ class Worker:
                 work()
             except BaseException as wrong:  # noqa: BLE001 (the app shows or raises it)
                 error = wrong
-            self._over(error)
+            self._on_done(error)
 
         self._thread = threading.Thread(target=run, daemon=True, name="sevenfold-chat")
         self._thread.start()
