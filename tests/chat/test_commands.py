@@ -20,7 +20,7 @@ from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.driver import Driver
-from sevenfold.cli.chat.history import find_session, new_name, sessions, talks
+from sevenfold.cli.chat.history import chat_sessions, find_session, new_name, sessions
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.pages import help_page
@@ -602,7 +602,7 @@ def test_a_session_is_named_and_found_by_its_name_and_runs_of_scripts_are_not_li
     assert find_session(kept, "the her") == named
     assert find_session([named, named], "the her") is None
     script = msgspec.structs.replace(named, name=new_name(printed=True))
-    assert talks([script, named]) == [named]
+    assert chat_sessions([script, named]) == [named]
     assert find_session([script], script.name) == script
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from sevenfold.cli.chat import slash_commands
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.history import sessions, talks
+from sevenfold.cli.chat.history import chat_sessions, sessions
 from sevenfold.cli.chat.lines import draw_activity
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.screen import Worker
@@ -218,7 +218,7 @@ class ChatCompleter(Completer):
             case "mode":
                 return MODES
             case "resume":
-                return tuple(one.title for one in talks(sessions(self._folder)))
+                return tuple(one.title for one in chat_sessions(sessions(self._folder)))
             case _:
                 return ()
 

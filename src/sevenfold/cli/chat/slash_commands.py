@@ -100,7 +100,7 @@ def _resume(chat: Chat, rest: str) -> None:
         if chosen is None:
             raise Refused(f"no other session named {rest} in this folder; /resume lists them")
     else:
-        kept = history.talks(kept)
+        kept = history.chat_sessions(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
         chosen = chat.ask(start.session_menu(kept, chat.options.folder))
