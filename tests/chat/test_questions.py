@@ -226,9 +226,9 @@ def test_what_is_typed_narrows_a_long_list_and_enter_takes_what_is_left():
     assert "heron 27" in shown
     assert "heron 26" not in shown
     assert state.enter() == MenuAnswer((27,))
-    nothing = state.narrow("owl")
+    nothing = state.filter_by("owl")
     assert "no matches" in printed(draw_menu(nothing, UNICODE, 60))
     assert nothing.enter() == nothing
-    assert nothing.narrow("").move(1).enter() == MenuAnswer((28,))
+    assert nothing.filter_by("").move(1).enter() == MenuAnswer((28,))
     assert read_answer(long.menu, "heron 27") == MenuAnswer((27,))
     assert read_answer(long.menu, "heron") is None

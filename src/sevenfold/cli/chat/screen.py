@@ -159,8 +159,8 @@ def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
     shown = Text().append("\n".join(_wrap(one_line(menu.title), room, signs)), "bold yellow")
     if state.writing:
         return shown.append(f"\n  {state.wanted()} (Enter sends it, Esc goes back)", style="dim")
-    if state.needle:
-        shown.append(f"\n  filter: {one_line(state.needle)}", style="cyan")
+    if state.filter_text:
+        shown.append(f"\n  filter: {one_line(state.filter_text)}", style="cyan")
     places = state.matching
     count, at = len(places), places.index(state.at) if places else 0
     first = max(0, min(at - PAGE // 2, count - PAGE))
