@@ -44,7 +44,7 @@ def test_whoever_was_not_typing_can_answer_at_once():
 
 
 DRINK = Menu(
-    "Which?", (MenuItem("Tea", "t"), MenuItem("Coffee", "c", "strong"), MenuItem("Other", words="which"))
+    "Which?", (MenuItem("Tea", "t"), MenuItem("Coffee", "c", "strong"), MenuItem("Other", prompt="which"))
 )
 
 

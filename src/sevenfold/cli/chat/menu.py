@@ -25,7 +25,7 @@ class MenuItem(Struct, frozen=True):
     key: str = ""
     """A letter that chooses the item at once."""
     about: str = ""
-    words: str = ""
+    prompt: str = ""
     """What the user is asked to type after choosing the item; empty if nothing."""
     before: str = ""
     """Text before the label, such as a time."""
@@ -117,7 +117,7 @@ class MenuState(Struct, frozen=True):
             return MenuAnswer(self._chosen(), words.strip())
         if not self.matching:
             return self
-        if any(self.menu.items[place].words for place in self._chosen()):
+        if any(self.menu.items[place].prompt for place in self._chosen()):
             return replace(self, writing=True)
         return MenuAnswer(self._chosen())
 
@@ -125,9 +125,9 @@ class MenuState(Struct, frozen=True):
         """Return from typing words to the items."""
         return replace(self, writing=False)
 
-    def wanted(self) -> str:
+    def prompt(self) -> str:
         """What the user is asked to type."""
-        return next(filter(None, (self.menu.items[place].words for place in self._chosen())), "your answer")
+        return next(filter(None, (self.menu.items[n].prompt for n in self._chosen())), "your answer")
 
     def _chosen(self) -> tuple[int, ...]:
         if not self.menu.items:

@@ -158,7 +158,7 @@ def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
     menu, room = state.menu, max(10, width - 1)
     shown = Text().append("\n".join(_wrap(one_line(menu.title), room, signs)), "bold yellow")
     if state.writing:
-        return shown.append(f"\n  {state.wanted()} (Enter sends it, Esc goes back)", style="dim")
+        return shown.append(f"\n  {state.prompt()} (Enter sends it, Esc goes back)", style="dim")
     if state.filter_text:
         shown.append(f"\n  filter: {one_line(state.filter_text)}", style="cyan")
     places = state.matching
