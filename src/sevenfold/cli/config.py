@@ -15,7 +15,7 @@ from sevenfold.cli.text import print_json
 from sevenfold.settings import DEFAULT, Resolved, Setting, by_name, described, overruled, unknown
 from sevenfold.stores.settings_files import load, variable
 
-_TOLD = ("default", "unit", "allowed", "stage", "latched", "says")
+_JSON_FIELDS = ("default", "unit", "allowed", "stage", "latched", "says")
 """Fields of a setting that `--json` prints unchanged."""
 _STAGES = {"preview": "preview: may still change", "planned": "planned: no effect yet"}
 
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
                 "value": getattr(resolved.settings, setting.name),
                 "origin": resolved.origins[setting.name],
                 "overruled_by": reasons.get(setting.name),
-                **{name: getattr(setting, name) for name in _TOLD},
+                **{name: getattr(setting, name) for name in _JSON_FIELDS},
             }
             for setting in chosen
         ]
