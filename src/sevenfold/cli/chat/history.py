@@ -75,7 +75,7 @@ def find_session(kept: list[KeptSession], name: str) -> KeptSession | None:
 
 
 def new_name(*, printed: bool = False) -> str:
-    """A name for a new session: the time and a random suffix, with the prefix `PRINT_MODE_PREFIX` if `-p` creates it."""
+    """A name for a new session: the time and a random suffix, with `PRINT_MODE_PREFIX` if `-p` creates it."""
     return f"{PRINT_MODE_PREFIX if printed else ''}{datetime.now():%Y-%m-%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
