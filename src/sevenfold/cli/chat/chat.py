@@ -25,7 +25,7 @@ from sevenfold.agent.tools.context import Abort, Question
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.kept_rules import keep_rules
-from sevenfold.cli.chat.lines import Activity, Layout
+from sevenfold.cli.chat.lines import Activity, LineSpec
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.pages import pairs
@@ -402,16 +402,16 @@ class Chat:
         self.update()
 
     @property
-    def layout(self) -> Layout:
+    def line_spec(self) -> LineSpec:
         """The signs, width and folder that lines are drawn with."""
-        return Layout(self.screen.signs, self.screen.width, str(self.options.folder))
+        return LineSpec(self.screen.signs, self.screen.width, str(self.options.folder))
 
     def drawn_call(
         self, call: ToolCall, output: ToolOutput, seconds: float = 0.0, *, seen: bool = False
     ) -> RenderableType:
         """A call with the first lines of its result; `/show` opens the rest. With ``seen``, its diff is left out."""
         number = self.folded.add(partial(lines.full_call, call, output, seconds))
-        return lines.result_lines(call, output, seconds, self.layout, number=number, seen=seen)
+        return lines.result_lines(call, output, seconds, self.line_spec, number=number, seen=seen)
 
     def _mentioned(self, event: events.Mentioned) -> None:
         path, output = one_line(event.path, 200), event.output

@@ -106,7 +106,7 @@ class Driver:
         chat = self.chat
         shown = replace(chat.live, queued=(*chat.live.queued, *self._pending_inputs))
         drawn = [render_markdown(shown.pending)] if shown.pending.strip() else []
-        return draw_activity(shown, drawn, chat.layout, chat.clock())
+        return draw_activity(shown, drawn, chat.line_spec, chat.clock())
 
     def status(self) -> RenderableType:
         """The status line, drawn."""
