@@ -18,7 +18,7 @@ from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.menu import Menu, MenuAnswer, MenuState
-from sevenfold.cli.chat.screen import RICH, draw_menu
+from sevenfold.cli.chat.screen import UNICODE, draw_menu
 from sevenfold.cli.chat.start import ChatOptions
 from sevenfold.cli.chat.status import draw_status
 from sevenfold.layers.compact.offline import summarise, take_notes
@@ -52,7 +52,7 @@ STEPS: Sequence[str | Sequence[Mapping[str, Any]]] = [
 class Drawing:
     """A screen that is a picture; whoever sits in front of it always says yes."""
 
-    signs = RICH
+    signs = UNICODE
     width = WIDTH
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Drawing:
 
     def ask(self, question: Menu) -> MenuAnswer | None:
         if not any(item.about.startswith("Shell(python3") for item in question.items):
-            self.show(draw_menu(MenuState.open(question), RICH, WIDTH))
+            self.show(draw_menu(MenuState.open(question), UNICODE, WIDTH))
         return MenuAnswer((0,))
 
     def changed(self) -> None:
@@ -114,15 +114,15 @@ def _act(screen: Drawing, start: ChatOptions) -> None:
     chat = Chat(screen, opens, start)
     try:
         said = "the test fails, please fix it"
-        screen.show(Text(f"{RICH.prompt} {said}", style="bold"), Text())
+        screen.show(Text(f"{UNICODE.prompt} {said}", style="bold"), Text())
         chat.turn(said)
         for command in ("/compact", "/context"):
-            screen.show(Text(f"{RICH.prompt} {command}", style="bold"))
+            screen.show(Text(f"{UNICODE.prompt} {command}", style="bold"))
             commands.run(chat, command)
         screen.show(
             Text(),
-            Text(RICH.prompt, style="bold cyan"),
-            draw_status(chat.status, RICH, WIDTH),
+            Text(UNICODE.prompt, style="bold cyan"),
+            draw_status(chat.status, UNICODE, WIDTH),
         )
     finally:
         chat.close()

@@ -16,7 +16,7 @@ import pytest
 import sevenfold
 from sevenfold.agent.tools.context import Todo
 from sevenfold.cli.purge import find, remove
-from sevenfold.cli.storage.rewrite import World
+from sevenfold.cli.storage.rewrite import RecordStamper
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptLocked
 from sevenfold.lab.simulator.invariant import extends
@@ -146,7 +146,7 @@ def test_a_session_is_removed_with_what_its_agent_kept(folder: Path, home: Path)
     store = user_home()
     assert kept / "state.json" in set(store.texts())
     (found,) = find(store, "s")
-    remove(store, found, World(SystemClock(), RandomIds()))
+    remove(store, found, RecordStamper(SystemClock(), RandomIds()))
     assert not kept.exists()
     # What is remembered outlives the sessions it comes from.
     assert [path for path in store.texts() if "memory" not in path.parts] == []

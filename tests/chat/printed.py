@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.console import RenderableType
 
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
-from sevenfold.cli.chat.screen import RICH, Renderer
+from sevenfold.cli.chat.screen import UNICODE, Renderer
 
 
 def printed(*shown: RenderableType, width: int = 80) -> str:
@@ -18,7 +18,7 @@ def printed(*shown: RenderableType, width: int = 80) -> str:
 class Page:
     """A screen that keeps what it is shown, and answers questions as it was told to."""
 
-    signs = RICH
+    signs = UNICODE
 
     def __init__(
         self, answers: Callable[[Menu], MenuAnswer | None] = lambda _: None, width: int = 80

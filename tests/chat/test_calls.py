@@ -14,8 +14,8 @@ from sevenfold.agent.tools.output import (
     denied,
     failed,
 )
-from sevenfold.cli.chat.lines import MANY_LINES, Paper, diff_lines, full_call, result_lines, running_line
-from sevenfold.cli.chat.screen import POOR, RICH
+from sevenfold.cli.chat.lines import MANY_LINES, LineSpec, diff_lines, full_call, result_lines, running_line
+from sevenfold.cli.chat.screen import ASCII, UNICODE
 from sevenfold.conversation.request import ToolCall
 
 from .printed import printed
@@ -28,8 +28,8 @@ def call(name: str = "Shell", **given: Any) -> ToolCall:
 def line(
     one: ToolCall, output: ToolOutput, seconds: float = 0.1, width: int = 80, folder: str = "", **more: Any
 ) -> str:
-    paper = Paper(RICH, width, folder)
-    return printed(result_lines(one, output, seconds, paper, number=3, **more), width=width)
+    spec = LineSpec(UNICODE, width, folder)
+    return printed(result_lines(one, output, seconds, spec, number=3, **more), width=width)
 
 
 def test_a_call_says_what_it_did_to_what_and_how_long_it_took():
@@ -141,7 +141,7 @@ def test_everything_behind_a_line_is_bounded():
 
 
 def test_a_running_call_shows_the_last_line_it_printed():
-    shown = printed(running_line(call(command="make"), 3.2, "one\ntwo\n", Paper(POOR, 60)))
+    shown = printed(running_line(call(command="make"), 3.2, "one\ntwo\n", LineSpec(ASCII, 60)))
     assert "Shell make - 3.2 s" in shown
     assert "| two" in shown
     assert "one" not in shown

@@ -20,7 +20,7 @@ from sevenfold.cli.chat import slash_commands as commands
 from sevenfold.cli.chat import start as opening
 from sevenfold.cli.chat.chat import Chat
 from sevenfold.cli.chat.driver import Driver
-from sevenfold.cli.chat.history import find_session, new_name, sessions, talks
+from sevenfold.cli.chat.history import chat_sessions, find_session, new_name, sessions
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.pages import help_page
@@ -362,10 +362,10 @@ def test_the_status_follows_undo_rewind_and_another_model(talk):
     talk("/compact")
     small = talk.chat.status.gauge
     talk("/undo")
-    assert talk.chat.status.taken_back
+    assert talk.chat.status.compaction_undone
     assert talk.chat.status.gauge.seen > small.seen
     talk("/redo")
-    assert not talk.chat.status.taken_back
+    assert not talk.chat.status.compaction_undone
     assert talk.chat.status.gauge.seen == pytest.approx(small.seen, rel=0.05)
     talk("/model claude-opus-4-6")
     assert talk.chat.status.model == "claude-opus-4-6"
@@ -602,7 +602,7 @@ def test_a_session_is_named_and_found_by_its_name_and_runs_of_scripts_are_not_li
     assert find_session(kept, "the her") == named
     assert find_session([named, named], "the her") is None
     script = msgspec.structs.replace(named, name=new_name(printed=True))
-    assert talks([script, named]) == [named]
+    assert chat_sessions([script, named]) == [named]
     assert find_session([script], script.name) == script
 
 

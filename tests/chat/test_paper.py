@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from sevenfold.cli.chat.screen import POOR, RICH, Renderer, Signs, colours_of, signs_for
+from sevenfold.cli.chat.screen import ASCII, UNICODE, Renderer, Signs, colours_of, signs_for
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_without_colour_nothing_is_coloured_and_without_anything_nothing_is_styl
 
 
 def test_a_terminal_without_unicode_gets_signs_it_can_write():
-    assert signs_for("utf-8") is RICH
-    assert signs_for("ascii") is POOR
-    assert signs_for("latin-1") is POOR
-    assert signs_for(None) is POOR
-    assert all(str(getattr(POOR, name)).isascii() for name in Signs.__struct_fields__)
+    assert signs_for("utf-8") is UNICODE
+    assert signs_for("ascii") is ASCII
+    assert signs_for("latin-1") is ASCII
+    assert signs_for(None) is ASCII
+    assert all(str(getattr(ASCII, name)).isascii() for name in Signs.__struct_fields__)

@@ -19,7 +19,7 @@ from sevenfold.cli.chat.menu import (
     list_menu,
     read_answer,
 )
-from sevenfold.cli.chat.screen import POOR, RICH, draw_menu
+from sevenfold.cli.chat.screen import ASCII, UNICODE, draw_menu
 from sevenfold.conversation.request import ToolCall
 
 from .printed import printed
@@ -44,7 +44,7 @@ def test_whoever_was_not_typing_can_answer_at_once():
 
 
 DRINK = Menu(
-    "Which?", (MenuItem("Tea", "t"), MenuItem("Coffee", "c", "strong"), MenuItem("Other", words="which"))
+    "Which?", (MenuItem("Tea", "t"), MenuItem("Coffee", "c", "strong"), MenuItem("Other", prompt="which"))
 )
 
 
@@ -78,7 +78,7 @@ def test_a_question_without_choices_wants_words():
     assert MenuState.open(Menu("Why?")).enter("because") == MenuAnswer((), "because")
 
 
-@pytest.mark.parametrize("signs", [RICH, POOR])
+@pytest.mark.parametrize("signs", [UNICODE, ASCII])
 def test_the_pointer_is_seen_without_colour(signs):
     lines = printed(draw_menu(MenuState.open(DRINK).move(1), signs, 60)).splitlines()
     assert [line.strip() for line in lines if line.startswith(signs.pointer)] == [
@@ -130,7 +130,7 @@ def test_where_no_rule_would_allow_it_always_is_not_offered_and_never_meant():
 
 def test_the_whole_command_is_seen_before_it_is_permitted():
     long = "echo one && \\\n  rm -rf two \x1b[8m# hidden"
-    shown = printed(*consent.preview(asked(subject=long), "", RICH))
+    shown = printed(*consent.preview(asked(subject=long), "", UNICODE))
     assert "$ echo one && \\" in shown
     assert "rm -rf two # hidden" in shown
 
@@ -140,8 +140,8 @@ def test_what_an_edit_would_change_is_seen_before_it_is_permitted(tmp_path):
     file.write_text("old\n")
     edit = asked("write", str(file), old="old", new="new")
     write = asked("write", str(file), content="other\n")
-    assert "+new" in printed(*consent.preview(edit, "", RICH))
-    shown = printed(*consent.preview(write, "", RICH))
+    assert "+new" in printed(*consent.preview(edit, "", UNICODE))
+    shown = printed(*consent.preview(write, "", UNICODE))
     assert "-old" in shown
     assert "+other" in shown
 
@@ -162,15 +162,15 @@ MANY = Menu("Which?", tuple(MenuItem(f"message {n}", before="14:05") for n in ra
 
 
 def test_of_many_choices_those_around_the_pointer_are_shown_and_the_others_counted():
-    first = printed(draw_menu(MenuState.open(MANY), RICH, 60))
+    first = printed(draw_menu(MenuState.open(MANY), UNICODE, 60))
     assert "1. 14:05  message 1" in first
     assert "message 11" not in first
     assert "… 30 more below" in first
     assert "PgDn" in first
-    middle = printed(draw_menu(MenuState.open(MANY).jump(PAGE).jump(PAGE), RICH, 60))
+    middle = printed(draw_menu(MenuState.open(MANY).jump(PAGE).jump(PAGE), UNICODE, 60))
     assert "more above" in middle
     assert "❯ 21. 14:05  message 21" in middle
-    last = printed(draw_menu(MenuState.open(MANY).jump(99), RICH, 60))
+    last = printed(draw_menu(MenuState.open(MANY).jump(99), UNICODE, 60))
     assert "❯ 40. 14:05  message 40" in last
     assert "more below" not in last
 
@@ -191,7 +191,7 @@ def test_what_would_be_granted_is_seen_whole_in_a_narrow_window():
         "Run it? " + "It is asked for. " * 5,
         (MenuItem("Yes, and don't ask again in this session", "a", rule),),
     )
-    shown = printed(draw_menu(MenuState.open(question), RICH, 40), width=40)
+    shown = printed(draw_menu(MenuState.open(question), UNICODE, 40), width=40)
     assert rule in " ".join(shown.split())
     assert question.title.strip() in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 40
@@ -222,13 +222,13 @@ def test_what_is_typed_narrows_a_long_list_and_enter_takes_what_is_left():
         assert isinstance(state, MenuState)
         state = state.press(key)
     assert isinstance(state, MenuState)
-    shown = printed(draw_menu(state, RICH, 60))
+    shown = printed(draw_menu(state, UNICODE, 60))
     assert "heron 27" in shown
     assert "heron 26" not in shown
     assert state.enter() == MenuAnswer((27,))
-    nothing = state.narrow("owl")
-    assert "no matches" in printed(draw_menu(nothing, RICH, 60))
+    nothing = state.filter_by("owl")
+    assert "no matches" in printed(draw_menu(nothing, UNICODE, 60))
     assert nothing.enter() == nothing
-    assert nothing.narrow("").move(1).enter() == MenuAnswer((28,))
+    assert nothing.filter_by("").move(1).enter() == MenuAnswer((28,))
     assert read_answer(long.menu, "heron 27") == MenuAnswer((27,))
     assert read_answer(long.menu, "heron") is None

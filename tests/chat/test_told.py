@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sevenfold import events
 from sevenfold.cli.chat.pages import WindowBreakdown, WindowItem, cache_page, cost_page, window_page
 from sevenfold.cli.chat.reports import EventLine, Spending, event_line
-from sevenfold.cli.chat.screen import POOR, RICH
+from sevenfold.cli.chat.screen import ASCII, UNICODE
 from sevenfold.cli.chat.status import StatusLine, draw_status
 from sevenfold.lab.profile.figures import CacheBreak
 
@@ -134,14 +134,14 @@ def status(seen: int = 76_000, **more: Any) -> StatusLine:
 
 
 def test_the_status_line_says_who_answers_how_full_it_is_and_how_far_it_is_to_compaction():
-    shown = draw_status(status(cached=0.96, background=("npm run watch",)), RICH, 120).plain
+    shown = draw_status(status(cached=0.96, background=("npm run watch",)), UNICODE, 120).plain
     assert shown == (
         "sonnet-5-5 · ask · █████░░░░░░┊ · 42% of 180k · compacts in 90k · cache 96% · $0.42 · running: npm run watch"
     )
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 100])
-@pytest.mark.parametrize("signs", [RICH, POOR])
+@pytest.mark.parametrize("signs", [UNICODE, ASCII])
 def test_the_status_line_fits_and_keeps_how_full_it_is_to_the_last(width, signs):
     shown = draw_status(status(cached=0.5, mode="plan", background=("x" * 99,), queued=2), signs, width)
     assert shown.cell_len < width
@@ -149,16 +149,16 @@ def test_the_status_line_fits_and_keeps_how_full_it_is_to_the_last(width, signs)
 
 
 def test_a_full_window_is_told_in_words():
-    assert "compacts next" in draw_status(status(169_000), RICH, 100).plain
-    assert "compacts next" in draw_status(status(179_500), RICH, 100).plain
-    assert "compacts next" in draw_status(status(179_500, taken_back=True), RICH, 100).plain
-    assert "FULL: /compact or /clear" in draw_status(status(179_500, compacts=False), RICH, 100).plain
-    assert "no auto-compaction" in draw_status(status(compacts=False), RICH, 100).plain
+    assert "compacts next" in draw_status(status(169_000), UNICODE, 100).plain
+    assert "compacts next" in draw_status(status(179_500), UNICODE, 100).plain
+    assert "compacts next" in draw_status(status(179_500, compaction_undone=True), UNICODE, 100).plain
+    assert "FULL: /compact or /clear" in draw_status(status(179_500, compacts=False), UNICODE, 100).plain
+    assert "no auto-compaction" in draw_status(status(compacts=False), UNICODE, 100).plain
 
 
 def test_an_unknown_cost_and_an_undone_compaction_are_told():
     shown = draw_status(
-        StatusLine(model="m", gauge=gauge(9_000, usd=None), taken_back=True), RICH, 100
+        StatusLine(model="m", gauge=gauge(9_000, usd=None), compaction_undone=True), UNICODE, 100
     ).plain
     assert "cost unknown" in shown
     assert "compaction undone" in shown
@@ -166,7 +166,7 @@ def test_an_unknown_cost_and_an_undone_compaction_are_told():
 
 
 def test_the_offline_model_is_named_and_has_no_price():
-    shown = draw_status(status(offline=True), RICH, 60).plain
+    shown = draw_status(status(offline=True), UNICODE, 60).plain
     assert "offline model" in shown
     assert "$" not in shown
 
@@ -181,7 +181,7 @@ def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
         WindowItem("tool_result:Read", 60_000, "src/a.py"),
         WindowItem("user_text", 10_000, "hi"),
     )
-    shown = printed(window_page(WindowBreakdown(items, gauge(90_000)), RICH, width), width=width)
+    shown = printed(window_page(WindowBreakdown(items, gauge(90_000)), UNICODE, width), width=width)
     assert max(map(len, shown.splitlines())) <= width
     drawn = "".join(row for row in shown.splitlines()[1:] if "░" in row or set(row) <= set("RSU┊"))
     assert drawn.count("R") > drawn.count("S") > drawn.count("U") > 0
@@ -193,11 +193,11 @@ def test_the_window_is_drawn_to_scale_with_a_letter_for_each_category(width):
 @pytest.mark.spec("S2.8")
 def test_bytes_and_pictures_are_shown_when_they_become_many() -> None:
     heavy = replace(gauge(20_000), wire=28_500_000, wire_limit=32_000_000, images=90, images_limit=100)
-    shown = draw_status(StatusLine(model="claude-sonnet-5-5", gauge=heavy), RICH, 200).plain
+    shown = draw_status(StatusLine(model="claude-sonnet-5-5", gauge=heavy), UNICODE, 200).plain
     assert "28.5 of 32.0 MB" in shown
     assert "90 of 100 images" in shown
     light = replace(heavy, wire=10_000_000, images=3)
-    assert " MB" not in draw_status(StatusLine(model="claude-sonnet-5-5", gauge=light), RICH, 200).plain
+    assert " MB" not in draw_status(StatusLine(model="claude-sonnet-5-5", gauge=light), UNICODE, 200).plain
 
 
 @pytest.mark.spec("S4.8")
@@ -211,7 +211,7 @@ def test_that_a_layer_gave_up_asking_is_a_line_of_its_own() -> None:
 @pytest.mark.spec("S0.4")
 @pytest.mark.parametrize(("seen", "style"), [(100_000, "green"), (150_000, "yellow"), (165_000, "red")])
 def test_the_gauge_turns_yellow_at_the_warning_level_and_red_at_the_error_level(seen, style):
-    line = draw_status(status(seen), RICH, 100)
+    line = draw_status(status(seen), UNICODE, 100)
     filled = next(span for span in line.spans if "% of " in line.plain[span.start : span.end])
     assert filled.style == style
 
@@ -227,7 +227,7 @@ def test_a_long_reason_is_folded_behind_its_first_words() -> None:
 
 def test_many_small_parts_take_no_more_of_the_map_than_they_have() -> None:
     items = tuple(WindowItem(f"kind {n}", 10) for n in range(12))
-    shown = printed(window_page(WindowBreakdown(items, gauge(120)), RICH, 80), width=80)
+    shown = printed(window_page(WindowBreakdown(items, gauge(120)), UNICODE, 80), width=80)
     cells = "".join(shown.split("\n")[1:6])
     assert sum(cell.isalpha() for cell in cells) <= 1
 

@@ -13,7 +13,7 @@ import pytest
 
 from sevenfold.cli import config as config_command
 from sevenfold.cli import trust as trust_command
-from sevenfold.cli.config import spoken
+from sevenfold.cli.config import format_value
 from sevenfold.errors import SettingError, UserError
 from sevenfold.settings import described
 
@@ -62,7 +62,7 @@ def project_file() -> Path:
 def test_all_settings_are_shown_with_value_unit_and_sentence_in_sixty_columns(sevenfold):
     shown = sevenfold("config")
     for setting in described():
-        value = spoken(setting.default, setting.unit)
+        value = format_value(setting.default, setting.unit)
         assert re.search(rf"^ {setting.name} +{re.escape(value)}$", shown, re.M), setting.name
     flowing = " ".join(shown.split())
     assert all(setting.says in flowing for setting in described())
@@ -193,7 +193,7 @@ def test_describing_the_commands_imports_nothing_heavy():
 
 def test_the_page_has_every_setting_as_it_is():
     rows = [
-        f"| `{one.name}` | {spoken(one.default, one.unit)} | {'' if one.stage == 'stable' else one.stage} "
+        f"| `{one.name}` | {format_value(one.default, one.unit)} | {'' if one.stage == 'stable' else one.stage} "
         f"| {'yes' if one.latched else ''} | {one.says} |"
         for one in described()
     ]

@@ -13,7 +13,7 @@ from sevenfold.cli import purge as purge_command
 from sevenfold.cli import scan as scan_command
 from sevenfold.cli.chat.keyboard import InputHistory
 from sevenfold.cli.purge import remove
-from sevenfold.cli.storage.rewrite import World
+from sevenfold.cli.storage.rewrite import RecordStamper
 from sevenfold.clock import ManualClock, RandomIds
 from sevenfold.errors import TranscriptLocked
 from sevenfold.events import SteppedAside
@@ -155,8 +155,8 @@ def test_settings_of_the_user_are_left_as_they_are(home):
 def test_nobody_gets_the_lock_of_a_session_that_was_removed_meanwhile(home):
     worker = Worker(home, "s-1")
     worker.close()
-    world = World(ManualClock(), RandomIds())
-    remove(home, worker.files, world)
+    stamper = RecordStamper(ManualClock(), RandomIds())
+    remove(home, worker.files, stamper)
     lock = worker.files.transcript.with_name(f"{worker.files.transcript.name}.lock")
     assert not lock.exists()
 

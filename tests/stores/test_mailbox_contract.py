@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 
 from bench.mailbox import soak
 from sevenfold.cli.purge import mask, survey
-from sevenfold.cli.storage.rewrite import World
+from sevenfold.cli.storage.rewrite import RecordStamper
 from sevenfold.cli.storage.secrets import Leak
 from sevenfold.clock import RandomIds, SystemClock
 from sevenfold.errors import TranscriptDenied, TranscriptForeign
@@ -179,7 +179,7 @@ def test_a_purge_masks_secrets_in_messages_and_leaves_the_mailbox_whole(tmp_path
     mailbox.send(AgentMessage("1", "a", "b", f"the key is {secret}"))
     mailbox.send(message("2"))
     leaks = [Leak(secret, "key")]
-    assert mask(home, leaks, survey(home, leaks), World(SystemClock(), RandomIds())) > 0
+    assert mask(home, leaks, survey(home, leaks), RecordStamper(SystemClock(), RandomIds())) > 0
     first, second = mailbox.waiting("b")
     assert secret not in first.text
     assert first.text.startswith("the key is ")

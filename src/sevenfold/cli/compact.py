@@ -49,7 +49,7 @@ _SPANS = {
     "up_to": "up to the record",
     "range": "between the records",
 }
-_TOLD = (
+_JSON_FIELDS = (
     *("boundary", "engine", "tokens_before", "tokens_after", "summarised", "kept", "cached_share"),
     *("invented", "cut", "restored", "summary"),
 )
@@ -169,7 +169,7 @@ class _Run(Struct):
         usd = 0.0 if self.recorded.offline else None if paid is None or now is None else now - paid
         fields = {
             **self._fields(),
-            **{name: getattr(did, name) for name in _TOLD},
+            **{name: getattr(did, name) for name in _JSON_FIELDS},
             "output": str(target),
             "in_place": options.in_place,
             "by_category": {"before": before, "after": after},

@@ -15,7 +15,7 @@ from sevenfold.cli.text import print_json
 from sevenfold.settings import DEFAULT, Resolved, Setting, by_name, described, overruled, unknown
 from sevenfold.stores.settings_files import load, variable
 
-_TOLD = ("default", "unit", "allowed", "stage", "latched", "says")
+_JSON_FIELDS = ("default", "unit", "allowed", "stage", "latched", "says")
 """Fields of a setting that `--json` prints unchanged."""
 _STAGES = {"preview": "preview: may still change", "planned": "planned: no effect yet"}
 
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
                 "value": getattr(resolved.settings, setting.name),
                 "origin": resolved.origins[setting.name],
                 "overruled_by": reasons.get(setting.name),
-                **{name: getattr(setting, name) for name in _TOLD},
+                **{name: getattr(setting, name) for name in _JSON_FIELDS},
             }
             for setting in chosen
         ]
@@ -66,7 +66,7 @@ def chosen_settings(name: str | None, command: str) -> list[Setting]:
 def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableType:
     """A setting as shown: its name and value, what it does, and remarks; ``in_full``, also what it accepts."""
     value, origin = getattr(resolved.settings, setting.name), resolved.origins[setting.name]
-    shown = (spoken(value, setting.unit), "" if origin == DEFAULT else "bold green")
+    shown = (format_value(value, setting.unit), "" if origin == DEFAULT else "bold green")
     head = Text.assemble((f" {setting.name:<23} ", "bold cyan"), shown)
     lines = [setting.says]
     remarks = [_STAGES[setting.stage]] if setting.stage in _STAGES else []
@@ -80,7 +80,7 @@ def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableT
     if in_full:
         lines += [
             f"takes: {setting.allowed}",
-            f"default: {spoken(setting.default, setting.unit)}",
+            f"default: {format_value(setting.default, setting.unit)}",
             f"takes effect: {'when a session is opened' if setting.latched else 'at once'}",
             f"variable: {variable(setting.name)}",
         ]
@@ -88,7 +88,7 @@ def entry(resolved: Resolved, setting: Setting, *, in_full: bool) -> RenderableT
     return Group(head, *(Padding(line, (0, 0, 0, 3), expand=False) for line in about))
 
 
-def spoken(value: Any, unit: str) -> str:
+def format_value(value: Any, unit: str) -> str:
     """The value of a setting in words."""
     match value:
         case None:
@@ -101,4 +101,4 @@ def spoken(value: Any, unit: str) -> str:
             return value
         case tuple():
             return ", ".join(value) or "none"
-    return ", ".join(f"{name} {spoken(one, '')}" for name, one in value.items()) or "none"
+    return ", ".join(f"{name} {format_value(one, '')}" for name, one in value.items()) or "none"

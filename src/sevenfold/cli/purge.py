@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from sevenfold.cli.output import progress_bar
-from sevenfold.cli.storage.rewrite import Rewrite, World
+from sevenfold.cli.storage.rewrite import RecordStamper, Rewrite
 from sevenfold.cli.storage.secrets import Leak, is_transcript, mask_record, mask_text
 from sevenfold.cli.storage.secrets import scan as find_secrets
 from sevenfold.cli.text import add_switches, confirm, plural, write
@@ -103,7 +103,7 @@ def _purge_secrets(home: Home, leaks: list[Leak], options: argparse.Namespace) -
         return 0
     if not confirm(f"Replace it with {' and '.join(leak.mask for leak in leaks)} permanently?", options):
         return DECLINED
-    places = mask(home, leaks, affected, World())
+    places = mask(home, leaks, affected, RecordStamper())
     write(f"Masked in {plural(places, 'place')}.\n")
     return 0
 
@@ -174,19 +174,19 @@ def remove_if_confirmed(
         return 0
     if not confirm(f"{verb} all of it permanently?", options):
         return DECLINED
-    remove(home, session, World())
+    remove(home, session, RecordStamper())
     write(f"{verb}d.\n")
     return 0
 
 
-def remove(home: Home, session: SessionFiles, world: World) -> None:
+def remove(home: Home, session: SessionFiles, stamper: RecordStamper) -> None:
     """Remove all files of a session; raises `sevenfold.errors.TranscriptLocked` while it is in use."""
     try:
         with FileLock(session.transcript) as lock, ExitStack() as locks:
             _lock_branches(session, locks)
             gone = extent(session)
             PurgeNote(
-                at=world.stamp(),
+                at=stamper.stamp(),
                 what="session",
                 project=session.folder.name,
                 session=session.name,
@@ -267,7 +267,7 @@ def _groups(home: Home) -> Iterator[tuple[Project | None, SessionFiles | None, l
     yield None, None, home.common_texts()
 
 
-def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world: World) -> int:
+def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], stamper: RecordStamper) -> int:
     """Mask these secrets in all these files; returns the number of places masked."""
     with ExitStack() as locks:
         for one in affected:
@@ -277,13 +277,13 @@ def mask(home: Home, leaks: Sequence[Leak], affected: Sequence[Affected], world:
             if home.telemetry in one.places:
                 # The lock keeps the file from being rotated meanwhile.
                 locks.enter_context(FileLock(home.telemetry, wait=_WAIT_SECONDS))
-        return sum(_purge(home, leaks, one, world) for one in affected)
+        return sum(_purge(home, leaks, one, stamper) for one in affected)
 
 
-def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) -> int:
+def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, stamper: RecordStamper) -> int:
     session = affected.session
     indexes = session.indexes() if session else [path for path in affected.places if is_index(path)]
-    rewrites = _rewrites(session, leaks, affected, world) if session else []
+    rewrites = _rewrites(session, leaks, affected, stamper) if session else []
     mailboxes = {path for path in affected.places if path.name.startswith(MAILBOX)}
     apart = {*indexes, *mailboxes, *(path for path, _ in rewrites)}
     masked = {path: _masked(path, leaks) for path in affected.places if path not in apart}
@@ -296,7 +296,7 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
         places = sum(times for _, times in masked.values()) + sum(rewrite.masked for _, rewrite in rewrites)
         places += sum(affected.places[path] for path in mailboxes)
         PurgeNote(
-            at=world.stamp(),
+            at=stamper.stamp(),
             what="secret",
             project=affected.project.folder.name if affected.project else "",
             session=session.name if session else "",
@@ -315,7 +315,7 @@ def _purge(home: Home, leaks: Sequence[Leak], affected: Affected, world: World) 
 
 
 def _rewrites(
-    session: SessionFiles, leaks: Sequence[Leak], affected: Affected, world: World
+    session: SessionFiles, leaks: Sequence[Leak], affected: Affected, stamper: RecordStamper
 ) -> list[tuple[Path, Rewrite]]:
     """The rewrites of a session's branches, those that start from another branch before it, then of its transcript."""
     transcript = session.transcript
@@ -323,12 +323,12 @@ def _rewrites(
         return []
     points = {path: BranchPoint.read(path)[0] for path in session.branch_files()}
     branches = [
-        (path, Rewrite(path, leaks, world, session))
+        (path, Rewrite(path, leaks, stamper, session))
         for path in sorted(points, key=lambda path: points[path].depth(session), reverse=True)
         # A branch that does not fit was already rewritten by an interrupted purge.
         if path in affected.places or points[path].fits(session)
     ]
-    return [*branches, (transcript, Rewrite(transcript, leaks, world))]
+    return [*branches, (transcript, Rewrite(transcript, leaks, stamper))]
 
 
 def _masked(path: Path, leaks: Sequence[Leak]) -> tuple[bytes, int]:

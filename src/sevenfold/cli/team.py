@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 def _work(agent: Agent, team: TeamFile) -> int:
     log = agent.session.conversation.transcript.log
     if log.mentions(team.opening):
-        _go_on(agent)
+        _finish_interrupted_turn(agent)
     elif len(agent.session.conversation.transcript.view):
         raise Refused(
             f"the session {team.name} is about something else; give the team another name in its file (name: …)"
@@ -101,7 +101,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
         agent.session.conversation.note("\n\n".join(reports), key=REPORTS)
     newest = agent.session.conversation.transcript.view.newest
     joined = newest is None or newest.said.key != REPORTS
-    text = _go_on(agent) if joined else agent.run(team.join).text
+    text = _finish_interrupted_turn(agent) if joined else agent.run(team.join).text
     sys.stdout.write(f"{clean(text)}\n")
     failed = sum(one.status != "completed" for one in workers.roster if one.started.call.startswith(MAPPED))
     usd = agent.session.gauge.usd
@@ -111,7 +111,7 @@ def _work(agent: Agent, team: TeamFile) -> int:
     return 1 if failed else 0
 
 
-def _go_on(agent: Agent) -> str:
+def _finish_interrupted_turn(agent: Agent) -> str:
     """Finish the turn that an earlier process began, if any; returns the text of the agent's last answer."""
     newest = agent.session.conversation.transcript.view.newest
     if newest is not None and newest.said.role != "assistant":

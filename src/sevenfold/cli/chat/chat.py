@@ -25,7 +25,7 @@ from sevenfold.agent.tools.context import Abort, Question
 from sevenfold.agent.tools.output import ToolOutput
 from sevenfold.cli.chat import consent, lines
 from sevenfold.cli.chat.kept_rules import keep_rules
-from sevenfold.cli.chat.lines import Activity, Paper
+from sevenfold.cli.chat.lines import Activity, LineSpec
 from sevenfold.cli.chat.markdown import MarkdownStream, render_markdown
 from sevenfold.cli.chat.menu import Menu, MenuAnswer
 from sevenfold.cli.chat.pages import pairs
@@ -92,7 +92,7 @@ class Chat:
         self._thought = ""
         self._waited: dict[str, float] = {}
         """Seconds the user took to decide, by tool call id."""
-        self._deeds: dict[str, str] = {}
+        self._descriptions: dict[str, str] = {}
         """What the layers did in this run, in words, by decision id."""
         self._acted_at = time.monotonic()
         """When the user last sent something or answered."""
@@ -137,7 +137,7 @@ class Chat:
         """The suggestion for the user's next message."""
         return self.agent.session.conversation.state(Suggestion)
 
-    def working(self, doing: str, work: Callable[[], None]) -> None:
+    def run_interruptible(self, doing: str, work: Callable[[], None]) -> None:
         """Run long work that is not a turn and that the user can interrupt; show its errors."""
         with self._activity(doing, turn=False):
             try:
@@ -238,7 +238,7 @@ class Chat:
         """Count an event of the engine, update the activity, and show the event if it concerns the user."""
         self.spent = self.spent.add(event)
         if isinstance(event, Acted) and event.reference:
-            self._deeds[event.reference] = event.what
+            self._descriptions[event.reference] = event.what
         if isinstance(event, Sending) and event.source == "main":
             self._show_queued()
         if isinstance(event, Answered) and event.source == "main":
@@ -258,10 +258,10 @@ class Chat:
         details = [(name, clean(value), "") for name, value in line.detail]
         self.say(line.level, line.line, self.folded.add(lambda: pairs(details)) if details else 0)
 
-    def deed(self, decision: str) -> str:
+    def describe_decision(self, decision: str) -> str:
         """What a decision did, in words."""
         compacted = is_compaction(self.agent.session.conversation, decision)
-        return self._deeds.get(decision) or ("a compaction" if compacted else f"decision {decision}")
+        return self._descriptions.get(decision) or ("a compaction" if compacted else f"decision {decision}")
 
     def say(self, level: Level, words: str, number: int = 0) -> None:
         """Show a message of the app itself; its sign says the same as its colour, for terminals without colour."""
@@ -285,7 +285,7 @@ class Chat:
             offline=self.options.offline,
             gauge=session.gauge,
             compacts=session.conversation.settings.auto_compact,
-            taken_back=compaction_undone(session.conversation),
+            compaction_undone=compaction_undone(session.conversation),
             cached=self.spent.cached,
         )
         self.screen.changed()
@@ -402,16 +402,16 @@ class Chat:
         self.update()
 
     @property
-    def paper(self) -> Paper:
+    def line_spec(self) -> LineSpec:
         """The signs, width and folder that lines are drawn with."""
-        return Paper(self.screen.signs, self.screen.width, str(self.options.folder))
+        return LineSpec(self.screen.signs, self.screen.width, str(self.options.folder))
 
     def drawn_call(
         self, call: ToolCall, output: ToolOutput, seconds: float = 0.0, *, seen: bool = False
     ) -> RenderableType:
         """A call with the first lines of its result; `/show` opens the rest. With ``seen``, its diff is left out."""
         number = self.folded.add(partial(lines.full_call, call, output, seconds))
-        return lines.result_lines(call, output, seconds, self.paper, number=number, seen=seen)
+        return lines.result_lines(call, output, seconds, self.line_spec, number=number, seen=seen)
 
     def _mentioned(self, event: events.Mentioned) -> None:
         path, output = one_line(event.path, 200), event.output

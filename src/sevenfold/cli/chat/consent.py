@@ -35,7 +35,7 @@ def permission_menu(asked: Asked, folder: str = "") -> Menu:
         for_good = f"{rules}; kept in {rules_file()} until /permissions revoke"
         items.append(MenuItem("Yes, and don't ask again in this session", "a", always, value="always"))
         items.append(MenuItem("Yes, and never ask again in this folder", "f", for_good, value="for good"))
-    items.append(MenuItem("No, and say why", "n", words="what it should do instead (may be empty)"))
+    items.append(MenuItem("No, and say why", "n", prompt="what it should do instead (may be empty)"))
     asker = f"Agent {asked.agent}: " if asked.agent else ""
     title = f"{asker}{_VERBS.get(request.action, 'Use')} {what}? {asked.decision.reason}"
     return Menu(title.replace(f"{folder}/", "") if folder else title, tuple(items))
@@ -90,7 +90,7 @@ def _content(path: str) -> bytes:
 def model_menu(asked: context.Question) -> Menu:
     """The menu for a question of the model; any answer can also be given in words."""
     items = tuple(MenuItem(option.label, "", option.description) for option in asked.options)
-    other = MenuItem("Something else", "", words="your answer")
+    other = MenuItem("Something else", "", prompt="your answer")
     return Menu(asked.question, (*items, other) if items else (), asked.several)
 
 
@@ -117,5 +117,5 @@ def plan_menu(before: Mode) -> Menu:
     The autonomous mode is offered only if it was on before.
     """
     free = before == "autonomous"
-    no = MenuItem("No, keep planning", "n", words="what should be different (may be empty)")
+    no = MenuItem("No, keep planning", "n", prompt="what should be different (may be empty)")
     return Menu("Carry out this plan?", (*_APPROVALS[: 3 if free else 2], no), start=2 if free else 0)

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from sevenfold.cli.chat import slash_commands
 from sevenfold.cli.chat.chat import Chat
-from sevenfold.cli.chat.history import sessions, talks
+from sevenfold.cli.chat.history import chat_sessions, sessions
 from sevenfold.cli.chat.lines import draw_activity
 from sevenfold.cli.chat.markdown import render_markdown
 from sevenfold.cli.chat.screen import Worker
@@ -38,13 +38,13 @@ LONGEST_ECHOED = 500
 class Driver:
     """Drives a chat. The drawing thread calls it, so nothing but `close` blocks."""
 
-    def __init__(self, chat: Chat, over: Callable[[BaseException | None], None]) -> None:
+    def __init__(self, chat: Chat, on_done: Callable[[BaseException | None], None]) -> None:
         self.chat = chat
-        self._over = over
-        self._worker = Worker(over)
+        self._on_done = on_done
+        self._worker = Worker(on_done)
         self._lock = threading.Lock()
         self._busy = False
-        self._later: deque[str] = deque()
+        self._pending_inputs: deque[str] = deque()
         """Messages and commands that were sent while a command was running or a turn was ending."""
         self._alarm: threading.Timer | None = None
         """Wakes the chat shortly before the cache of an idle conversation expires."""
@@ -65,7 +65,7 @@ class Driver:
             elif self.chat.live.doing == "working":
                 self.chat.queue(text)
             else:
-                self._later.append(text)
+                self._pending_inputs.append(text)
         self.chat.screen.changed()
 
     def command(self, text: str) -> None:
@@ -80,10 +80,10 @@ class Driver:
                 self._begin(lambda: slash_commands.run(self.chat, text))
                 return
             if not anytime and self.chat.live.doing != "working":
-                self._later.append(text)
+                self._pending_inputs.append(text)
                 return
         if anytime:
-            Worker(self._over).begin(lambda: slash_commands.run(self.chat, text))
+            Worker(self._on_done).begin(lambda: slash_commands.run(self.chat, text))
         else:
             name = text.split()[0]
             self.chat.say("warning", f"{name} cannot run while the agent works; Esc interrupts it")
@@ -104,20 +104,20 @@ class Driver:
     def live(self) -> RenderableType | None:
         """The current activity, drawn; None if there is none."""
         chat = self.chat
-        shown = replace(chat.live, queued=(*chat.live.queued, *self._later))
+        shown = replace(chat.live, queued=(*chat.live.queued, *self._pending_inputs))
         drawn = [render_markdown(shown.pending)] if shown.pending.strip() else []
-        return draw_activity(shown, drawn, chat.paper, chat.clock())
+        return draw_activity(shown, drawn, chat.line_spec, chat.clock())
 
     def status(self) -> RenderableType:
         """The status line, drawn."""
         chat = self.chat
-        waiting = len(chat.live.queued) + len(self._later)
+        waiting = len(chat.live.queued) + len(self._pending_inputs)
         now = replace(chat.status, background=chat.background(), queued=waiting)
         return draw_status(now, chat.screen.signs, chat.screen.width)
 
     def close(self) -> None:
         """Stop what is running, wait for it, and close the chat."""
-        self._later.clear()
+        self._pending_inputs.clear()
         self._set_alarm(None)
         self.interrupt()
         self._worker.wait()
@@ -137,8 +137,8 @@ class Driver:
 
     def _next(self) -> str | None:
         with self._lock:
-            if self._later:
-                return self._later.popleft()
+            if self._pending_inputs:
+                return self._pending_inputs.popleft()
             self._busy = False
         self._set_alarm(self.chat.idle_in())
         return None
@@ -218,7 +218,7 @@ class ChatCompleter(Completer):
             case "mode":
                 return MODES
             case "resume":
-                return tuple(one.title for one in talks(sessions(self._folder)))
+                return tuple(one.title for one in chat_sessions(sessions(self._folder)))
             case _:
                 return ()
 

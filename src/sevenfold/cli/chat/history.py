@@ -30,7 +30,7 @@ LONGEST_TITLE = 200
 TAIL_BYTES = 256 * 1024
 """Bytes at the end of a transcript that are searched for a title."""
 _FENCE = "````"
-PRINTED = "p-"
+PRINT_MODE_PREFIX = "p-"
 """The prefix of the names of sessions that `-p` created."""
 
 # -- the sessions of a folder ----------------------------------------------------------------
@@ -59,9 +59,9 @@ def sessions(folder: Path) -> list[KeptSession]:
     ]
 
 
-def talks(kept: list[KeptSession]) -> list[KeptSession]:
+def chat_sessions(kept: list[KeptSession]) -> list[KeptSession]:
     """The sessions in which a user talked to an agent, without those of `-p`."""
-    return [one for one in kept if not one.name.startswith(PRINTED)]
+    return [one for one in kept if not one.name.startswith(PRINT_MODE_PREFIX)]
 
 
 def find_session(kept: list[KeptSession], name: str) -> KeptSession | None:
@@ -75,8 +75,8 @@ def find_session(kept: list[KeptSession], name: str) -> KeptSession | None:
 
 
 def new_name(*, printed: bool = False) -> str:
-    """A name for a new session: the time and a random suffix, with the prefix `PRINTED` if `-p` creates it."""
-    return f"{PRINTED if printed else ''}{datetime.now():%Y-%m-%d-%H%M%S}-{secrets.token_hex(2)}"
+    """A name for a new session: the time and a random suffix, with `PRINT_MODE_PREFIX` if `-p` creates it."""
+    return f"{PRINT_MODE_PREFIX if printed else ''}{datetime.now():%Y-%m-%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def title(path: Path) -> str:

@@ -90,7 +90,7 @@ class InlineScreen:
         """The menu on the screen; None if there is none."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._driver: Driver | None = None
-        self._opening = Worker(self._over)
+        self._opening = Worker(self._on_done)
         self._paging: asyncio.Future[None] | None = None
         self._pressed = float("-inf")
         self._hint = ""
@@ -250,7 +250,7 @@ class InlineScreen:
         chat = opening()
         from sevenfold.cli.chat.driver import ChatCompleter, Driver  # loads the agent
 
-        self._driver = Driver(chat, self._over)
+        self._driver = Driver(chat, self._on_done)
         self._completer = ThreadedCompleter(ChatCompleter(chat.options.folder))
         self._call(self._send_early)
 
@@ -370,7 +370,7 @@ class InlineScreen:
         if drawing:
             self._app.invalidate()
 
-    def _over(self, error: BaseException | None) -> None:
+    def _on_done(self, error: BaseException | None) -> None:
         def end() -> None:
             if error is not None and self._app.is_running and not self._app.is_done:
                 self._app.exit(exception=error)

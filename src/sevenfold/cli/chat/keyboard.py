@@ -124,7 +124,7 @@ def _bind_choosing(app: InlineScreen, keys: KeyBindings) -> None:
     bind("pagedown", lambda state: state.jump(PAGE))
     bind("home", lambda state: state.jump(-sys.maxsize))
     bind("end", lambda state: state.jump(sys.maxsize))
-    bind("backspace", lambda state: state.narrow(state.needle[:-1]))
+    bind("backspace", lambda state: state.filter_by(state.filter_text[:-1]))
 
     @keys.add("<any>", filter=choosing)
     def letter(event: KeyPressEvent) -> None:
@@ -148,8 +148,8 @@ def _bind_choosing(app: InlineScreen, keys: KeyBindings) -> None:
         state = app.asking
         if state is not None and state.writing and state.menu.items:
             app.advance(state.back())
-        elif state is not None and state.needle:
-            app.advance(state.narrow(""))
+        elif state is not None and state.filter_text:
+            app.advance(state.filter_by(""))
         else:
             app.answer(None)
 

@@ -37,7 +37,7 @@ _LEAST_SECONDS = 0.5
 """Shorter durations are not shown."""
 
 
-class Paper(Struct, frozen=True):
+class LineSpec(Struct, frozen=True):
     """What lines are drawn with."""
 
     signs: Signs
@@ -58,27 +58,27 @@ def heading(call: ToolCall, folder: str) -> str:
     return f"{call.name} {one_line(what)}".rstrip()
 
 
-def running_line(call: ToolCall, seconds: float, last: str, paper: Paper) -> Text:
+def running_line(call: ToolCall, seconds: float, last: str, spec: LineSpec) -> Text:
     """A call in progress, with the last line it printed."""
-    time = f"{paper.signs.dot}{stopwatch(seconds)}" if seconds >= _LEAST_SECONDS else ""
-    head = Text(fit(heading(call, paper.folder), max(8, paper.width - 3 - len(time))))
-    return _moving(head, time, last, seconds, paper)
+    time = f"{spec.signs.dot}{stopwatch(seconds)}" if seconds >= _LEAST_SECONDS else ""
+    head = Text(fit(heading(call, spec.folder), max(8, spec.width - 3 - len(time))))
+    return _moving(head, time, last, seconds, spec)
 
 
-def _moving(head: Text, tail: str, last: str, seconds: float, paper: Paper) -> Text:
+def _moving(head: Text, tail: str, last: str, seconds: float, spec: LineSpec) -> Text:
     """A line with a spinner, and below it the last line of a text."""
-    signs = paper.signs
+    signs = spec.signs
     sign = signs.working[int(seconds * 4) % len(signs.working)]
     line = Text.assemble((f"{sign} ", "cyan"), head, (tail, "dim"))
-    said = one_line(last.rstrip().rpartition("\n")[2], max(8, paper.width - 5))
+    said = one_line(last.rstrip().rpartition("\n")[2], max(8, spec.width - 5))
     return line.append(f"\n  {signs.bar} {said}", style="dim") if said else line
 
 
 def result_lines(
-    call: ToolCall, output: ToolOutput, seconds: float, paper: Paper, *, number: int, seen: bool = False
+    call: ToolCall, output: ToolOutput, seconds: float, spec: LineSpec, *, number: int, seen: bool = False
 ) -> RenderableType:
     """A call with the start of its result; with ``seen``, without the diff, which the user has seen already."""
-    signs = paper.signs
+    signs = spec.signs
     failed, denied = output.is_error, any(isinstance(fact, facts.Denied) for fact in output.facts)
     sign, style = (signs.failed, "red") if failed else (signs.done, "green")
     if denied:
@@ -89,10 +89,10 @@ def result_lines(
     if seconds >= _LEAST_SECONDS:
         parts.append(stopwatch(seconds))
     tail = signs.dot + signs.dot.join([*parts, f"[{number}]"])
-    head = fit(heading(call, paper.folder), max(8, paper.width - 3 - len(tail)), signs.cut)
+    head = fit(heading(call, spec.folder), max(8, spec.width - 3 - len(tail)), signs.cut)
     line = Text.assemble((f"{sign} ", f"bold {style}"), head, (tail, style if failed else "dim"))
     line.no_wrap = True
-    return Group(line, *_below(output, paper, style, seen=seen))
+    return Group(line, *_below(output, spec, style, seen=seen))
 
 
 def full_call(call: ToolCall, output: ToolOutput, seconds: float) -> RenderableType:
@@ -182,10 +182,10 @@ def _lines(output: ToolOutput) -> str:
     return plural(len(text.splitlines()), "line") if text.strip() else "no output"
 
 
-def _below(output: ToolOutput, paper: Paper, style: str, *, seen: bool) -> Iterator[RenderableType]:
+def _below(output: ToolOutput, spec: LineSpec, style: str, *, seen: bool) -> Iterator[RenderableType]:
     lines = [line.rstrip() for line in clean(output.text).splitlines() if line.strip()]
     if output.is_error:
-        yield from _barred(lines, ERROR_LINES, paper, style)
+        yield from _barred(lines, ERROR_LINES, spec, style)
         return
     if any(isinstance(fact, facts.TodosChanged) for fact in output.facts):
         yield Text("\n".join(f"  {line}" for line in lines), overflow="fold")
@@ -194,12 +194,12 @@ def _below(output: ToolOutput, paper: Paper, style: str, *, seen: bool) -> Itera
     for fact in changes if not seen else ():
         yield from diff_lines(fact.diff, FEW_LINES)
     if not changes:
-        yield from _barred(lines, FIRST_LINES, paper, "dim")
+        yield from _barred(lines, FIRST_LINES, spec, "dim")
 
 
-def _barred(lines: Sequence[str], most: int, paper: Paper, style: str) -> Iterator[Text]:
+def _barred(lines: Sequence[str], most: int, spec: LineSpec, style: str) -> Iterator[Text]:
     """The first lines, cut to the width; for an error also the last, and wrapped. A line counts those left out."""
-    signs, room, last = paper.signs, max(8, paper.width - 5), 0
+    signs, room, last = spec.signs, max(8, spec.width - 5), 0
     if style == "dim":
         lines = [fit(line, room, signs.cut) for line in lines]
     else:
@@ -266,17 +266,17 @@ class Activity(Struct, frozen=True):
 
 
 def draw_activity(
-    live: Activity, drawn: Sequence[RenderableType], paper: Paper, now: float
+    live: Activity, drawn: Sequence[RenderableType], spec: LineSpec, now: float
 ) -> RenderableType | None:
     """The activity, as shown above the input and below ``drawn``, the drawn part of the answer; None if empty."""
-    signs, parts = paper.signs, [*drawn]
-    parts += [running_line(one.call, now - one.began, one.last, paper) for one in live.running.values()]
+    signs, parts = spec.signs, [*drawn]
+    parts += [running_line(one.call, now - one.began, one.last, spec) for one in live.running.values()]
     if live.doing:
         elapsed = now - live.since
         tail = f"{signs.dot}{stopwatch(elapsed)}" + ("" if live.stopping else f"{signs.dot}Esc interrupts")
         doing = Text(_doing(live), style="cyan")
-        parts.append(_moving(doing, tail, live.thinking, elapsed, paper))
-    queued = (one_line(text, max(8, paper.width - 12), signs.cut) for text in live.queued)
+        parts.append(_moving(doing, tail, live.thinking, elapsed, spec))
+    queued = (one_line(text, max(8, spec.width - 12), signs.cut) for text in live.queued)
     parts += [Text(f"{signs.queued} queued: {text}", style="cyan") for text in queued]
     return Group(*parts) if parts else None
 

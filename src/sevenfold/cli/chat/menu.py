@@ -25,7 +25,7 @@ class MenuItem(Struct, frozen=True):
     key: str = ""
     """A letter that chooses the item at once."""
     about: str = ""
-    words: str = ""
+    prompt: str = ""
     """What the user is asked to type after choosing the item; empty if nothing."""
     before: str = ""
     """Text before the label, such as a time."""
@@ -66,7 +66,7 @@ class MenuState(Struct, frozen=True):
     ticked: frozenset[int] = frozenset()
     writing: bool = False
     """Whether the user is typing words."""
-    needle: str = ""
+    filter_text: str = ""
     """The words that filter the items."""
 
     @classmethod
@@ -77,13 +77,13 @@ class MenuState(Struct, frozen=True):
     @property
     def matching(self) -> list[int]:
         """The indices of the items that contain every word of the filter."""
-        words = self.needle.casefold().split()
+        words = self.filter_text.casefold().split()
         texts = (f"{item.before} {item.label}".casefold() for item in self.menu.items)
         return [place for place, text in enumerate(texts) if all(word in text for word in words)]
 
-    def narrow(self, needle: str) -> MenuState:
+    def filter_by(self, text: str) -> MenuState:
         """Set the filter; the pointer moves to the first match if its item no longer matches."""
-        narrowed = replace(self, needle=needle)
+        narrowed = replace(self, filter_text=text)
         places = narrowed.matching
         return narrowed if self.at in places or not places else replace(narrowed, at=places[0])
 
@@ -104,7 +104,7 @@ class MenuState(Struct, frozen=True):
     def press(self, key: str) -> MenuState | MenuAnswer:
         """Choose or tick an item by letter or digit, or extend the filter; returns itself if the key has no effect."""
         if self.menu.filtered:
-            return self.narrow(self.needle + key) if key.isprintable() else self
+            return self.filter_by(self.filter_text + key) if key.isprintable() else self
         for place, item in enumerate(self.menu.items):
             if key and key in (item.key, str(place + 1)):
                 there = replace(self, at=place)
@@ -117,7 +117,7 @@ class MenuState(Struct, frozen=True):
             return MenuAnswer(self._chosen(), words.strip())
         if not self.matching:
             return self
-        if any(self.menu.items[place].words for place in self._chosen()):
+        if any(self.menu.items[place].prompt for place in self._chosen()):
             return replace(self, writing=True)
         return MenuAnswer(self._chosen())
 
@@ -125,9 +125,9 @@ class MenuState(Struct, frozen=True):
         """Return from typing words to the items."""
         return replace(self, writing=False)
 
-    def wanted(self) -> str:
+    def prompt(self) -> str:
         """What the user is asked to type."""
-        return next(filter(None, (self.menu.items[place].words for place in self._chosen())), "your answer")
+        return next(filter(None, (self.menu.items[n].prompt for n in self._chosen())), "your answer")
 
     def _chosen(self) -> tuple[int, ...]:
         if not self.menu.items:
@@ -156,7 +156,7 @@ def read_answer(menu: Menu, line: str) -> MenuState | MenuAnswer | None:
     if state.writing:
         return state.enter(line)
     if menu.filtered:
-        found = [int(line) - 1] if line.isdecimal() else state.narrow(line).matching
+        found = [int(line) - 1] if line.isdecimal() else state.filter_by(line).matching
         alone = len(found) == 1 and found[0] in range(len(menu.items))
         return MenuAnswer((found[0],)) if alone else None
     if not menu.several:

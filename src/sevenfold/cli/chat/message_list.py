@@ -53,7 +53,7 @@ def _summarise(chat: Chat, instructions: str, wish: Wishes) -> None:
         if chat.agent.compact(instructions, **wish) is None:
             chat.say("warning", "a hook or listener vetoed the compaction; nothing changed")
 
-    chat.working("compacting", work)
+    chat.run_interruptible("compacting", work)
 
 
 def _chosen_point(chat: Chat, span: str, number: str | None) -> history.RewindPoint | None:

@@ -131,7 +131,7 @@ class PlainScreen:
                     continue
                 came = read_answer(menu, line)
                 if isinstance(came, MenuState):
-                    came = came.enter(self._read(f"{came.wanted()}: "))
+                    came = came.enter(self._read(f"{came.prompt()}: "))
                 if isinstance(came, MenuAnswer):
                     return came
                 sys.stdout.write("Type the number of an answer.\n")

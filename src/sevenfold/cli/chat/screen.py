@@ -46,25 +46,25 @@ class Signs(Struct, frozen=True):
     arrow: str = "→"
 
 
-RICH = Signs()
+UNICODE = Signs()
 _STAND_INS = str.maketrans("›◐◓◑◒✓✗⊘◆·▲⋯❯█░┊│", ">|/-\\+xo*-!~>#.:|") | {ord("…"): "...", ord("→"): "->"}
 """ASCII replacements for the signs."""
 
 
-def _poor(sign: Any) -> Any:
-    return sign.translate(_STAND_INS) if isinstance(sign, str) else tuple(map(_poor, sign))
+def _to_ascii(sign: Any) -> Any:
+    return sign.translate(_STAND_INS) if isinstance(sign, str) else tuple(map(_to_ascii, sign))
 
 
-POOR = Signs(*map(_poor, structs.astuple(RICH)))
+ASCII = Signs(*map(_to_ascii, structs.astuple(UNICODE)))
 
 
 def signs_for(encoding: str | None) -> Signs:
     """The signs for an encoding: ASCII ones if it cannot encode the others."""
     try:
-        "".join(map("".join, structs.astuple(RICH))).encode(encoding or "ascii")
+        "".join(map("".join, structs.astuple(UNICODE))).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return POOR
-    return RICH
+        return ASCII
+    return UNICODE
 
 
 class Screen(Protocol):
@@ -158,9 +158,9 @@ def draw_menu(state: MenuState, signs: Signs, width: int) -> Text:
     menu, room = state.menu, max(10, width - 1)
     shown = Text().append("\n".join(_wrap(one_line(menu.title), room, signs)), "bold yellow")
     if state.writing:
-        return shown.append(f"\n  {state.wanted()} (Enter sends it, Esc goes back)", style="dim")
-    if state.needle:
-        shown.append(f"\n  filter: {one_line(state.needle)}", style="cyan")
+        return shown.append(f"\n  {state.prompt()} (Enter sends it, Esc goes back)", style="dim")
+    if state.filter_text:
+        shown.append(f"\n  filter: {one_line(state.filter_text)}", style="cyan")
     places = state.matching
     count, at = len(places), places.index(state.at) if places else 0
     first = max(0, min(at - PAGE // 2, count - PAGE))
@@ -244,10 +244,10 @@ def ignore_interrupts() -> None:
 
 
 class Worker:
-    """Runs one piece of work at a time in a thread; calls ``over`` at its end, with the error or None."""
+    """Runs one piece of work at a time in a thread; calls ``on_done`` at its end, with the error or None."""
 
-    def __init__(self, over: Callable[[BaseException | None], None]) -> None:
-        self._over = over
+    def __init__(self, on_done: Callable[[BaseException | None], None]) -> None:
+        self._on_done = on_done
         self._thread: threading.Thread | None = None
 
     @property
@@ -264,7 +264,7 @@ class Worker:
                 work()
             except BaseException as wrong:  # noqa: BLE001 (the app shows or raises it)
                 error = wrong
-            self._over(error)
+            self._on_done(error)
 
         self._thread = threading.Thread(target=run, daemon=True, name="sevenfold-chat")
         self._thread.start()

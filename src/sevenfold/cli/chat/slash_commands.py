@@ -61,7 +61,7 @@ def _redo(chat: Chat, rest: str) -> None:
 def _say_done(chat: Chat, what: str, decision: str, more: str = "") -> None:
     chat.update()
     tokens = short_count(chat.agent.session.gauge.seen)
-    chat.say("layer", f"{what}: {chat.deed(decision)} (now {tokens} tokens{more})")
+    chat.say("layer", f"{what}: {chat.describe_decision(decision)} (now {tokens} tokens{more})")
 
 
 def _recall(chat: Chat, rest: str) -> None:
@@ -100,7 +100,7 @@ def _resume(chat: Chat, rest: str) -> None:
         if chosen is None:
             raise Refused(f"no other session named {rest} in this folder; /resume lists them")
     else:
-        kept = history.talks(kept)
+        kept = history.chat_sessions(kept)
         if not kept:
             raise Refused("there is no other session in this folder")
         chosen = chat.ask(start.session_menu(kept, chat.options.folder))
@@ -381,7 +381,7 @@ def _custom(command: CustomCommand, chat: Chat, rest: str) -> None:
 
 def _shell(chat: Chat, rest: str) -> None:
     """Run a shell command for the user; the model sees it and its output with the next message."""
-    chat.working(f"running {one_line(rest, 60)}", lambda: chat.run_for_user(rest))
+    chat.run_interruptible(f"running {one_line(rest, 60)}", lambda: chat.run_for_user(rest))
 
 
 SHELL = SlashCommand("!", "run a command yourself", _shell, "COMMAND")

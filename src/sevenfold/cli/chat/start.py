@@ -21,7 +21,7 @@ from sevenfold.agent.hooks.registry import Hooks
 from sevenfold.agent.hooks.settings import load
 from sevenfold.agent.mcp.config import PROJECT_FILE, USER_FILE
 from sevenfold.agent.permissions.engine import Mode
-from sevenfold.cli.chat.history import KeptSession, find_session, new_name, sessions, talks, title
+from sevenfold.cli.chat.history import KeptSession, chat_sessions, find_session, new_name, sessions, title
 from sevenfold.cli.chat.kept_rules import kept_rules
 from sevenfold.cli.chat.menu import Menu, MenuItem
 from sevenfold.cli.text import one_line, short_count
@@ -126,7 +126,7 @@ def _chosen(given: argparse.Namespace, folder: Path, screen: Screen | None) -> K
     if not kept:
         raise Refused(f"there is no session in {folder} to continue; 'sevenfold chat' starts one")
     # A user who comes back means a conversation; a script may mean any session.
-    kept = talks(kept) or kept if screen is not None else kept
+    kept = chat_sessions(kept) or kept if screen is not None else kept
     if given.newest:
         return kept[0]
     if screen is None:

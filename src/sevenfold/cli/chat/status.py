@@ -24,7 +24,7 @@ class StatusLine(Struct, frozen=True, kw_only=True):
     gauge: Reading | None = None
     compacts: bool = True
     """Whether auto-compaction is on."""
-    taken_back: bool = False
+    compaction_undone: bool = False
     """Whether a compaction was undone, so the next one waits until the window is full."""
     cached: float | None = None
     """The share of this run's prompt tokens that came from the cache; None while nothing is cached."""
@@ -83,7 +83,7 @@ def _gauge_parts(status: StatusLine, gauge: Reading, signs: Signs) -> list[tuple
         parts.append((1, "FULL: /compact or /clear", "bold red"))
     elif not status.compacts:
         parts.append((3, "no auto-compaction", "yellow"))
-    elif status.taken_back and not gauge.at_blocking:
+    elif status.compaction_undone and not gauge.at_blocking:
         parts.append((3, "compaction undone", "yellow"))
     elif left <= 0:
         parts.append((2, "compacts next", "yellow"))

@@ -33,7 +33,7 @@ _CARRY = b'"kind":"carry"'
 _POSITION = re.compile(rb'"(epoch_offset|segment_offset)":(\d+)')
 
 
-class World(Struct, frozen=True):
+class RecordStamper(Struct, frozen=True):
     """The clock and the source of ids for new records."""
 
     clock: Clock = field(default_factory=SystemClock)
@@ -50,7 +50,7 @@ class Rewrite(Struct):
 
     path: Path
     leaks: Sequence[Leak]
-    world: World
+    stamper: RecordStamper
     branch_of: SessionFiles | None = None
     """The session of a branch, whose own transcript is not rewritten yet; None for the transcript itself."""
     masked: int = 0
@@ -136,7 +136,7 @@ class Rewrite(Struct):
 
     def _own(self, made: OwnDecision) -> bytes:
         # Without a record in `at`, the decision applies wherever the conversation continues from.
-        stamped = replace(made, id=self.world.ids.new(), at=None, timestamp=self.world.stamp())
+        stamped = replace(made, id=self.stamper.ids.new(), at=None, timestamp=self.stamper.stamp())
         return decided(stamped).line
 
 
