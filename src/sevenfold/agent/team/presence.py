@@ -58,17 +58,17 @@ class TeamMail:
 
     def everyone(self) -> list[Correspondent]:
         """Return the agents it may send messages to: its leader, the agents it has started, and its peers."""
-        team, above = self._team, self._team.above
+        team, parent = self._team, self._team.parent_team
         known = [Correspondent(one.id, one.started.name, "worker") for one in reversed(list(team.roster))]
-        if above is None:
+        if parent is None:
             return known
-        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(above.roster))]
-        leader = Correspondent(above.address, "leader", "leader")
+        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(parent.roster))]
+        leader = Correspondent(parent.address, "leader", "leader")
         return [leader, *known, *(one for one in peers if one.id != team.owner)]
 
     def notify(self, to: Correspondent, due: float = 0.0) -> str:
         """Notify an agent of a message: one that is waiting checks its messages, one that has ended continues."""
-        team = self._team.above if to.relation != "worker" else None
+        team = self._team.parent_team if to.relation != "worker" else None
         team = team or self._team
         entry = None if to.relation == "leader" else team.roster.get(to.id)
         if due > self._clock.now():
@@ -93,7 +93,7 @@ class TeamMail:
                 self._team.wake_up()
             elif entry.status in ("working", "completed"):
                 self.bring_late(entry)
-        for team in self._team.below():
+        for team in self._team.child_teams():
             team.mail.bring_held()
 
     def bring(self, entry: AgentEntry) -> str:
