@@ -340,7 +340,7 @@ class Team:
             worker.over.happen()
             self.wake_up()
             if not self._closing and (ended := self.roster.get(entry.id)) and ended.status == "completed":
-                self.mail.bring_late(ended)
+                self.mail.check_waiting(ended)
 
     def _open(self, entry: AgentEntry, worker: _Worker, progress: Callable[[str], None] | None) -> Assembly:
         parent, started = self._parent, entry.started
@@ -459,7 +459,7 @@ class Team:
         calls = [one for one in left if not one.started.background and one.started.call in waiting]
         for entry in self.roster:
             if entry.status == "completed":
-                self.mail.bring_late(entry)
+                self.mail.check_waiting(entry)
         for entry in left:
             if entry.started.background and entry.ended is None:
                 self.launch(entry)
@@ -477,7 +477,7 @@ class Team:
         conversation = self._parent.conversation
         if self.post is not None:
             self.post.deliver()
-            self.mail.bring_held()
+            self.mail.release_held()
         for entry in self.roster:
             if not entry.pending:
                 continue
