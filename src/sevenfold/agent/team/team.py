@@ -120,7 +120,7 @@ class Team:
             return
         for entry, live in self._at_work():
             if entry.started.background and (worker := self._workers.get(entry.id)):
-                worker.line.look(live.conversation, conversation.run_aside)
+                worker.line.request_if_due(live.conversation, conversation.run_aside)
         for team in self.child_teams():
             team.write_progress()
 
@@ -393,7 +393,7 @@ class Team:
         return ForkTask(entry.label, definition.prompt or None, task).render() if started.fork else task
 
     def _agent_end(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
-        kept = worktree.leave(entry.started.worktree) if entry.started.worktree else ""
+        kept = worktree.remove_if_unchanged(entry.started.worktree) if entry.started.worktree else ""
         text = "\n\n".join(filter(None, (finished.text, kept)))
         log = child.conversation.transcript.log
         asked = log.record(log.keyed(entry.key))
