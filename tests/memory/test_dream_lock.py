@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sevenfold.stores.folder import FileFolder, started
+from sevenfold.stores.folder import FileFolder, process_start_time
 
 START = 1_790_000_000.0
 DAY = 86_400.0
@@ -49,7 +49,7 @@ def test_the_lock_of_a_process_that_is_gone_is_taken_over_and_the_time_goes_back
     pid, began = {
         "dead": (ended.pid, "1"),
         "recycled": (os.getpid(), "1"),
-        "silent": (os.getpid(), started(os.getpid())),
+        "silent": (os.getpid(), process_start_time(os.getpid())),
     }[how]
     path = tmp_path / "memory/.consolidate-lock"
     path.write_text(f"{pid}\n{began}\n{START - DAY * 3!r}\n")

@@ -25,7 +25,7 @@ LARGEST = 16 * 1024 * 1024
 """The largest file that is read, in bytes."""
 
 DREAM_LOCK = ".consolidate-lock"
-SILENCE = 3600.0
+STALE_SECONDS = 3600.0
 """Seconds without a heartbeat after which a lock holder can be overtaken, even if its process is alive."""
 SECONDS_TO_WAIT = 5.0
 
@@ -143,7 +143,7 @@ class FileFolder:
 
 
 @contextmanager
-def held(lock: threading.Lock, wait: float, problem: TranscriptLocked) -> Iterator[None]:
+def hold_lock(lock: threading.Lock, wait: float, problem: TranscriptLocked) -> Iterator[None]:
     """Hold a lock during the block; raises ``problem`` after ``wait`` seconds, never if ``wait`` is negative."""
     if not lock.acquire(timeout=-1 if wait < 0 else wait):
         raise problem
@@ -188,7 +188,7 @@ class MemoryFolder:
     def lock(self, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Return a context that holds the folder's lock."""
         problem = TranscriptLocked("this memory is being written in another thread; try again")
-        return held(self._held, wait, problem)
+        return hold_lock(self._held, wait, problem)
 
     def dream_lock(self) -> MemoryDreamLock:
         """The lock for consolidating the memory in this folder."""
@@ -218,13 +218,13 @@ class ConsolidateLock:
         with self._folder.lock(wait=SECONDS_TO_WAIT):
             owner, time = self._owner(), self._time()
             if owner is not None and time is not None:
-                alive = owner[1] == started(owner[0])
+                alive = owner[1] == process_start_time(owner[0])
                 # A heartbeat far in the future dates from before the clock was set back, so it counts as old.
-                if alive and abs(now - time) < SILENCE:
+                if alive and abs(now - time) < STALE_SECONDS:
                     return False
                 time = owner[2]
             before = "" if time is None else repr(time)
-            body = f"{os.getpid()}\n{started(os.getpid())}\n{before}\n{token_hex(8)}\n".encode()
+            body = f"{os.getpid()}\n{process_start_time(os.getpid())}\n{before}\n{token_hex(8)}\n".encode()
             self._put(body, now)
             self._held = body if self._folder.read(DREAM_LOCK) == body else b""
             return bool(self._held)
@@ -311,7 +311,7 @@ class MemoryDreamLock:
         self._held = False
 
 
-def started(pid: int) -> str:
+def process_start_time(pid: int) -> str:
     """Return when a process started, in the system's clock ticks; "gone" if it has ended, empty if unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()

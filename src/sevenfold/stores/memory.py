@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from sevenfold.errors import TranscriptError, TranscriptLocked, TranscriptMissing, TranscriptOvertaken
 from sevenfold.ports import NO_FILE, SessionInfo
 from sevenfold.stores.files import missing_result, result_name, result_names
-from sevenfold.stores.folder import MemoryFolder, held
+from sevenfold.stores.folder import MemoryFolder, hold_lock
 from sevenfold.stores.jsonl.mailbox import SqliteMailbox
 from sevenfold.stores.log import BranchLog, Lease, LineLog, PrefixLog, fill, positions
 
@@ -208,7 +208,7 @@ class MemoryStore:
     def lock(self, name: str, *, wait: float = 0.0) -> AbstractContextManager[None]:
         """Return a context that holds the lock of that name; see `sevenfold.ports.Store`."""
         problem = TranscriptLocked(f"{name}: locked by another thread; wait for it")
-        return held(self._locks.setdefault(name, Lock()), wait, problem)
+        return hold_lock(self._locks.setdefault(name, Lock()), wait, problem)
 
     def sessions(self) -> Sequence[SessionInfo]:
         """Return the sessions that have lines, newest first."""

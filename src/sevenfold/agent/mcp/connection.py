@@ -116,7 +116,7 @@ class Connection:
         except MCPError as error:
             if client is not self._client or error.code == _CLOSED:
                 if client is self._client:
-                    self._lose()
+                    self._on_disconnect()
                 raise Refused(self._lost()) from error
             self._list_again()
             raise Refused(f"{name} refused the call: {_short(error)}") from error
@@ -166,7 +166,7 @@ class Connection:
             settled.cancel()
             life.cancel()
             await asyncio.wait((life,), timeout=ENDING)
-            self._leave()
+            self._block_calls()
             error = life.exception() if life.done() and not life.cancelled() else None
         if late:
             return False, f"it did not answer within {limit:g} s"
@@ -205,7 +205,7 @@ class Connection:
     def _transport(self) -> AbstractAsyncContextManager[Any]:
         if self._server.url:
             return http_streams(self._server)
-        return stdio_streams(self._server, self._environ, self._tail, self._lose)
+        return stdio_streams(self._server, self._environ, self._tail, self._on_disconnect)
 
     async def _list(self, client: Client) -> None:
         """Fetch the server's list of tools and put it into the state."""
@@ -248,12 +248,12 @@ class Connection:
     def _list_again(self) -> None:
         self._wake.set()
 
-    def _lose(self) -> None:
+    def _on_disconnect(self) -> None:
         self._gone = True
-        self._leave()
+        self._block_calls()
         self._wake.set()
 
-    def _leave(self) -> None:
+    def _block_calls(self) -> None:
         """Make new calls wait until the server is ready again."""
         self._client = None
         self._settled.clear()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 32 * 1024 * 1024
 """The size of the largest message."""
-LEAVING = 1.0
+EXIT_SECONDS = 1.0
 """Seconds that a server has to exit by itself after its input is closed."""
 GENTLY = 0.5
 """Seconds that it has to exit after it is then asked to terminate, before it is killed."""
@@ -138,7 +138,7 @@ class _Child(ChildProcess):
         self.__exit__(None)
 
     def _end(self) -> None:
-        self._alive.all_gone(LEAVING)
+        self._alive.all_gone(EXIT_SECONDS)
         end(self.child, self.mark, self._alive, gently=GENTLY)
 
 

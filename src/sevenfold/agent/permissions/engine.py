@@ -67,11 +67,11 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def decide(self, request: PermissionRequest) -> PermissionDecision:
         """Decide whether to allow the request, deny it, or ask the user."""
         line = shell.parse(request.subject) if request.action == "run" else None
-        if rule := self._touching(self.rules.deny, request, line):
+        if rule := self._first_match(self.rules.deny, request, line):
             return PermissionDecision("deny", f"Rule {rule} forbids this.", str(rule))
         if self.mode == "plan" and (denied := self._while_planning(request, line)):
             return denied
-        if rule := self._touching(self.rules.ask, request, line):
+        if rule := self._first_match(self.rules.ask, request, line):
             return PermissionDecision("ask", f"Rule {rule} requires approval.", str(rule))
         allowed = self._by_rule(request) if line is None else self._by_command_rules(request, line)
         return allowed or self._by_mode(request, line)
@@ -79,7 +79,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def may_read(self, path: str) -> bool:
         """Whether a search may show this file; the user is never asked about individual files of a search."""
         request = PermissionRequest("Read", "read", path)
-        return not self._touching((*self.rules.deny, *self.rules.ask), request, None)
+        return not self._first_match((*self.rules.deny, *self.rules.ask), request, None)
 
     def may_follow(self, permitted: str, address: str) -> bool:
         """Whether a redirect from a permitted address to another one may be followed without asking.
@@ -100,7 +100,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     # -- by rule ---------------------------------------------------------------------------------
 
-    def _touching(
+    def _first_match(
         self, rules: Sequence[PermissionRule], request: PermissionRequest, line: ShellLine | None
     ) -> PermissionRule | None:
         """Return the first rule that matches any part of the request, including the files that a command names."""
@@ -158,7 +158,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
     def _named(self, request: PermissionRequest, line: ShellLine) -> Iterator[str]:
         """Yield a text for each rule whose subject an unknown program has in its words and might act on."""
         unknown = [one for one in line.commands if not shell.is_known(one)]
-        if not line.plain or any(one.fed for one in unknown):
+        if not line.plain or any(one.piped_in for one in unknown):
             text = request.subject
         else:
             text = "\n".join(one.text for one in unknown)

@@ -170,7 +170,7 @@ class PermissionRule(Struct, frozen=True):
             return not shell.obeys_input(command) and _same(command, self.pattern)
         begun = tuple(self.pattern.removesuffix(":*").partition("*")[0].split())
         rest = command.words[len(begun) :]
-        if " " in command.words[0] or not command.settled:
+        if " " in command.words[0] or not command.expands_only_patterns:
             return False
         if not set(outside).isdisjoint((*rest, *command.reads)):
             return False
@@ -271,7 +271,7 @@ def _for_line(request: PermissionRequest) -> tuple[str, ...]:
     text, line = request.subject.strip(), shell.parse(request.subject)
     if any(map(shell.is_interpreter if line.plain else shell.names_interpreter, line.commands)):
         return ()
-    depends = any(one.fed and one.words and not shell.is_read_only(one.words) for one in line.commands)
+    depends = any(one.piped_in and one.words and not shell.is_read_only(one.words) for one in line.commands)
     if not line.plain or depends or any(command.assigns or command.writes for command in line.commands):
         return () if "*" in text or not text else (f"Shell({text})",)
     rules = [_for_command(command, request.outside) for command in line.commands if command.words]
@@ -313,7 +313,7 @@ def _star(pattern: str) -> re.Pattern[str]:
 def _same(command: shell.SimpleCommand, pattern: str) -> bool:
     """Whether the pattern is the same command, apart from how it is written (quotes, spaces)."""
     meant = shell.parse(pattern)
-    bare = [replace(one, text="", fed=False) for one in (command, *meant.commands)]
+    bare = [replace(one, text="", piped_in=False) for one in (command, *meant.commands)]
     return meant.plain and bare[1:] == bare[:1]
 
 

@@ -82,11 +82,11 @@ class SimpleCommand(Struct, frozen=True):
     """Files redirected to its input."""
     writes: tuple[str, ...] = ()
     """Files that its output is redirected to."""
-    fed: bool = False
+    piped_in: bool = False
     """True if the output of the previous command is piped into it."""
     literal: bool = True
     """True if the shell expands none of its words: no variable, no pattern, no home directory."""
-    settled: bool = True
+    expands_only_patterns: bool = True
     """True if the shell expands nothing but file patterns in a named folder, which cannot become options."""
 
 
@@ -154,13 +154,13 @@ def _commands(line: str) -> Iterator[SimpleCommand]:
     if len(source) > _LONGEST:
         raise _NotPlain(f"more than {_LONGEST:,} bytes")
     group: list[_Token] = []
-    fed = False
+    piped_in = False
     for token in (*_tokens(source), _Token("\n", len(source), len(source))):
         if token.kind not in _JOINTS:
             group.append(token)
         elif group:
-            yield _simple(group, source[group[0].start : group[-1].end].decode(), fed)
-            group, fed = [], token.kind in ("|", "|&")
+            yield _simple(group, source[group[0].start : group[-1].end].decode(), piped_in)
+            group, piped_in = [], token.kind in ("|", "|&")
 
 
 def _tokens(source: bytes) -> Iterator[_Token]:
@@ -209,7 +209,7 @@ def _leaves(root: Node) -> Iterator[Node]:
             raise _NotPlain(f"a {node.type.replace('_', ' ')}")
 
 
-def _simple(tokens: list[_Token], text: str, fed: bool) -> SimpleCommand:
+def _simple(tokens: list[_Token], text: str, piped_in: bool) -> SimpleCommand:
     words: list[str] = []
     shapes: list[str] = []
     files: dict[bool, list[str]] = {False: [], True: []}
@@ -229,8 +229,8 @@ def _simple(tokens: list[_Token], text: str, fed: bool) -> SimpleCommand:
         raise _NotPlain(f"the shell's own {words[0]!r}")
     expanded = [shape for shape in shapes if _EXPANDS.search(shape)]
     reads, writes = tuple(files[False]), tuple(files[True])
-    settled = all(map(_is_file_pattern, expanded))
-    return SimpleCommand(tuple(words), text, assigns, reads, writes, fed, not expanded, settled)
+    only_patterns = all(map(_is_file_pattern, expanded))
+    return SimpleCommand(tuple(words), text, assigns, reads, writes, piped_in, not expanded, only_patterns)
 
 
 def _target(token: _Token, redirection: str) -> list[str]:
@@ -358,7 +358,7 @@ def possible_commands(line: ShellLine, depth: int = 0) -> Iterator[CommandText]:
         to_a_shell = piped or (
             launches and any(_program(word) in tables().shells for word in command.words)
         )
-        feeds, anywhere = command.fed, piped or launches
+        feeds, anywhere = command.piped_in, piped or launches
         if command.words:
             yield CommandText(" ".join(command.words), tuple(_starts(command.words, anywhere)))
         if anywhere and depth < _DEEPEST:
@@ -392,7 +392,7 @@ def _hidden_in(command: SimpleCommand) -> str:
 def obeys_input(command: SimpleCommand) -> bool:
     """Whether a command may execute the input piped into it."""
     words = command.words
-    return command.fed and any(_is(words[place], tables().obey_input) for place in _programs(words))
+    return command.piped_in and any(_is(words[place], tables().obey_input) for place in _programs(words))
 
 
 def is_interpreter(command: SimpleCommand) -> bool:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from sevenfold.agent.instructions import upwards
 from sevenfold.agent.permissions.engine import Mode
 from sevenfold.agent.prompt import SectionSource
-from sevenfold.agent.team.messages import plain_tags
+from sevenfold.agent.team.messages import escape_tags
 from sevenfold.agent.team.roster import check_agent_name
 from sevenfold.agent.texts import AgentTypes
 from sevenfold.agent.tools import files
@@ -413,7 +413,7 @@ class _Reader:
 
 def _one_line(text: str) -> str:
     """Return a text as one line for other agents' prompts, without invisible characters or meaningful tags."""
-    return plain_tags(" ".join("".join(one if one.isprintable() else " " for one in text).split()))
+    return escape_tags(" ".join("".join(one if one.isprintable() else " " for one in text).split()))
 
 
 def _listed(value: Any) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ _TAG = re.compile(
 
 Control = Literal["shutdown_request", "shutdown_response", "plan_approval_response"]
 Relation = Literal["leader", "worker", "peer"]
-PERMITTED: dict[str, Relation] = {
+REQUIRED_RELATION: dict[str, Relation] = {
     "shutdown_request": "leader",
     "plan_approval_response": "leader",
     "shutdown_response": "worker",
@@ -155,7 +155,7 @@ class Post:
         return found[:1]
 
     def _send(self, to: Correspondent, words: Outgoing, key: str) -> Receipt:
-        needed = PERMITTED.get(words.kind)
+        needed = REQUIRED_RELATION.get(words.kind)
         if needed is not None and INVERSE[to.relation] != needed:
             return Receipt(to.label, "refused", f"only its {needed} may send a {words.kind}")
         message = self._written(to.id, words, key, hold := self._hold(to))
@@ -247,7 +247,7 @@ class Post:
             Correspondent(message.sender),
         )
         control = message.kind != "message"
-        if control and PERMITTED.get(message.kind) != sender.relation:
+        if control and REQUIRED_RELATION.get(message.kind) != sender.relation:
             reason = f"a {message.kind} of {sender.label} was ignored: it may not send that"
             self._conversation.events.aside("messages", reason)
             return
@@ -279,15 +279,15 @@ def framed(message: AgentMessage, sender: Correspondent) -> str:
             what = f"{sender.label}, which started you, {'approves' if yes else 'rejects'} your plan"
         case _:
             what = f"Message from {where} {sender.label}"
-    return AgentMessageText(plain_tags(what), quoted(message.text)).render()
+    return AgentMessageText(escape_tags(what), quoted(message.text)).render()
 
 
 def quoted(text: str) -> str:
     """Return another agent's text with every line marked as a quote and with meaningful tags escaped."""
-    return "\n".join(f"> {line}" for line in plain_tags(text).splitlines()) or "> (no text)"
+    return "\n".join(f"> {line}" for line in escape_tags(text).splitlines()) or "> (no text)"
 
 
-def plain_tags(text: str) -> str:
+def escape_tags(text: str) -> str:
     """Return the text with every tag escaped that could mean something to models or programs."""
     return _TAG.sub("&lt;", text)
 

@@ -58,17 +58,17 @@ class TeamMail:
 
     def everyone(self) -> list[Correspondent]:
         """Return the agents it may send messages to: its leader, the agents it has started, and its peers."""
-        team, above = self._team, self._team.above
+        team, parent = self._team, self._team.parent_team
         known = [Correspondent(one.id, one.started.name, "worker") for one in reversed(list(team.roster))]
-        if above is None:
+        if parent is None:
             return known
-        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(above.roster))]
-        leader = Correspondent(above.address, "leader", "leader")
+        peers = [Correspondent(one.id, one.started.name) for one in reversed(list(parent.roster))]
+        leader = Correspondent(parent.address, "leader", "leader")
         return [leader, *known, *(one for one in peers if one.id != team.owner)]
 
     def notify(self, to: Correspondent, due: float = 0.0) -> str:
         """Notify an agent of a message: one that is waiting checks its messages, one that has ended continues."""
-        team = self._team.above if to.relation != "worker" else None
+        team = self._team.parent_team if to.relation != "worker" else None
         team = team or self._team
         entry = None if to.relation == "leader" else team.roster.get(to.id)
         if due > self._clock.now():
@@ -76,14 +76,14 @@ class TeamMail:
         elif to.relation == "leader":
             team.wake_up()
         elif entry is not None:
-            return team.mail.bring(entry)
+            return team.mail.wake_or_restart(entry)
         return ""
 
     def hold(self, agent: str, due: float) -> None:
         """Remember that messages for an agent become due at this time."""
         self._held[agent] = min(due, self._held.get(agent, due))
 
-    def bring_held(self) -> None:
+    def release_held(self) -> None:
         """Notify agents, here and in the teams below, of held messages that have become due."""
         now = self._clock.now()
         for agent in [agent for agent, until in list(self._held.items()) if until <= now]:
@@ -92,11 +92,11 @@ class TeamMail:
             if entry is None:
                 self._team.wake_up()
             elif entry.status in ("working", "completed"):
-                self.bring_late(entry)
-        for team in self._team.below():
-            team.mail.bring_held()
+                self.check_waiting(entry)
+        for team in self._team.child_teams():
+            team.mail.release_held()
 
-    def bring(self, entry: AgentEntry) -> str:
+    def wake_or_restart(self, entry: AgentEntry) -> str:
         """Make an agent process its messages, and restart it if it has ended; return what was done."""
         team = self._team
         team.wake_up_in(entry)
@@ -108,13 +108,13 @@ class TeamMail:
             return f"it has ended, and goes on later: {error}"
         return "it had ended, and goes on"
 
-    def bring_late(self, entry: AgentEntry) -> None:
+    def check_waiting(self, entry: AgentEntry) -> None:
         """Make an agent process messages that are still waiting, such as those that arrived just before it ended."""
         with suppress(SevenfoldError):
             waiting = self._mailbox.waiting(entry.id) if self._mailbox else ()
             # Only for messages that are due: a held message would restart it again and again.
             if due(waiting, self._clock.now()):
-                self.bring(entry)
+                self.wake_or_restart(entry)
             elif waiting:
                 self.hold(entry.id, min(one.due for one in waiting if one.due > self._clock.now()))
 
@@ -293,7 +293,7 @@ class Presence:
             if team is not None:
                 team.write_progress()
             if team is not None and team.post is not None:
-                team.mail.bring_held()
+                team.mail.release_held()
                 if team.post.waiting:
                     # The message may be from another process, which cannot wake this one.
                     team.wake_up()

@@ -63,7 +63,7 @@ class ProgressLine:
         new = self._tip == view.tip or self._clock.now() - self._asked < EVERY
         return self._line if self._line and new else progress_line(view)
 
-    def look(self, c: Conversation, run: Callable[..., None]) -> None:
+    def request_if_due(self, c: Conversation, run: Callable[..., None]) -> None:
         """Request a line if 30 s have passed and there are new records; ``run`` runs a flow in the background."""
         now, tip = self._clock.now(), c.transcript.view.tip
         if self._settled or self._under_way or self._tip == tip or now - self._asked < EVERY:

@@ -78,11 +78,11 @@ class Team:
     def __init__(self, parent: Assembly, definitions: Mapping[str, AgentDefinition]) -> None:
         self.definitions = definitions
         """The types of agents that can be started, by name."""
-        self.above: Team | None = parent.descent.parent.team if parent.descent else None
+        self.parent_team: Team | None = parent.descent.parent.team if parent.descent else None
         """The team that the agent itself belongs to; None for the main agent."""
         self.owner = parent.descent.entry.id if parent.descent else ""
         self.roster = Roster(parent.conversation, self.owner)
-        self.root: Team = self.above.root if self.above else self
+        self.root: Team = self.parent_team.root if self.parent_team else self
         self._parent = parent
         self._workers: dict[str, _Worker] = {}
         """The working agents, by id."""
@@ -120,8 +120,8 @@ class Team:
             return
         for entry, live in self._at_work():
             if entry.started.background and (worker := self._workers.get(entry.id)):
-                worker.line.look(live.conversation, conversation.run_aside)
-        for team in self.below():
+                worker.line.request_if_due(live.conversation, conversation.run_aside)
+        for team in self.child_teams():
             team.write_progress()
 
     def usd(self, entry: AgentEntry) -> float | None:
@@ -149,7 +149,7 @@ class Team:
     @property
     def working(self) -> int:
         """The number of working agents, including agents that they have started."""
-        return len(self._workers) + sum(team.working for team in self.below())
+        return len(self._workers) + sum(team.working for team in self.child_teams())
 
     def _live(self, agent: str) -> Assembly | None:
         """Return a working agent; None if it is not working or not opened yet."""
@@ -161,7 +161,7 @@ class Team:
         running = ((self.roster.get(agent), self._live(agent)) for agent in tuple(self._workers))
         return [(entry, live) for entry, live in running if entry and live]
 
-    def below(self) -> list[Team]:
+    def child_teams(self) -> list[Team]:
         """Return the teams of its working agents."""
         return [live.team for _, live in self._at_work() if live.team is not None]
 
@@ -340,7 +340,7 @@ class Team:
             worker.over.happen()
             self.wake_up()
             if not self._closing and (ended := self.roster.get(entry.id)) and ended.status == "completed":
-                self.mail.bring_late(ended)
+                self.mail.check_waiting(ended)
 
     def _open(self, entry: AgentEntry, worker: _Worker, progress: Callable[[str], None] | None) -> Assembly:
         parent, started = self._parent, entry.started
@@ -362,7 +362,7 @@ class Team:
         if asked and (text := _last_words(child)) is not None:
             # It had finished, but its end was not recorded.
             return AgentEnd(agent=entry.id, text=text, usd=self._cost(child, entry))
-        warm = (yield from self._go_ahead(child)) if entry.started.fork and not asked else Signal()
+        warm = (yield from self._wait_for_cache(child)) if entry.started.fork and not asked else Signal()
         flow = child.loop.run("" if asked else self._task(child, entry), "" if asked else entry.key)
         if self._closing or worker.stopped:
             child.loop.interrupt()
@@ -371,9 +371,9 @@ class Team:
         finally:
             warm.happen()
         yield from worker.line.settle()
-        return self._judged(finished, child, entry)
+        return self._agent_end(finished, child, entry)
 
-    def _go_ahead(self, child: Assembly) -> Flow[Signal]:
+    def _wait_for_cache(self, child: Assembly) -> Flow[Signal]:
         """Let the first of several forks write their shared prefix to the cache; the others wait, then read it."""
         place = child.conversation.transcript.view.tip or ""
         with self._lock:
@@ -392,8 +392,8 @@ class Team:
         task = "\n\n".join(filter(None, (*loaded, definition.initial_prompt, started.prompt)))
         return ForkTask(entry.label, definition.prompt or None, task).render() if started.fork else task
 
-    def _judged(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
-        kept = worktree.leave(entry.started.worktree) if entry.started.worktree else ""
+    def _agent_end(self, finished: Finished, child: Assembly, entry: AgentEntry) -> AgentEnd:
+        kept = worktree.remove_if_unchanged(entry.started.worktree) if entry.started.worktree else ""
         text = "\n\n".join(filter(None, (finished.text, kept)))
         log = child.conversation.transcript.log
         asked = log.record(log.keyed(entry.key))
@@ -459,7 +459,7 @@ class Team:
         calls = [one for one in left if not one.started.background and one.started.call in waiting]
         for entry in self.roster:
             if entry.status == "completed":
-                self.mail.bring_late(entry)
+                self.mail.check_waiting(entry)
         for entry in left:
             if entry.started.background and entry.ended is None:
                 self.launch(entry)
@@ -477,7 +477,7 @@ class Team:
         conversation = self._parent.conversation
         if self.post is not None:
             self.post.deliver()
-            self.mail.bring_held()
+            self.mail.release_held()
         for entry in self.roster:
             if not entry.pending:
                 continue

@@ -28,7 +28,7 @@ def add(repository: Path, folder: Path) -> str:
     return str(folder / repository.resolve().relative_to(root.resolve()))
 
 
-def leave(folder: str) -> str:
+def remove_if_unchanged(folder: str) -> str:
     """Remove a working copy without changes and return an empty text; otherwise return a sentence with its path."""
     if not Path(folder).is_dir():
         return ""
