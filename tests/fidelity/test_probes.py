@@ -155,7 +155,7 @@ def test_the_present_step_is_asked_for_only_if_nothing_later_stays_in_view() -> 
     items = harbour().view().items
     steps = [probe.text for probe in probes(items) if probe.kind == "current_step"]
     assert steps[0] == "Now I rewrite the conversion of the keeper's clock."
-    assert not [probe for probe in probes(items, goes_on=True) if probe.kind == "current_step"]
+    assert not [probe for probe in probes(items, later_rounds_visible=True) if probe.kind == "current_step"]
 
 
 def test_the_number_of_facts_is_bounded_the_newest_messages_stay_and_the_rest_is_counted() -> None:

@@ -52,7 +52,7 @@ class CompactionMoment(Struct, frozen=True):
         return tuple(one for one in self.after if one.said.summary and one.said.uuid not in known)
 
     @property
-    def goes_on(self) -> bool:
+    def later_rounds_visible(self) -> bool:
         """Whether the newest earlier record stays in view, so that the current step is not hidden."""
         return bool(self.before) and any(one.said.uuid == self.before[-1].said.uuid for one in self.after)
 
@@ -167,7 +167,7 @@ def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Aud
     """Audit every compaction of a log; ``index`` must have indexed it."""
     reachable, audited, scores = by_recall(index), [], list[Score]()
     for compaction in compactions(log, progress):
-        facts = sample(compaction.hidden, goes_on=compaction.goes_on)
+        facts = sample(compaction.hidden, later_rounds_visible=compaction.later_rounds_visible)
         score = judge(facts.probes, texts(compaction.after), reachable)
         audited.append(_audited(log, compaction, score, facts.left_out))
         scores.append(score)

@@ -46,21 +46,21 @@ class Sample(Struct, frozen=True):
     left_out: dict[str, int] = {}
 
 
-def probes(items: Iterable[Item], *, goes_on: bool = False) -> tuple[Probe, ...]:
+def probes(items: Iterable[Item], *, later_rounds_visible: bool = False) -> tuple[Probe, ...]:
     """The facts in the records a compaction hides, by kind.
 
-    ``goes_on`` means that later rounds stay in view: then the current step is not among the hidden records.
+    ``later_rounds_visible`` means that later rounds stay in view: the current step is not among the hidden records.
     """
-    return sample(items, goes_on=goes_on).probes
+    return sample(items, later_rounds_visible=later_rounds_visible).probes
 
 
-def sample(items: Iterable[Item], *, goes_on: bool = False) -> Sample:
+def sample(items: Iterable[Item], *, later_rounds_visible: bool = False) -> Sample:
     """Like `probes`, with the number of facts of each kind that were left out."""
     told = account(items)
     chosen: list[Probe] = []
     left_out: dict[str, int] = {}
     by_kind: dict[str, dict[str, Probe]] = {kind: {} for kind in KINDS}
-    for probe in _all(told, goes_on):
+    for probe in _all(told, later_rounds_visible):
         by_kind[probe.kind].setdefault(probe.text, probe)
     for probe in _identifiers(told, by_kind[EDITED_FILE].values()):
         by_kind[IDENTIFIER].setdefault(probe.text, probe)
@@ -72,12 +72,12 @@ def sample(items: Iterable[Item], *, goes_on: bool = False) -> Sample:
     return Sample(tuple(chosen), left_out)
 
 
-def _all(told: Account, goes_on: bool) -> Iterator[Probe]:
+def _all(told: Account, later_rounds_visible: bool) -> Iterator[Probe]:
     yield from facts.messages(told)
     yield from facts.wishes(told)
     yield from facts.decisions(told)
     yield from facts.pending_tasks(told)
-    if not goes_on:
+    if not later_rounds_visible:
         yield from facts.current_step(told)
     yield from facts.edited_files(told)
     yield from facts.errors(told)
