@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from sevenfold.conversation.resume import read
 from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
-from sevenfold.lab.fidelity.reader import account
+from sevenfold.lab.fidelity.reader import read_items
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
 from sevenfold.layers.compact.summary import unsupported as claims_of
@@ -92,7 +92,7 @@ def _ends(entry: Entry) -> bool:
         case Said(role="assistant") | Boundary():
             return True
         case Said(summary=False, meta=False) as said if not _asks_to_compact(said):
-            return bool(account([Item.of(said, 0)]).user)
+            return bool(read_items([Item.of(said, 0)]).user)
         case Decision(made=Rewound() | Undone() | Snip() | Fold()):
             return True
         case _:
