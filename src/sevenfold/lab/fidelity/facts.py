@@ -16,7 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from sevenfold.lab.fidelity.reader import Call, ContentByAuthor, Excerpt
-from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, folded, pattern, sentences, telling
+from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, content_stems, folded, pattern, sentences
 from sevenfold.ports import FoundRecord
 from sevenfold.recall.search import Hit
 
@@ -127,7 +127,7 @@ def wishes(told: ContentByAuthor) -> Iterator[Probe]:
                 yield Probe(kind, sentence, words.record, (words.recall_kind,))
     for words in told.refusals:
         first = next(sentences(words.text), "")
-        if len(telling(first)) >= 2:
+        if len(content_stems(first)) >= 2:
             yield Probe(CORRECTION, first, words.record, (words.recall_kind,))
 
 
@@ -162,7 +162,7 @@ def _own_sentences(text: str) -> Iterator[str]:
         )
     kept = "\n".join(line for line in text.splitlines() if not _LOG_LINE.match(line))
     for sentence in sentences(kept):
-        if len(telling(sentence)) >= 2:
+        if len(content_stems(sentence)) >= 2:
             yield sentence
 
 
@@ -180,7 +180,7 @@ def _wish(sentence: str) -> str:
 def _proposal(text: str) -> str:
     """The last question near the end of the model's text; empty if there is none."""
     asked = [sentence for sentence in sentences(text[-1_500:]) if sentence.endswith("?")]
-    return asked[-1] if asked and len(telling(asked[-1])) >= 2 else ""
+    return asked[-1] if asked and len(content_stems(asked[-1])) >= 2 else ""
 
 
 # -- files -------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def _keep_account(single: dict[str, Task], call: Call, answer: Excerpt | None) -
 def current_step(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield the model's last meaningful sentence and the main argument of its last call."""
     for words in reversed(told.model):
-        said = [sentence for sentence in sentences(words.text) if len(telling(sentence)) >= 3]
+        said = [sentence for sentence in sentences(words.text) if len(content_stems(sentence)) >= 3]
         if said:
             yield Probe(CURRENT_STEP, said[-1], words.record, ("assistant",))
             break

@@ -87,7 +87,7 @@ def _identifiers(told: ContentByAuthor, edited: Iterable[Probe]) -> Iterator[Pro
     """Yield exact identifiers other than the changed files."""
     files = {way for probe in edited for way in (probe.text, *probe.accepts)}
     names = Names([*told.user, *told.refusals], told.model, told.calls)
-    for text in names.telling():
+    for text in names.significant():
         if text not in files:
             record, recall_kind = names.newest(text)
             yield Probe(IDENTIFIER, text, record, (recall_kind,), "exact")
@@ -119,13 +119,13 @@ class Names:
             named = (name for name in _identifiers_in(" ".join(short)) if not name.startswith("--"))
             self._note(named, call.record, "tool_use")
 
-    def telling(self) -> list[str]:
+    def significant(self) -> list[str]:
         """Identifiers that the user mentioned or that occur repeatedly, the most important last.
 
         What the user typed is most important, then what the user pasted, then what occurs most often.
         """
         folders = self._folders()
-        kept = [text for text, seen in self._found.items() if _tells(text, seen, folders)]
+        kept = [text for text, seen in self._found.items() if _is_significant(text, seen, folders)]
         return sorted(kept, key=lambda text: (self._found[text].level, len(self._found[text].records)))
 
     def newest(self, text: str) -> tuple[str, str]:
@@ -165,7 +165,7 @@ def _newest(stretches: Iterable[Excerpt]) -> list[Excerpt]:
     return kept[::-1]
 
 
-def _tells(text: str, seen: _Finding, folders: set[str]) -> bool:
+def _is_significant(text: str, seen: _Finding, folders: set[str]) -> bool:
     """Whether an identifier is worth a probe; a folder of other identifiers is so only if the user named it."""
     often = len(seen.records) > 1 if seen.spoken else len(seen.records) >= OFTEN
     return bool(seen.level) or (often and text not in folders)
