@@ -23,7 +23,7 @@ from sevenfold.recall.search import Hit
 USER_MESSAGE, CORRECTION, PREFERENCE, DECISION = "user_message", "correction", "preference", "decision"
 EDITED_FILE, ERROR, PENDING_TASK = "edited_file", "error", "pending_task"
 CURRENT_STEP, IDENTIFIER = "current_step", "identifier"
-MOST = {
+MOST_PER_KIND = {
     USER_MESSAGE: 120,
     CORRECTION: 30,
     PREFERENCE: 30,
@@ -35,7 +35,7 @@ MOST = {
     IDENTIFIER: 40,
 }
 """The kinds of facts, the most important first, and how many of each are looked for at most."""
-KINDS = tuple(MOST)
+KINDS = tuple(MOST_PER_KIND)
 
 SHORT = 14
 """Characters up to which a message could occur anywhere by chance."""
@@ -259,7 +259,7 @@ def pending_tasks(told: ContentByAuthor) -> Iterator[Probe]:
         if (listed := _listed(call)) is not None:
             lists[call.name] = listed
         elif _TASK_TOOL.search(call.name):
-            _keep_account(single, call, told.results.get(call.id))
+            _track_single_task(single, call, told.results.get(call.id))
     seen: set[str] = set()
     for task in (*(task for tasks in lists.values() for task in tasks), *single.values()):
         if not task.over and folded(task.text) not in seen:
@@ -283,7 +283,7 @@ def _task(record: str, fields: Any) -> Task | None:
     return Task(text, record, bool(_OVER.search(str(fields.get("status", ""))))) if text else None
 
 
-def _keep_account(single: dict[str, Task], call: Call, answer: Excerpt | None) -> None:
+def _track_single_task(single: dict[str, Task], call: Call, answer: Excerpt | None) -> None:
     """Track tasks that are created and changed one at a time, by the number the tool gave them."""
     number = str(call.given.get("taskId") or call.given.get("task_id") or call.given.get("id") or "")
     if number in single:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from sevenfold.lab.fidelity import facts
-from sevenfold.lab.fidelity.facts import EDITED_FILE, IDENTIFIER, KINDS, MOST, Probe
+from sevenfold.lab.fidelity.facts import EDITED_FILE, IDENTIFIER, KINDS, MOST_PER_KIND, Probe
 from sevenfold.lab.fidelity.reader import Call, ContentByAuthor, Excerpt, read_items
 from sevenfold.lab.fidelity.sentences import pattern
 from sevenfold.record.layout import Item
@@ -66,9 +66,9 @@ def sample(items: Iterable[Item], *, later_rounds_visible: bool = False) -> Samp
         by_kind[IDENTIFIER].setdefault(probe.text, probe)
     for kind, found in by_kind.items():
         # Within a kind, the most important facts come last.
-        chosen += list(found.values())[-MOST[kind] :]
-        if len(found) > MOST[kind]:
-            left_out[kind] = len(found) - MOST[kind]
+        chosen += list(found.values())[-MOST_PER_KIND[kind] :]
+        if len(found) > MOST_PER_KIND[kind]:
+            left_out[kind] = len(found) - MOST_PER_KIND[kind]
     return Sample(tuple(chosen), left_out)
 
 
