@@ -140,7 +140,7 @@ def _link(
     after = list(session.conversation.transcript.view.items)
     stayed = {one.said.uuid for one in after}
     hidden = [one for one in before if one.said.uuid not in stayed]
-    for probe in fidelity.probes(hidden, goes_on=len(hidden) < len(before)):
+    for probe in fidelity.probes(hidden, later_rounds_visible=len(hidden) < len(before)):
         if probe.kind not in PASSING:
             facts[probe.kind, probe.text] = probe
     store.recall.catch_up()

@@ -180,7 +180,7 @@ def _looked_at(
     hidden = [item for item in before if item.said.uuid not in stayed]
     kept = [item for item in before if item.said.uuid in stayed]
     new = [item for item in after if item.said.uuid not in known]
-    facts = fidelity.sample(hidden, goes_on=bool(kept))
+    facts = fidelity.sample(hidden, later_rounds_visible=bool(kept))
     score = fidelity.judge(facts.probes, fidelity.texts(after), by_recall(store.recall.index))
     view, profile = session.conversation.transcript.view, session.conversation.profile
     request = msgspec.json.decode(bodies[1])

@@ -117,7 +117,7 @@ def test_a_kept_tail_is_not_hidden_and_the_present_step_is_in_it() -> None:
     (one,) = compactions(MemoryLog(story.lines))
     assert [item.said.uuid for item in kept(one)] == ["now"]
     assert "now" not in {item.said.uuid for item in one.hidden}
-    assert one.goes_on
+    assert one.later_rounds_visible
 
 
 def own(*, commits: bool = True) -> tuple[list[CompactionMoment], Audit]:

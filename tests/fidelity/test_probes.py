@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from sevenfold.lab.fidelity import KINDS, judge, probes, sample, texts
-from sevenfold.lab.fidelity.facts import MOST
+from sevenfold.lab.fidelity.facts import MOST_PER_KIND
 from sevenfold.record.layout import Item
 from tests.fidelity.making import facts, found, harbour, histories
 from tests.support import Story, call, result
@@ -155,17 +155,17 @@ def test_the_present_step_is_asked_for_only_if_nothing_later_stays_in_view() -> 
     items = harbour().view().items
     steps = [probe.text for probe in probes(items) if probe.kind == "current_step"]
     assert steps[0] == "Now I rewrite the conversion of the keeper's clock."
-    assert not [probe for probe in probes(items, goes_on=True) if probe.kind == "current_step"]
+    assert not [probe for probe in probes(items, later_rounds_visible=True) if probe.kind == "current_step"]
 
 
 def test_the_number_of_facts_is_bounded_the_newest_messages_stay_and_the_rest_is_counted() -> None:
     story = Story()
-    for number in range(MOST["user_message"] + 5):
+    for number in range(MOST_PER_KIND["user_message"] + 5):
         story.user(f"please do piece number {number} of the work")
     taken = sample(story.view().items)
     said = [probe.text for probe in taken.probes if probe.kind == "user_message"]
-    assert len(said) == MOST["user_message"]
-    assert said[-1].startswith(f"please do piece number {MOST['user_message'] + 4} ")
+    assert len(said) == MOST_PER_KIND["user_message"]
+    assert said[-1].startswith(f"please do piece number {MOST_PER_KIND['user_message'] + 4} ")
     assert taken.left_out["user_message"] == 5
 
 

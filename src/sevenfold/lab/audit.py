@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from sevenfold.conversation.resume import read
 from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
-from sevenfold.lab.fidelity.reader import account
+from sevenfold.lab.fidelity.reader import read_items
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
 from sevenfold.layers.compact.summary import unsupported as claims_of
@@ -52,7 +52,7 @@ class CompactionMoment(Struct, frozen=True):
         return tuple(one for one in self.after if one.said.summary and one.said.uuid not in known)
 
     @property
-    def goes_on(self) -> bool:
+    def later_rounds_visible(self) -> bool:
         """Whether the newest earlier record stays in view, so that the current step is not hidden."""
         return bool(self.before) and any(one.said.uuid == self.before[-1].said.uuid for one in self.after)
 
@@ -92,7 +92,7 @@ def _ends(entry: Entry) -> bool:
         case Said(role="assistant") | Boundary():
             return True
         case Said(summary=False, meta=False) as said if not _asks_to_compact(said):
-            return bool(account([Item.of(said, 0)]).user)
+            return bool(read_items([Item.of(said, 0)]).user)
         case Decision(made=Rewound() | Undone() | Snip() | Fold()):
             return True
         case _:
@@ -167,7 +167,7 @@ def audit(log: Log, index: RecallIndex, progress: Progress | None = None) -> Aud
     """Audit every compaction of a log; ``index`` must have indexed it."""
     reachable, audited, scores = by_recall(index), [], list[Score]()
     for compaction in compactions(log, progress):
-        facts = sample(compaction.hidden, goes_on=compaction.goes_on)
+        facts = sample(compaction.hidden, later_rounds_visible=compaction.later_rounds_visible)
         score = judge(facts.probes, texts(compaction.after), reachable)
         audited.append(_audited(log, compaction, score, facts.left_out))
         scores.append(score)

@@ -15,15 +15,15 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from sevenfold.lab.fidelity.reader import Account, Call, Told
-from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, folded, pattern, sentences, telling
+from sevenfold.lab.fidelity.reader import Call, ContentByAuthor, Excerpt
+from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, content_stems, folded, pattern, sentences
 from sevenfold.ports import FoundRecord
 from sevenfold.recall.search import Hit
 
 USER_MESSAGE, CORRECTION, PREFERENCE, DECISION = "user_message", "correction", "preference", "decision"
 EDITED_FILE, ERROR, PENDING_TASK = "edited_file", "error", "pending_task"
 CURRENT_STEP, IDENTIFIER = "current_step", "identifier"
-MOST = {
+MOST_PER_KIND = {
     USER_MESSAGE: 120,
     CORRECTION: 30,
     PREFERENCE: 30,
@@ -35,7 +35,7 @@ MOST = {
     IDENTIFIER: 40,
 }
 """The kinds of facts, the most important first, and how many of each are looked for at most."""
-KINDS = tuple(MOST)
+KINDS = tuple(MOST_PER_KIND)
 
 SHORT = 14
 """Characters up to which a message could occur anywhere by chance."""
@@ -109,44 +109,44 @@ class Task(Struct, frozen=True):
 # -- what the user wants --------------------------------------------------------------------------
 
 
-def messages(told: Account) -> Iterator[Probe]:
+def messages(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield each message of the user; repeated messages are one fact, from the newest record."""
-    said: dict[str, list[Told]] = {}
+    said: dict[str, list[Excerpt]] = {}
     for words in (*told.user, *told.refusals):
         said.setdefault(folded(words.text), []).append(words)
     for same in said.values():
         newest = same[-1]
-        yield Probe(USER_MESSAGE, newest.text, newest.record, (newest.known_as,), "verbatim")
+        yield Probe(USER_MESSAGE, newest.text, newest.record, (newest.recall_kind,), "verbatim")
 
 
-def wishes(told: Account) -> Iterator[Probe]:
+def wishes(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield the user's sentences that correct, insist or choose."""
     for words in told.user:
         for sentence in _own_sentences(words.text):
             if kind := _wish(sentence):
-                yield Probe(kind, sentence, words.record, (words.known_as,))
+                yield Probe(kind, sentence, words.record, (words.recall_kind,))
     for words in told.refusals:
         first = next(sentences(words.text), "")
-        if len(telling(first)) >= 2:
-            yield Probe(CORRECTION, first, words.record, (words.known_as,))
+        if len(content_stems(first)) >= 2:
+            yield Probe(CORRECTION, first, words.record, (words.recall_kind,))
 
 
-def decisions(told: Account) -> Iterator[Probe]:
+def decisions(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield what was decided: proposals the user agreed to, questions answered, plans approved."""
     for words in told.user:
         before = told.preceding.get(words.record)
         if before is not None and _BARE.fullmatch(words.text) and (proposal := _proposal(before.text)):
-            yield Probe(DECISION, proposal, before.record, (before.known_as,))
+            yield Probe(DECISION, proposal, before.record, (before.recall_kind,))
     for call in told.calls:
         answer = told.results.get(call.id)
         if answer is not None:
             yield from _settled(call, answer)
 
 
-def _settled(call: Call, answer: Told) -> Iterator[Probe]:
+def _settled(call: Call, answer: Excerpt) -> Iterator[Probe]:
     if _ASKS.search(call.name):
         for hit in _ANSWER.finditer(answer.text):
-            yield Probe(DECISION, hit[0], answer.record, (answer.known_as,))
+            yield Probe(DECISION, hit[0], answer.record, (answer.recall_kind,))
     plan = call.given.get("plan")
     if isinstance(plan, str) and _APPROVED.search(answer.text) and (title := _HEADING.search(plan)):
         text = title[1].strip()[:LONGEST_SENTENCE]
@@ -162,7 +162,7 @@ def _own_sentences(text: str) -> Iterator[str]:
         )
     kept = "\n".join(line for line in text.splitlines() if not _LOG_LINE.match(line))
     for sentence in sentences(kept):
-        if len(telling(sentence)) >= 2:
+        if len(content_stems(sentence)) >= 2:
             yield sentence
 
 
@@ -180,13 +180,13 @@ def _wish(sentence: str) -> str:
 def _proposal(text: str) -> str:
     """The last question near the end of the model's text; empty if there is none."""
     asked = [sentence for sentence in sentences(text[-1_500:]) if sentence.endswith("?")]
-    return asked[-1] if asked and len(telling(asked[-1])) >= 2 else ""
+    return asked[-1] if asked and len(content_stems(asked[-1])) >= 2 else ""
 
 
 # -- files -------------------------------------------------------------------------------------
 
 
-def edited_files(told: Account) -> Iterator[Probe]:
+def edited_files(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield the changed files, the last changed last; an unambiguous tail of the path counts as well."""
     calls: dict[str, Call] = {}
     for call in told.calls:
@@ -198,8 +198,8 @@ def edited_files(told: Account) -> Iterator[Probe]:
     tails = Counter(tail for path in set(map(_path, told.calls)) for tail in _tails(path))
     for path, made in calls.items():
         accepts = tuple(tail for tail in _tails(path) if tails[tail] == 1)
-        known_as = "edit" if _CHANGES & made.given.keys() else "tool_use"
-        yield Probe(EDITED_FILE, path, made.record, (known_as,), "exact", accepts)
+        recall_kind = "edit" if _CHANGES & made.given.keys() else "tool_use"
+        yield Probe(EDITED_FILE, path, made.record, (recall_kind,), "exact", accepts)
 
 
 def _path(call: Call) -> str:
@@ -216,14 +216,14 @@ def _tails(path: str) -> list[str]:
 # -- failures ----------------------------------------------------------------------------------
 
 
-def errors(told: Account) -> Iterator[Probe]:
+def errors(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield the line that identifies each failure; misused tools come first, as they matter least."""
-    seen: dict[str, Told] = {}
+    seen: dict[str, Excerpt] = {}
     for failure in sorted(told.failures, key=lambda failure: not _USAGE.search(failure.text)):
         if line := identifying_line(failure.text):
             seen[line] = failure
     for line, failure in seen.items():
-        yield Probe(ERROR, line, failure.record, (failure.known_as,), "words", _in_other_words(line))
+        yield Probe(ERROR, line, failure.record, (failure.recall_kind,), "words", _in_other_words(line))
 
 
 def identifying_line(text: str) -> str:
@@ -251,7 +251,7 @@ def _in_other_words(line: str) -> tuple[str, ...]:
 # -- tasks and the current step ----------------------------------------------------------------
 
 
-def pending_tasks(told: Account) -> Iterator[Probe]:
+def pending_tasks(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield the open tasks of the to-do lists in their latest state."""
     lists: dict[str, list[Task]] = {}
     single: dict[str, Task] = {}
@@ -259,7 +259,7 @@ def pending_tasks(told: Account) -> Iterator[Probe]:
         if (listed := _listed(call)) is not None:
             lists[call.name] = listed
         elif _TASK_TOOL.search(call.name):
-            _keep_account(single, call, told.results.get(call.id))
+            _track_single_task(single, call, told.results.get(call.id))
     seen: set[str] = set()
     for task in (*(task for tasks in lists.values() for task in tasks), *single.values()):
         if not task.over and folded(task.text) not in seen:
@@ -283,7 +283,7 @@ def _task(record: str, fields: Any) -> Task | None:
     return Task(text, record, bool(_OVER.search(str(fields.get("status", ""))))) if text else None
 
 
-def _keep_account(single: dict[str, Task], call: Call, answer: Told | None) -> None:
+def _track_single_task(single: dict[str, Task], call: Call, answer: Excerpt | None) -> None:
     """Track tasks that are created and changed one at a time, by the number the tool gave them."""
     number = str(call.given.get("taskId") or call.given.get("task_id") or call.given.get("id") or "")
     if number in single:
@@ -295,10 +295,10 @@ def _keep_account(single: dict[str, Task], call: Call, answer: Told | None) -> N
         single[given[1] if given else f"{call.record} {call.id}"] = task
 
 
-def current_step(told: Account) -> Iterator[Probe]:
+def current_step(told: ContentByAuthor) -> Iterator[Probe]:
     """Yield the model's last meaningful sentence and the main argument of its last call."""
     for words in reversed(told.model):
-        said = [sentence for sentence in sentences(words.text) if len(telling(sentence)) >= 3]
+        said = [sentence for sentence in sentences(words.text) if len(content_stems(sentence)) >= 3]
         if said:
             yield Probe(CURRENT_STEP, said[-1], words.record, ("assistant",))
             break

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from sevenfold.lab.fidelity.facts import SHORT, Probe
-from sevenfold.lab.fidelity.sentences import folded, telling
+from sevenfold.lab.fidelity.sentences import content_stems, folded
 from sevenfold.layers.compact.request import Coverage, State
 
 Score = Coverage[Probe]
@@ -67,7 +67,7 @@ class _Seen:
         number = 0
         for text in self._context:
             for line in text.splitlines():
-                for word in telling(line):
+                for word in content_stems(line):
                     places.setdefault(word, []).append(number)
                 number += 1
             number += TOGETHER
@@ -109,7 +109,7 @@ class _Seen:
         return bool(re.search(_OPENING + re.escape(text) + _CLOSING, self._lines, re.M))
 
     def _most_words(self, text: str) -> bool:
-        words = telling(text)
+        words = content_stems(text)
         if len(words) < 2:
             return False
         held: Counter[int] = Counter()

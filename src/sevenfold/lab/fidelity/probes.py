@@ -18,8 +18,8 @@ from functools import lru_cache
 from msgspec import Struct
 
 from sevenfold.lab.fidelity import facts
-from sevenfold.lab.fidelity.facts import EDITED_FILE, IDENTIFIER, KINDS, MOST, Probe
-from sevenfold.lab.fidelity.reader import Account, Call, Told, account
+from sevenfold.lab.fidelity.facts import EDITED_FILE, IDENTIFIER, KINDS, MOST_PER_KIND, Probe
+from sevenfold.lab.fidelity.reader import Call, ContentByAuthor, Excerpt, read_items
 from sevenfold.lab.fidelity.sentences import pattern
 from sevenfold.record.layout import Item
 
@@ -46,51 +46,51 @@ class Sample(Struct, frozen=True):
     left_out: dict[str, int] = {}
 
 
-def probes(items: Iterable[Item], *, goes_on: bool = False) -> tuple[Probe, ...]:
+def probes(items: Iterable[Item], *, later_rounds_visible: bool = False) -> tuple[Probe, ...]:
     """The facts in the records a compaction hides, by kind.
 
-    ``goes_on`` means that later rounds stay in view: then the current step is not among the hidden records.
+    ``later_rounds_visible`` means that later rounds stay in view: the current step is not among the hidden records.
     """
-    return sample(items, goes_on=goes_on).probes
+    return sample(items, later_rounds_visible=later_rounds_visible).probes
 
 
-def sample(items: Iterable[Item], *, goes_on: bool = False) -> Sample:
+def sample(items: Iterable[Item], *, later_rounds_visible: bool = False) -> Sample:
     """Like `probes`, with the number of facts of each kind that were left out."""
-    told = account(items)
+    told = read_items(items)
     chosen: list[Probe] = []
     left_out: dict[str, int] = {}
     by_kind: dict[str, dict[str, Probe]] = {kind: {} for kind in KINDS}
-    for probe in _all(told, goes_on):
+    for probe in _all(told, later_rounds_visible):
         by_kind[probe.kind].setdefault(probe.text, probe)
     for probe in _identifiers(told, by_kind[EDITED_FILE].values()):
         by_kind[IDENTIFIER].setdefault(probe.text, probe)
     for kind, found in by_kind.items():
         # Within a kind, the most important facts come last.
-        chosen += list(found.values())[-MOST[kind] :]
-        if len(found) > MOST[kind]:
-            left_out[kind] = len(found) - MOST[kind]
+        chosen += list(found.values())[-MOST_PER_KIND[kind] :]
+        if len(found) > MOST_PER_KIND[kind]:
+            left_out[kind] = len(found) - MOST_PER_KIND[kind]
     return Sample(tuple(chosen), left_out)
 
 
-def _all(told: Account, goes_on: bool) -> Iterator[Probe]:
+def _all(told: ContentByAuthor, later_rounds_visible: bool) -> Iterator[Probe]:
     yield from facts.messages(told)
     yield from facts.wishes(told)
     yield from facts.decisions(told)
     yield from facts.pending_tasks(told)
-    if not goes_on:
+    if not later_rounds_visible:
         yield from facts.current_step(told)
     yield from facts.edited_files(told)
     yield from facts.errors(told)
 
 
-def _identifiers(told: Account, edited: Iterable[Probe]) -> Iterator[Probe]:
+def _identifiers(told: ContentByAuthor, edited: Iterable[Probe]) -> Iterator[Probe]:
     """Yield exact identifiers other than the changed files."""
     files = {way for probe in edited for way in (probe.text, *probe.accepts)}
     names = Names([*told.user, *told.refusals], told.model, told.calls)
-    for text in names.telling():
+    for text in names.significant():
         if text not in files:
-            record, known_as = names.newest(text)
-            yield Probe(IDENTIFIER, text, record, (known_as,), "exact")
+            record, recall_kind = names.newest(text)
+            yield Probe(IDENTIFIER, text, record, (recall_kind,), "exact")
 
 
 class _Finding(Struct):
@@ -104,14 +104,14 @@ class _Finding(Struct):
 class Names:
     """The identifiers of a conversation."""
 
-    def __init__(self, user: Iterable[Told], model: Iterable[Told], calls: Iterable[Call]) -> None:
+    def __init__(self, user: Iterable[Excerpt], model: Iterable[Excerpt], calls: Iterable[Call]) -> None:
         self._found = defaultdict[str, _Finding](_Finding)
         for told in _newest(user):
             figures = (" ".join(hit.split()) for hit in _SAID_FIGURE.findall(told.text))
             level = 1 if len(told.text) > PASTED else 2
-            self._note([*_identifiers_in(told.text), *figures], told.record, told.known_as, level)
+            self._note([*_identifiers_in(told.text), *figures], told.record, told.recall_kind, level)
         for told in _newest(model):
-            self._note(_identifiers_in(told.text), told.record, told.known_as)
+            self._note(_identifiers_in(told.text), told.record, told.recall_kind)
         for call in calls:
             short = (
                 value for value in call.given.values() if isinstance(value, str) and len(value) <= 1_000
@@ -119,43 +119,43 @@ class Names:
             named = (name for name in _identifiers_in(" ".join(short)) if not name.startswith("--"))
             self._note(named, call.record, "tool_use")
 
-    def telling(self) -> list[str]:
+    def significant(self) -> list[str]:
         """Identifiers that the user mentioned or that occur repeatedly, the most important last.
 
         What the user typed is most important, then what the user pasted, then what occurs most often.
         """
         folders = self._folders()
-        kept = [text for text, seen in self._found.items() if _tells(text, seen, folders)]
+        kept = [text for text, seen in self._found.items() if _is_significant(text, seen, folders)]
         return sorted(kept, key=lambda text: (self._found[text].level, len(self._found[text].records)))
 
     def newest(self, text: str) -> tuple[str, str]:
         """The newest record with it (the user's first, then the model's, then calls), and the kind recall gives it."""
         records = self._found[text].records
         first = next(iter(records.values()))
-        return [(record, known_as) for record, known_as in records.items() if known_as == first][-1]
+        return [(record, kind) for record, kind in records.items() if kind == first][-1]
 
     def _folders(self) -> set[str]:
         """Every leading part of an identifier that ends at a path separator."""
         return {text[: cut.start()] for text in self._found for cut in _SEPARATOR.finditer(text)}
 
-    def _note(self, names: Iterable[str], record: str, known_as: str, level: int = 0) -> None:
+    def _note(self, names: Iterable[str], record: str, recall_kind: str, level: int = 0) -> None:
         for name in names:
             seen = self._found[name]
-            seen.records.setdefault(record, known_as)
-            seen.spoken |= known_as != "tool_use"
+            seen.records.setdefault(record, recall_kind)
+            seen.spoken |= recall_kind != "tool_use"
             seen.level = max(seen.level, level)
 
 
-def _ends(told: Told) -> Told:
+def _ends(told: Excerpt) -> Excerpt:
     """Cut a long text to its beginning and end, which are searched for identifiers."""
     if len(told.text) <= READ:
         return told
-    return Told(told.record, f"{told.text[: READ // 2]}\n{told.text[-READ // 2 :]}", told.known_as)
+    return Excerpt(told.record, f"{told.text[: READ // 2]}\n{told.text[-READ // 2 :]}", told.recall_kind)
 
 
-def _newest(stretches: Iterable[Told]) -> list[Told]:
+def _newest(stretches: Iterable[Excerpt]) -> list[Excerpt]:
     """The newest texts that fit into `READ_IN_ALL`, in order."""
-    kept: list[Told] = []
+    kept: list[Excerpt] = []
     room = READ_IN_ALL
     for told in map(_ends, reversed(list(stretches))):
         room -= len(told.text)
@@ -165,7 +165,7 @@ def _newest(stretches: Iterable[Told]) -> list[Told]:
     return kept[::-1]
 
 
-def _tells(text: str, seen: _Finding, folders: set[str]) -> bool:
+def _is_significant(text: str, seen: _Finding, folders: set[str]) -> bool:
     """Whether an identifier is worth a probe; a folder of other identifiers is so only if the user named it."""
     often = len(seen.records) > 1 if seen.spoken else len(seen.records) >= OFTEN
     return bool(seen.level) or (often and text not in folders)

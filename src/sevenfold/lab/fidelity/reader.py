@@ -16,12 +16,12 @@ from sevenfold.record.layout import Item
 _REFUSAL = "The user doesn't want to proceed with this tool use"
 
 
-class Told(Struct, frozen=True):
+class Excerpt(Struct, frozen=True):
     """A text, its record, and the kind that recall gives the record."""
 
     record: str
     text: str
-    known_as: str
+    recall_kind: str
 
 
 class Call(Struct, frozen=True):
@@ -33,26 +33,26 @@ class Call(Struct, frozen=True):
     given: dict[str, Any]
 
 
-class Account(Struct, frozen=True):
+class ContentByAuthor(Struct, frozen=True):
     """The content of a range of records, by author, in order."""
 
-    user: list[Told]
-    refusals: list[Told]
+    user: list[Excerpt]
+    refusals: list[Excerpt]
     """The user's remarks on refused calls."""
-    model: list[Told]
+    model: list[Excerpt]
     calls: list[Call]
     tools: dict[str, str]
     """Tool names, by the call's id."""
-    failures: list[Told]
-    results: dict[str, Told]
+    failures: list[Excerpt]
+    results: dict[str, Excerpt]
     """Results of successful calls, by the call's id."""
-    preceding: dict[str, Told]
+    preceding: dict[str, Excerpt]
     """The model's last text before each message of the user, by the user's record."""
 
 
-def account(items: Iterable[Item]) -> Account:
+def read_items(items: Iterable[Item]) -> ContentByAuthor:
     """Read the records in view; records hidden by an earlier decision are skipped."""
-    told = Account([], [], [], [], {}, [], {}, {})
+    told = ContentByAuthor([], [], [], [], {}, [], {}, {})
     for item in items:
         if not item.hidden_by:
             _enter(told, item.said)
@@ -84,7 +84,7 @@ def strings(value: Any) -> Iterator[str]:
                 waiting.extend(reversed(parts))
 
 
-def _enter(told: Account, said: Said) -> None:
+def _enter(told: ContentByAuthor, said: Said) -> None:
     for block in said.blocks:
         match block.body():
             case ToolUse(id=id, name=name, input=given):
@@ -97,24 +97,24 @@ def _enter(told: Account, said: Said) -> None:
                 _words(told, said, block)
 
 
-def _words(told: Account, said: Said, block: Block) -> None:
+def _words(told: ContentByAuthor, said: Said, block: Block) -> None:
     match authorship.author(said, block):
         case "model":
-            told.model.append(Told(said.uuid, blocks.words_of(block), "assistant"))
+            told.model.append(Excerpt(said.uuid, blocks.words_of(block), "assistant"))
         case "user":
-            told.user.append(Told(said.uuid, authorship.typed(said, block).strip(), "user"))
+            told.user.append(Excerpt(said.uuid, authorship.typed(said, block).strip(), "user"))
             if told.model:
                 told.preceding[said.uuid] = told.model[-1]
 
 
-def _result(told: Account, record: str, block: Block, *, failed: bool) -> None:
+def _result(told: ContentByAuthor, record: str, block: Block, *, failed: bool) -> None:
     text, reply = blocks.words_of(block), authorship.reply(block, told.tools.get(block.id, ""))
     if not failed:
-        told.results[block.id] = Told(record, text, "tool_result")
+        told.results[block.id] = Excerpt(record, text, "tool_result")
     elif reply:
-        told.refusals.append(Told(record, reply, "user"))
+        told.refusals.append(Excerpt(record, reply, "user"))
     elif not text.startswith(_REFUSAL):
-        told.failures.append(Told(record, text, "error"))
+        told.failures.append(Excerpt(record, text, "error"))
 
 
 def _shown(block: Block) -> str:

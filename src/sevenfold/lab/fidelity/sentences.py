@@ -55,7 +55,7 @@ def shortened(sentence: str) -> str:
     return cut[: cut.rfind(" ")] if " " in cut else cut
 
 
-def telling(text: str) -> frozenset[str]:
+def content_stems(text: str) -> frozenset[str]:
     """The stems of the meaningful words; negations are among them."""
     words = {found[1] or found[0] for found in _WORD.finditer(text.casefold())}
     return frozenset([stem for word in words if (stem := _stem(word))])

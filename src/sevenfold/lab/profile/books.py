@@ -236,7 +236,7 @@ class Lane:
         self._note_shrinking(prompt, report.model)
         books.points.append(Point(report.at, prompt, self.number))
 
-    def grew(self, report: CallReport) -> None:
+    def update_report(self, report: CallReport) -> None:
         """Update the report of the newest call: while an answer streams in, each report has more output."""
         if self._open is None or report.usage is None:
             return

@@ -295,7 +295,7 @@ class _Conversation:
             whole=not partial,
         )
         if call == self._newest:
-            self._lane.grew(report)
+            self._lane.update_report(report)
         elif call not in self._reader.call_ids:
             self._reader.call_ids.add(call)
             counted = self._reader.scope.counts(call, report.at)

@@ -18,7 +18,7 @@ from sevenfold.record.wire import SERVER_CALLS
 
 __all__ = ["Refusal", "RuleFacts", "pending_server_calls", "refusals"]
 
-HOMES = {
+ROLE_BY_BLOCK_KIND = {
     **dict.fromkeys(("image", "document", "search_result", "tool_result", "container_upload"), "user"),
     **dict.fromkeys((*THINKING, "tool_use", *SERVER_CALLS), "assistant"),
     **dict.fromkeys(("tool_addition", "tool_removal"), "system"),
@@ -159,7 +159,7 @@ def _kinds(messages: Sequence[Json], parts: Sequence[Placed], facts: RuleFacts) 
 
 def _wrong_role(kind: str, role: str) -> str:
     """Why this role may not use a block of this kind; empty if it may."""
-    home = HOMES.get(kind) or ("assistant" if base.is_server_result(kind) else role)
+    home = ROLE_BY_BLOCK_KIND.get(kind) or ("assistant" if base.is_server_result(kind) else role)
     if home != role:
         return f"`{kind}` blocks can only be in `{home}` messages"
     if role == "system" and kind not in ("text", "compaction", "tool_addition", "tool_removal"):

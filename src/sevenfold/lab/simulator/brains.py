@@ -206,7 +206,7 @@ class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True):
     code: str | None = None
     retry_after: Annotated[float, Meta(ge=0)] | None = None
 
-    def made(self) -> ApiError:
+    def to_api_error(self) -> ApiError:
         """Build the error response."""
         headers = {} if self.retry_after is None else {"retry-after": f"{self.retry_after:g}"}
         return ApiError(self.status, self.type, self.message, code=self.code, headers=headers)
@@ -229,7 +229,7 @@ class ScriptedStep(Struct, frozen=True, forbid_unknown_fields=True):
     def refusal(self) -> ApiError | None:
         """The error response that the step asks for, if any."""
         if isinstance(self.error, ScriptedError):
-            return self.error.made()
+            return self.error.to_api_error()
         return refusal(Fault(self.error, retry_after=1.0)) if self.error else None  # type: ignore[arg-type]
 
     def blocks(self) -> list[Json]:

@@ -88,7 +88,7 @@ def refusal(fault: Fault) -> ApiError | None:
             return None
 
 
-async def broken(stream: Iterable[bytes], fault: Fault | None) -> AsyncIterator[bytes]:
+async def with_fault(stream: Iterable[bytes], fault: Fault | None) -> AsyncIterator[bytes]:
     """Yield a stream of events, broken by the fault if it is one that breaks streams."""
     for sent, piece in enumerate(stream):
         if fault is not None and sent == fault.after:

@@ -46,7 +46,7 @@ _LIMITS = {
 }
 
 
-def oblige(reply: ModelReply, prompt: ModelPrompt) -> ModelReply:
+def with_required_output(reply: ModelReply, prompt: ModelPrompt) -> ModelReply:
     """The reply, with a made-up tool call or structured answer if the request requires one and the brain gave none."""
     if any(block["type"] == "tool_use" for block in reply.blocks):
         return reply

@@ -25,7 +25,7 @@ from sevenfold.lab.simulator.cache import Diagnosis, PromptCache
 from sevenfold.lab.simulator.clock import RealClock, SimulatorClock
 from sevenfold.lab.simulator.errors import ApiError, rate_limited, unknown_model
 from sevenfold.lab.simulator.faults import Faults
-from sevenfold.lab.simulator.instances import oblige
+from sevenfold.lab.simulator.instances import with_required_output
 from sevenfold.lab.simulator.thinking import Binder
 from sevenfold.lab.simulator.tokens import Counter, Scales
 from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, COMPACT, MODES, Profile
@@ -246,11 +246,11 @@ class Simulator:
     def think(self, prompt: ModelPrompt) -> ModelReply:
         """Ask the brain for a reply; a server processes other requests meanwhile."""
         if self._worker != get_ident():
-            return oblige(self.brain.reply(prompt), prompt)
+            return with_required_output(self.brain.reply(prompt), prompt)
         self._worker = None
         self._lock.release()
         try:
-            return oblige(self.brain.reply(prompt), prompt)
+            return with_required_output(self.brain.reply(prompt), prompt)
         finally:
             self._lock.acquire()
             self._worker = get_ident()

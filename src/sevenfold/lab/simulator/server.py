@@ -21,7 +21,7 @@ from starlette.routing import Route
 from sevenfold.lab.simulator.brains import Json, ScriptExhausted
 from sevenfold.lab.simulator.chat import chunks, complete
 from sevenfold.lab.simulator.errors import ApiError, internal, invalid
-from sevenfold.lab.simulator.faults import Fault, broken, refusal
+from sevenfold.lab.simulator.faults import Fault, refusal, with_fault
 from sevenfold.lab.simulator.messages import answer, count
 from sevenfold.lab.simulator.output import events
 from sevenfold.lab.simulator.parameters import ApiFeatures
@@ -92,7 +92,7 @@ class HttpExchange:
         if events is None:
             return self.json(whole)
         self.received.status, self.received.answer = 200, whole
-        return StreamingResponse(broken(events, self.fault), 200, self.headers, "text/event-stream")
+        return StreamingResponse(with_fault(events, self.fault), 200, self.headers, "text/event-stream")
 
 
 def create_app(sim: Simulator) -> Starlette:
