@@ -59,7 +59,7 @@ UNDER_WAY = (
 )
 _DECIDED = (
     "frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed",
-    "tail", "opened", "new_fork", "vouched",
+    "tail", "opened", "new_fork", "thinking_known_valid",
 )  # fmt: skip
 """Attributes, besides the transcript, that decisions change; their values are replaced, never modified in place."""
 
@@ -127,7 +127,7 @@ class Conversation:
         """Whether the agent works without a user to answer questions."""
         self.lifetimes, against = lifetimes_for(options, profile, self._current)
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
-        self.seen = self.size()
+        self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self.cleanups: list[Callable[[], None]] = []
         """Called after a compaction, for example to forget content that is no longer in view."""
@@ -155,12 +155,12 @@ class Conversation:
         self.amended: object = None
         self.measured: tuple[Frame, Sizes] | None = None
         """The frame that was last measured, with the sizes of its parts."""
-        self.vouched = False
+        self.thinking_known_valid = False
         """Whether the thinking in view is known to be valid despite changes to earlier content."""
         self.new_fork = False
         """Whether this is a fork that has its parent's messages but no answer of its own yet."""
         self.answered_at = answered_at(log)
-        self.boundary_then = self.transcript.view.boundary or ""
+        self.boundary_at_last_answer = self.transcript.view.boundary or ""
         """The boundary at the time of the newest answer; if the view has another one now, it was compacted since."""
         epoch = self.transcript.view.epoch
         self.frame = asking(self, frame) if epoch is not None and EDITS in epoch.settings else frame
@@ -270,7 +270,7 @@ class Conversation:
                 used=check.size.tokens,
                 band=check.size.band,
                 threshold=self.window.threshold,
-                after_compaction=boundary if boundary != self.boundary_then else "",
+                after_compaction=boundary if boundary != self.boundary_at_last_answer else "",
             )
             self._due = Pending(why, self.transcript.view.tip, fields)
             events.epochs(self)
@@ -320,9 +320,9 @@ class Conversation:
             events.answered(self, outcome)
             events.epochs(self)
             self.answers += 1
-            self.boundary_then = self.transcript.view.boundary or ""
+            self.boundary_at_last_answer = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
-            self.seen = self._weigh()
+            self.last_size = self._weigh()
             self.follow()
             return outcome
 
@@ -401,7 +401,7 @@ class Conversation:
         made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
         epoch = self.transcript.decide(made)
         self.opened += (epoch,)
-        self.vouched = self.vouched or after is not None
+        self.thinking_known_valid = self.thinking_known_valid or after is not None
         return epoch
 
     def compacted(self) -> None:
@@ -414,7 +414,7 @@ class Conversation:
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
         self.tail = None
         self.opened += (epoch,)
-        self.vouched = True
+        self.thinking_known_valid = True
 
     # -- the bill --------------------------------------------------------------------------------
 

@@ -129,7 +129,7 @@ def go_back(c: Conversation, record: str | None) -> None:
         waits = open_server_calls([block for message in left for block in message.parts])
         imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
         if _begins(before, left) and not waits:
-            c.vouched = True
+            c.thinking_known_valid = True
         elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
             # Other decisions apply there, or such a call is dropped, so thinking would follow other bytes than those
             # it was produced after. Imported thinking is never valid.

@@ -333,7 +333,7 @@ def _without_long_lifetime(c: Conversation) -> bool:
     c.lifetimes = Lifetimes()
     c.open_epoch(REFUSED_LIFETIME)
     # Thinking is not bound to cache markers.
-    c.vouched = True
+    c.thinking_known_valid = True
     reason = "the provider does not keep the cache for an hour: five minutes for the rest of the session"
     c.events.aside("cache", reason)
     return True

@@ -218,7 +218,7 @@ def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple
     The parent itself notices such a change at its next request, and then opens an epoch.
     """
     sent = parent.watched.sent
-    if sent is None or parent.vouched or not parent.profile.thinking.bound:
+    if sent is None or parent.thinking_known_valid or not parent.profile.thinking.bound:
         return shared
     both = enumerate(zip(sent.messages, shared, strict=False))
     changed = next((place for place, (was, now) in both if was.parts != now.parts), len(shared))

@@ -73,7 +73,7 @@ def ask(c: Conversation, reason: str = "provider edits") -> Epoch:
     c.frame = asking(c, replace(c.frame, settings=others))
     epoch = c.open_epoch(reason)
     # Thinking is not bound to how a provider shortens what reaches the model.
-    c.vouched = True
+    c.thinking_known_valid = True
     return epoch
 
 

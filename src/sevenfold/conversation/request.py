@@ -126,7 +126,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     messages = tuple(view.messages())
     if _mind_reasoning(c, _look(c, frame, messages)):
         changed, messages = True, tuple(view.messages())
-    size = c.seen = c.size() if changed else c.seen
+    size = c.last_size = c.size() if changed else c.last_size
     edge = shared_edge(messages) if c.new_fork else None
     if c.edits.uses and frame.edits and not c.new_fork:
         # The last result that the provider cleared from the last request.
@@ -172,7 +172,7 @@ def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
 
     Does nothing if the code that made the change vouched that the remaining thinking is valid.
     """
-    if c.vouched or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
+    if c.thinking_known_valid or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
         return False
     change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
     unlooked = change is None and not c.watched.cached
@@ -236,7 +236,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     c.watched, broken = c.watched.judge(usage, c.profile)
     cost, uncached = usage.cost(c.profile), usage.uncached_cost(c.profile)
     c.account = c.account.billed(cost)
-    c.vouched, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at
+    c.thinking_known_valid, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at
     return Outcome(reply, prepared, broken, cost, uncached, _ideal(c, usage), usage)
 
 

@@ -213,7 +213,7 @@ def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[
     # An answer stays with the results of its calls, and the newest round cannot be removed. If a compaction was made
     # just now and was not enough, another one would not help.
     older = rounds - (1 if answers and answers[-1].said.calls else 0)
-    made = (view.boundary or "") != c.boundary_then
+    made = (view.boundary or "") != c.boundary_at_last_answer
     return steps(
         filled,
         budget,

@@ -51,11 +51,11 @@ class Clear:
 
     def offer(self, c: Conversation) -> Offer | None:
         """What clearing would do; enough if the conversation would be below the threshold."""
-        plan = c.state(Clearer).plan(c.seen)
+        plan = c.state(Clearer).plan(c.last_size)
         if plan.chosen not in ("clear", "provider") and not _deletes(c):
             return None
-        high, room = c.seen.high, c.window.threshold
-        short = high >= room or overloaded(c, c.seen)
+        high, room = c.last_size.high, c.window.threshold
+        short = high >= room or overloaded(c, c.last_size)
         return Offer(not short or (plan.chosen == "clear" and high - plan.tokens < room), plan)
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
@@ -104,7 +104,7 @@ class Clearer:
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do, without doing it."""
-        plan = self.plan(self._c.seen)
+        plan = self.plan(self._c.last_size)
         planned = _proposal(plan) if plan.chosen in ("clear", "provider") else None
         return [one for one in (self._deletion(), planned) if one is not None]
 
@@ -173,7 +173,7 @@ class Clearer:
             reference = self._c.open_epoch("clear", drops_thinking=True, before=kept).id
             if kept is not None:
                 # Only reasoning went, from the start on: what is left of it is as valid as before.
-                self._c.vouched = True
+                self._c.thinking_known_valid = True
         else:
             self._c.announce("clear")
         if plan.targets:

@@ -90,7 +90,7 @@ class Compactor:
 
     def due(self) -> bool:
         """Should the conversation be compacted by itself, if clearing is not enough?"""
-        return (self._full(self._c.seen) or self._c.considered.chosen == "compact") and self.allowed
+        return (self._full(self._c.last_size) or self._c.considered.chosen == "compact") and self.allowed
 
     def _full(self, size: Size) -> bool:
         """Is a compaction due at this size? Bytes and pictures that no request has held yet do not count."""

@@ -73,9 +73,9 @@ class Compact:
         """A full compaction if one is due; with collapse on, the fold of a span."""
         compactor = c.state(Compactor)
         if compactor.due():
-            return Offer(enough=True, urgent=compactor.presses(c.seen))
+            return Offer(enough=True, urgent=compactor.presses(c.last_size))
         collapses = c.settings.collapse and c.source.compacts
-        if collapses and c.seen.high >= COLLAPSE_STARTS * c.window.effective:
+        if collapses and c.last_size.high >= COLLAPSE_STARTS * c.window.effective:
             return Offer(enough=True, plan="collapse", urgent=True)
         return None
 
@@ -107,7 +107,7 @@ class Compact:
 
     def after_answer(self, c: Conversation) -> None:
         """Begin a summary ahead of need, unless the notes would serve."""
-        compactor, size = c.state(Compactor), c.seen
+        compactor, size = c.state(Compactor), c.last_size
         ahead, last = c.state(AheadSummary), compactor.last
         if not c.settings.background_compaction or ahead.basis:
             return

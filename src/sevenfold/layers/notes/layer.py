@@ -59,7 +59,7 @@ class Notes:
         """The notes as the summary, whenever a compaction is due."""
         if not serves(c) or not c.state(Compactor).due():
             return None
-        return Offer(enough=True, urgent=c.state(Compactor).presses(c.seen))
+        return Offer(enough=True, urgent=c.state(Compactor).presses(c.last_size))
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Compact with the notes; False if they cannot serve."""
@@ -178,7 +178,7 @@ class NotesKeeper:
     def check(self) -> None:
         """After an answer: begin an update if one is due and none is under way."""
         view = self._c.transcript.view
-        if self._c.seen.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
+        if self._c.last_size.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
             return
         # After a compaction there is other work to take notes of: one try is worth it.
         pause = breaker.pause(self._failures) if view.boundary == self._tried[1] else 1
