@@ -121,8 +121,8 @@ class Conversation:
         """The numbers of answers, and of passes over the ladder, since the conversation was opened."""
         self._states: dict[type[Any], Any] = {}
         self._asking = False
-        self._due: Pending | None = None
-        self._out: tuple[Pending, Prepared] | None = None
+        self._pending: Pending | None = None
+        self._in_flight: tuple[Pending, Prepared] | None = None
         self.autonomous: Callable[[], bool] = lambda: False
         """Whether the agent works without a user to answer questions."""
         self.lifetimes, against = lifetimes_for(options, profile, self._current)
@@ -207,7 +207,7 @@ class Conversation:
         """Record an answer that was cut off; its request is no longer in flight."""
         with self.lock:
             self.transcript.model(self.transcript.distinct(partial))
-            self._due = self._out = None
+            self._pending = self._in_flight = None
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> list[str]:
         """Record tool results, skipping known ones; returns the ids of calls that still have no result."""
@@ -228,7 +228,7 @@ class Conversation:
     def waiting(self) -> list[str]:
         """Ids of calls without a result, except those that the request in flight reports as interrupted."""
         with self.lock:
-            under_way = self._out if self._out and self._due is self._out[0] else None
+            under_way = self._in_flight if self._in_flight and self._pending is self._in_flight[0] else None
             sent = under_way[1].messages if under_way else ()
             return intake.still_waiting(self.transcript.view.pending_calls, sent)
 
@@ -272,21 +272,21 @@ class Conversation:
                 threshold=self.window.threshold,
                 after_compaction=boundary if boundary != self.boundary_at_last_answer else "",
             )
-            self._due = Pending(why, self.transcript.view.tip, fields)
+            self._pending = Pending(why, self.transcript.view.tip, fields)
             events.epochs(self)
-            return self._due
+            return self._pending
 
     def send(self, pending: Pending) -> Prepared:
         """Record the request and return it ready to send; calling this again returns the same one."""
         with self.lock:
-            if self._out is not None and self._out[0] is pending:
-                return self._out[1]
+            if self._in_flight is not None and self._in_flight[0] is pending:
+                return self._in_flight[1]
             if self.transcript.view.tip != pending.tip:
                 raise InputError(
                     "the conversation went on since this request was prepared; prepare another one"
                 )
             prepared = write_request(self, pending)
-            self._out = pending, prepared
+            self._in_flight = pending, prepared
             events.epochs(self)
             events.sending(self, prepared)
             return prepared
@@ -294,27 +294,27 @@ class Conversation:
     @property
     def request_out(self) -> bool:
         """Whether a request is in flight."""
-        return self._out is not None
+        return self._in_flight is not None
 
     @property
     def asked(self) -> bytes:
         """The body of the request in flight; empty if there is none."""
         with self.lock:
-            return self._out[1].body.raw if self._out else b""
+            return self._in_flight[1].body.raw if self._in_flight else b""
 
     # -- the answer ------------------------------------------------------------------------------
 
     def observe(self, reply: Reply) -> Outcome:
         """Record the answer to the request in flight and return its outcome."""
         with self.lock:
-            if self._out is None:
+            if self._in_flight is None:
                 raise InputError(
                     "no request is under way; prepare one, send it, then give its answer here"
-                    if self._due is None
+                    if self._pending is None
                     else "the request that was prepared was never looked at, so this cannot be its answer"
                 )
-            outcome = take_answer(self, self._out[1], reply)
-            self._due = self._out = None
+            outcome = take_answer(self, self._in_flight[1], reply)
+            self._pending = self._in_flight = None
             self.refresh()
             self.break_watch = self.settings.break_watch
             events.answered(self, outcome)
@@ -329,10 +329,10 @@ class Conversation:
     def failed(self, error: ModelError, *, again: bool) -> None:
         """Handle the failure of the request in flight; ``again`` means that the next one may succeed."""
         with self.lock:
-            request = self._out[1].record.id if self._out else ""
-            self._due = None
+            request = self._in_flight[1].record.id if self._in_flight else ""
+            self._pending = None
             if again:
-                self._out = None
+                self._in_flight = None
             keeps, partial = isinstance(error, Aborted) and self.keeps_cut_off, error.partial
             self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
             if self.cut_off is not None:
@@ -423,12 +423,12 @@ class Conversation:
         self.account = self.account.billed(usd)
         self.own_usd += (usd or 0.0) if own else 0.0
 
-    def may_ask(self, runner: Runner) -> None:
+    def set_background_runner(self, runner: Runner) -> None:
         """Note that there is now a model to ask; ``runner`` runs background work unless there is a runner already."""
         if self.background is None:
             self.background = runner
 
-    def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
+    def run_background(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
         """Run a flow in the background, listed as a ``task`` of that kind if given; ``done`` gets result or error."""
         if self.background is not None:
             self.tasks.run(flow, done, task, self.background)
@@ -528,7 +528,7 @@ class Conversation:
 
     def forget_request(self) -> None:
         """Forget the request in flight, because it no longer belongs to the conversation."""
-        self._due = self._out = None
+        self._pending = self._in_flight = None
 
     def close(self) -> None:
         """Close the log, so that others can write to it."""

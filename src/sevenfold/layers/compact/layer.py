@@ -183,7 +183,7 @@ class AheadSummary:
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
         if self._compactor.may(AHEAD, divided):
             self.basis = self._compactor.basis(divided)
-            self._c.run_aside(self._work(divided), self._done, "summary")
+            self._c.run_background(self._work(divided), self._done, "summary")
 
     def swap(self) -> Flow[None]:
         """Use a summary that is ready, if it still covers the beginning of the conversation."""

@@ -186,7 +186,7 @@ class NotesKeeper:
             return
         job = self._job = self._c.clock.now(), Signal()
         self._tried = view.tip, view.boundary
-        self._c.run_aside(self.update(), lambda came: self._done(job, came), "notes")
+        self._c.run_background(self.update(), lambda came: self._done(job, came), "notes")
 
     def update(self) -> Flow[Updated | Failure]:
         """Ask for an update of the notes as they are now."""
@@ -342,7 +342,7 @@ class NotesKeeper:
             return not self._looked[1]
         if not self._looking:
             self._looking = True
-            self._c.run_aside(self._look(found), self._have_looked)
+            self._c.run_background(self._look(found), self._have_looked)
         return True
 
     def _look(self, found: Candidate) -> Flow[None]:
