@@ -350,12 +350,12 @@ class Conversation:
         return self.gate.frame(frame) if self.gate else frame
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def atomic(self) -> Iterator[None]:
         """Make all decisions in this block take effect together or not at all, in the log and in this object."""
         with self.lock:
             before = {name: getattr(self, name) for name in _DECIDED}
             try:
-                with self.transcript.together():
+                with self.transcript.atomic():
                     yield
             except BaseException:
                 for name, value in before.items():

@@ -95,7 +95,7 @@ def snip(c: Conversation, first: str, last: str) -> str:
         )
         if not c.events.may(proposed):
             raise Refused("a listener refused the snip")
-        with c.together():
+        with c.atomic():
             if c.profile.thinking.bound and c.transcript.view.weight.thoughts:
                 c.open_epoch(CLEARED, drops_thinking=True)
             else:
@@ -120,7 +120,7 @@ def go_back(c: Conversation, record: str | None) -> None:
     if record is not None and not history.holds(transcript.log, record):
         raise Refused(f"there is no record {record} in this session to continue from")
     before = transcript.view.messages()
-    with c.together():
+    with c.atomic():
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
         withdraw_untold(c)
@@ -177,7 +177,7 @@ def undo(c: Conversation, reference: str = "") -> str:
     """Undo the newest decision that can be undone, or the one named; returns its id."""
     with c.lock:
         boundary = c.transcript.view.boundary
-        with c.together():
+        with c.atomic():
             if boundary and (reference or _newest_boundary(c)) == boundary:
                 name = _undo_compaction(c)
             else:
@@ -201,7 +201,7 @@ def redo(c: Conversation, reference: str = "") -> str:
         decisions = _decisions(view, undone=True)
         last = (one for one in _taken_back(view) if one == compaction or one in decisions)
         name = reference or next(last, "")
-        with c.together():
+        with c.atomic():
             if name and name == compaction:
                 _redo_compaction(c, name)
             elif name in decisions:

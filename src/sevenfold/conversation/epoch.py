@@ -58,7 +58,7 @@ def enter(c: Conversation, *, asked: bool) -> None:
     if opens == ADOPTED:
         c.gauge = replace(c.gauge, overhead=None)
     if opens and not c.transcript.read_only:
-        with c.transcript.together():
+        with c.transcript.atomic():
             c.open_epoch(opens, drops_thinking=drops_thinking, announced=opens in ("start", ADOPTED))
             if opens in REPLACED:
                 withdraw_changes(c.transcript)
@@ -183,7 +183,7 @@ def amend(c: Conversation) -> None:
 
     If the model accepts no such amendments, or if a new epoch costs nothing, they are sent whole instead.
     """
-    with c.together():
+    with c.atomic():
         c.amended = c.transcript.view, c.transcript.view.version, c.wanted
         added = _changes(c, c.frame, c.wanted, c.lifetimes)
         if added is None:

@@ -57,7 +57,7 @@ def begin_branch(c: Conversation, name: str) -> None:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
             return
         c.new_fork = True
-        with c.together():
+        with c.atomic():
             c.transcript.decide(Forked(name=name, source=c.source.name))
             if calls := c.transcript.view.pending_calls:
                 c.tool_results([blocks.result(call, UNDER_WAY) for call in calls])

@@ -249,7 +249,7 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
     log, sent = transcript.log, transcript.log.decided_at(prepared.record.id)
     # Records that an undo brought back are older than the request.
     late = [item for item in behind if log.record(item.said.uuid, sent) is None]
-    with c.together():
+    with c.atomic():
         if late:
             c.announce("said meanwhile")
             # The request's tip may be a clearing after the last message: the request was built after it.

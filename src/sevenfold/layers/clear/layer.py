@@ -155,7 +155,7 @@ class Clearer:
                 self._edits_refused = self._epoch
             return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
         before = self._c.size().tokens
-        with self._c.together():
+        with self._c.atomic():
             reference = (
                 provider_edits.ask(self._c).id if by_provider else self._write_clearing(plan, before)
             )
