@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
-from sevenfold.conversation.epoch import frame_of, withdraw_untold
+from sevenfold.conversation.epoch import clear_unsupported_amendments, frame_of
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
@@ -123,7 +123,7 @@ def go_back(c: Conversation, record: str | None) -> None:
     with c.atomic():
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
-        withdraw_untold(c)
+        clear_unsupported_amendments(c)
         left = transcript.view.messages()
         # A call of the provider's own tools without a result is dropped as soon as a message is added.
         waits = open_server_calls([block for message in left for block in message.parts])
@@ -182,7 +182,7 @@ def undo(c: Conversation, reference: str = "") -> str:
                 name = _undo_compaction(c)
             else:
                 name = _undo_decision(c, reference)
-            withdraw_untold(c)
+            clear_unsupported_amendments(c)
         events.epochs(c)
         return name
 
@@ -212,7 +212,7 @@ def redo(c: Conversation, reference: str = "") -> str:
                     if name
                     else "nothing was undone that could be redone"
                 )
-            withdraw_untold(c)
+            clear_unsupported_amendments(c)
         events.epochs(c)
         return name
 
@@ -223,18 +223,18 @@ def _undo_decision(c: Conversation, reference: str) -> str:
     _must_fit(c, *undone)
     for each in undone:
         c.transcript.decide(each)
-    _go_on_from(c, "undo", name_of(made), place_of(made))
+    _open_epoch_keeping_thinking(c, "undo", name_of(made), place_of(made))
     return name_of(made)
 
 
 def _redo_decision(c: Conversation, made: Undoable) -> None:
-    meanwhile = _meanwhile(c.transcript.view, name_of(made)) if c.profile.thinking.bound else None
+    meanwhile = _epoch_of_undo(c.transcript.view, name_of(made)) if c.profile.thinking.bound else None
     for each in [name_of(made), *_partner(c.transcript.view, made)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    _go_on_after(c, meanwhile, name_of(made), place_of(made))
+    _open_redo_epoch(c, meanwhile, name_of(made), place_of(made))
 
 
-def _meanwhile(view: View, redone: str) -> Epoch | None:
+def _epoch_of_undo(view: View, redone: str) -> Epoch | None:
     """The epoch opened when a decision was undone; None if a later decision changed earlier records since."""
     found: Epoch | None = None
     taken_back = changed = False
@@ -251,7 +251,7 @@ def _meanwhile(view: View, redone: str) -> Epoch | None:
     return None if changed else found
 
 
-def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: str | None) -> None:
+def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, place: str | None) -> None:
     """Open the epoch that follows a redo.
 
     Thinking from before the undo now follows exactly what it was produced after, so it is sent again; if the frame has
@@ -260,12 +260,12 @@ def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: s
     before = _before(c, meanwhile)
     if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
         meanwhile = None
-    _go_on_from(c, "redo", redone, meanwhile.at if meanwhile else place, meanwhile)
+    _open_epoch_keeping_thinking(c, "redo", redone, meanwhile.at if meanwhile else place, meanwhile)
     if meanwhile is not None:
         c.transcript.decide(Undone(decision=meanwhile.id))
 
 
-def _go_on_from(
+def _open_epoch_keeping_thinking(
     c: Conversation, why: str, name: str, place: str | None, since: Epoch | None = None
 ) -> None:
     """Open the epoch that follows an undo or a redo; thinking up to ``place`` is sent again if it is valid.
@@ -387,20 +387,20 @@ def _undo_compaction(c: Conversation) -> str:
         c.transcript.decide(Undone(decision=own.id))
     if before is not None:
         c.return_to(before)
-    _go_on_from(c, "undo", entry.uuid, entry.logical_parent)
+    _open_epoch_keeping_thinking(c, "undo", entry.uuid, entry.logical_parent)
     c.tail = None
     return entry.uuid
 
 
 def _redo_compaction(c: Conversation, boundary: str) -> None:
     """Redo a compaction."""
-    own, meanwhile = _epoch_of(c, boundary), _meanwhile(c.transcript.view, boundary)
+    own, meanwhile = _epoch_of(c, boundary), _epoch_of_undo(c.transcript.view, boundary)
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
     if again := _before(c, meanwhile) or own:
         c.return_to(again)
-    _go_on_after(c, meanwhile, boundary, None)
+    _open_redo_epoch(c, meanwhile, boundary, None)
     c.tail = None
 
 

@@ -284,7 +284,7 @@ def withdraw_changes(transcript: Transcript) -> None:
         transcript.clear(MicrocompactMetadata(cleared_attachment_uuids=void))
 
 
-def withdraw_untold(c: Conversation) -> None:
+def clear_unsupported_amendments(c: Conversation) -> None:
     """Clear amendments that an undo or rewind restored, if the view has system messages and the model accepts none."""
     if not c.profile.system_messages and any(item.role == "system" for item in c.transcript.view.items):
         withdraw_changes(c.transcript)

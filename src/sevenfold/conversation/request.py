@@ -124,7 +124,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         amend(c)
     frame, view = c.frame.varied(pending.fields), c.transcript.view
     messages = tuple(view.messages())
-    if _mind_reasoning(c, _look(c, frame, messages)):
+    if _drop_invalid_thinking(c, _forecast_cache(c, frame, messages)):
         changed, messages = True, tuple(view.messages())
     size = c.last_size = c.size() if changed else c.last_size
     edge = shared_edge(messages) if c.new_fork else None
@@ -133,7 +133,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         edge = edge_of(messages, c.edits.uses, spared(frame.edits))
     markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
     body = assemble(frame, messages, markers, said=view.pieces())
-    forecast = _look(c, frame, messages, markers)
+    forecast = _forecast_cache(c, frame, messages, markers)
     newest = view.layout.items[-1] if view.layout.items else None
     record = Request(
         epoch=view.epoch.id if view.epoch else "",
@@ -167,7 +167,7 @@ def part_sizes(c: Conversation) -> Sizes:
     return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(c.transcript.view.weight)))
 
 
-def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
+def _drop_invalid_thinking(c: Conversation, forecast: Forecast) -> bool:
     """Drop thinking that follows a changed part, because it would be refused; True if that changed the messages.
 
     Does nothing if the code that made the change vouched that the remaining thinking is valid.
@@ -196,7 +196,7 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
     return (read * rate.read + written) / 1e6
 
 
-def _look(
+def _forecast_cache(
     c: Conversation, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
 ) -> Forecast:
     if (last := c.resumed) is not None:
