@@ -23,7 +23,7 @@ from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
 from sevenfold.conversation.options import RequestOptions, Services, frame_for, lifetimes_for, window_for
-from sevenfold.conversation.provider_edits import asking
+from sevenfold.conversation.provider_edits import with_edits
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
@@ -163,7 +163,7 @@ class Conversation:
         self.boundary_at_last_answer = self.transcript.view.boundary or ""
         """The boundary at the time of the newest answer; if the view has another one now, it was compacted since."""
         epoch = self.transcript.view.epoch
-        self.frame = asking(self, frame) if epoch is not None and EDITS in epoch.settings else frame
+        self.frame = with_edits(self, frame) if epoch is not None and EDITS in epoch.settings else frame
         enter(self, asked=options.lifetimes == self.lifetimes)
 
     def refresh(self) -> None:

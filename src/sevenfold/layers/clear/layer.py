@@ -157,7 +157,7 @@ class Clearer:
         before = self._c.size().tokens
         with self._c.atomic():
             reference = (
-                provider_edits.ask(self._c).id if by_provider else self._write_clearing(plan, before)
+                provider_edits.open_epoch(self._c).id if by_provider else self._write_clearing(plan, before)
             )
         after = before - plan.tokens if by_provider else self._c.size().tokens
         if plan.cause in ("room", "full", "size"):
