@@ -27,7 +27,7 @@ from sevenfold.conversation.provider_edits import with_edits
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
-from sevenfold.conversation.room import Check, Limits, Stock
+from sevenfold.conversation.room import Check, ClearableResults, Limits
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
@@ -112,7 +112,7 @@ class Conversation:
         """Runs background work; None until there is a model to ask."""
         self.tasks = TaskRegistry(self.clock)
         self.finder = Finder(transcript, services.results)
-        self.stock = Stock(self.kinds)
+        self.clearable = ClearableResults(self.kinds)
         self.reads: dict[str, Read] = {}
         """The latest full read of each file, by path."""
         self.considered = Why(0, 0, 0, "everything fits")

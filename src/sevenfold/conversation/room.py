@@ -262,7 +262,7 @@ class Held(Struct, frozen=True):
     error: bool
 
 
-class Stock:
+class ClearableResults:
     """The results of reproducible tools in view, in order; ``kinds`` maps tool names to kinds."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
@@ -323,8 +323,8 @@ class Stock:
 def unsent(c: Conversation) -> list[Item]:
     """Records in view that have not been sent yet."""
     view = c.transcript.view
-    c.stock.follow(view)
-    newest = view.items_from(c.stock.answered + 1)
+    c.clearable.follow(view)
+    newest = view.items_from(c.clearable.answered + 1)
     tip = view.said_at(c.account.tip)
     sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
     return newest[sent + 1 :]

@@ -122,11 +122,11 @@ class Clearer:
 
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c
-        c.stock.follow(c.transcript.view)
+        c.clearable.follow(c.transcript.view)
         moment = self._kept_up(self._moment(size))
         if forced:
             moment = replace(moment, most=max(moment.most, c.window.threshold + forced))
-        if not clear.could_matter(moment, c.gauge.estimator.tokens(c.stock.weight)):
+        if not clear.could_matter(moment, c.gauge.estimator.tokens(c.clearable.weight)):
             return Plan("everything fits")
         moment = replace(moment, compacts=c.ladder.dearer(c))
         rests = self._progress.rests(c.window, size.tokens)
@@ -186,7 +186,7 @@ class Clearer:
     def _last_turn(self) -> str | None:
         """Where the newest finished turn begins: the user's words before the last answer."""
         items = self._c.transcript.view.items
-        for said in (item.said for item in reversed(items[: self._c.stock.answered + 1])):
+        for said in (item.said for item in reversed(items[: self._c.clearable.answered + 1])):
             if said.summary or (is_users(said) and not said.answers):
                 return said.uuid
         return None
@@ -199,7 +199,7 @@ class Clearer:
     def _delete(self) -> None:
         """Drop deletions that are stale, and delete what has become old."""
         c = self._c
-        gone, in_view = self._gone(), {held.call for held in c.stock.results}
+        gone, in_view = self._gone(), {held.call for held in c.clearable.results}
         # A deletion that names a result that has gone no server would take.
         if gone is None or (gone and (self._expired() or not gone <= in_view)):
             if gone:
@@ -233,14 +233,14 @@ class Clearer:
             what=f"delete {len(calls)} old tool results by reference",
             why="many results are in the cached prefix",
             items=len(calls),
-            tokens=round(sum(count(held.weight) for held in c.stock.results if held.call in calls)),
+            tokens=round(sum(count(held.weight) for held in c.clearable.results if held.call in calls)),
             usd=0.0,
             targets=calls,
         )
 
     def _gone(self) -> frozenset[str] | None:
         """The calls whose results are deleted; None if results carry no references yet."""
-        self._c.stock.follow(self._c.transcript.view)
+        self._c.clearable.follow(self._c.transcript.view)
         gone: frozenset[str] | None = None
         for made in self._c.transcript.view.decisions():
             if isinstance(made, Pinned):
@@ -259,7 +259,7 @@ class Clearer:
         idle, price = c.idle_seconds(), profile.price(size.tokens)
         asked = c.frame.edits is not None
         may_ask = profile.thinking.bound and settings.provider_edits and self._edits_refused != self._epoch
-        since = [item for item in view.items_from(c.stock.answered + 1) if not item.said.meta]
+        since = [item for item in view.items_from(c.clearable.answered + 1) if not item.said.meta]
         mid_turn = bool(since and since[-1].said.answers)
         return ClearingMoment(
             results=(),
@@ -324,7 +324,7 @@ class Clearer:
         """What the provider would clear now; None if it cannot clear at all, or clears no fewer than it must."""
         c, keep = self._c, self._c.settings.size_keep
         managed = provider_edits.requested_edits(c.profile, c.window, c.settings, c.kinds)
-        going = c.stock.results[:-keep]
+        going = c.clearable.results[:-keep]
         if managed is None or not going:
             return None
         tokens = sum(c.tokens(held.weight) for held in going)
@@ -357,12 +357,12 @@ class Clearer:
                 held.call,
                 round(count(held.weight)),
                 held.error,
-                held.place > self._c.stock.answered or held.record in kept or held.call in exempt,
+                held.place > self._c.clearable.answered or held.record in kept or held.call in exempt,
                 held.weight.images + held.weight.documents,
                 held.weight.wire,
                 left,
             )
-            for held in self._c.stock.results
+            for held in self._c.clearable.results
         ]
 
 

@@ -73,8 +73,8 @@ class Offload:
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
         """Record results as they will be sent; those over their tool's threshold as a preview."""
-        c.stock.follow(c.transcript.view)
-        tool_of, budget = c.stock.tool_of, _budget(c)
+        c.clearable.follow(c.transcript.view)
+        tool_of, budget = c.clearable.tool_of, _budget(c)
         shown: list[Block] = []
         stored: dict[str, Stored] = {}
         refused: list[str] = []
@@ -126,7 +126,7 @@ def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
     """Of results that no request has held yet, those that must still go."""
     if not budget.settings.offload:
         return []
-    tools = [(c.stock.tool_of(block.id), block) for block in unsent]
+    tools = [(c.clearable.tool_of(block.id), block) for block in unsent]
     alone = [big for tool, block in tools if (big := offload.too_big(block, tool, budget))]
     others = {block.id for block in unsent} - {big.block.id for big in alone}
     due = alone + offload.too_much_together([one for one in tools if one[1].id in others], budget)
