@@ -199,7 +199,7 @@ def redo(c: Conversation, reference: str = "") -> str:
                 )
             compaction = ""
         decisions = _decisions(view, undone=True)
-        last = (one for one in _taken_back(view) if one == compaction or one in decisions)
+        last = (one for one in _undone_ids(view) if one == compaction or one in decisions)
         name = reference or next(last, "")
         with c.atomic():
             if name and name == compaction:
@@ -305,7 +305,7 @@ def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
     return {name: one for name, one in names.items() if name not in partners}
 
 
-def _taken_back(view: View) -> Iterator[str]:
+def _undone_ids(view: View) -> Iterator[str]:
     """The ids of decisions that are undone at present, newest first."""
     order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
     return (name for name in reversed(order) if name in view.undone)
@@ -423,7 +423,7 @@ def compaction_undone(c: Conversation) -> bool:
 def undone_compaction(c: Conversation) -> str:
     """The boundary of the compaction undone last and not redone; empty if there is none."""
     view = c.transcript.view
-    undone = _taken_back(view) if view.undone else ()
+    undone = _undone_ids(view) if view.undone else ()
     return next((name for name in undone if is_compaction(c, name)), "")
 
 

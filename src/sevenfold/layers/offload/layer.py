@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import TooFull
-from sevenfold.conversation.results import filled, nothing
+from sevenfold.conversation.results import is_empty, with_placeholder
 from sevenfold.conversation.room import Check, unsent_results
 from sevenfold.errors import ModelError, TranscriptError, TranscriptFull
 from sevenfold.events import Proposed
@@ -81,7 +81,7 @@ class Offload:
         # Those that could not be stored, with what is sent of them.
         failed: dict[str, tuple[str, Stored]] = {}
         for block in results:
-            block = filled(block) if nothing(block) else block
+            block = with_placeholder(block) if is_empty(block) else block
             big = offload.too_big(block, tool_of(block.id), budget) if budget.settings.offload else None
             if big is not None:
                 match _put_away(c, big, budget):

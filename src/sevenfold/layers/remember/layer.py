@@ -115,7 +115,7 @@ class MemoryKeeper:
             self._aside(str(error))
             return
         in_view = "\n".join(_recalled(self._c))
-        there = self._c.services.there
+        there = self._c.services.still_exists
         fits = [fit for fit in fits if policy.shown([fit], there) not in in_view]
         if not fits:
             return
