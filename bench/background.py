@@ -80,7 +80,7 @@ def run(model: str, window: int, seed: int, *, ahead: bool) -> tuple[int, int]:
     options: Options = {"tools": TOOLS, "max_tokens": 1_000, "listen": [lambda event: events.append(event)]}
     c = opened.conversation(opened.in_memory("s", settings), model, options)
     later = Later(client)
-    c.may_ask(later)
+    c.set_background_runner(later)
     c.user("Go through everything, one by one.")
     while sum(isinstance(event, Compacted) for event in events) < COMPACTIONS:
         waiting = True

@@ -87,9 +87,9 @@ Row = dict[str, Figures]
 def keep_last(session: Session) -> None:
     """Clear all results but the newest three, whatever that costs."""
     core = session.conversation
-    stock = core.stock
-    stock.follow(core.transcript.view)
-    targets = [held for held in stock.results[:-KEPT] if held.place < stock.answered]
+    clearable = core.clearable
+    clearable.follow(core.transcript.view)
+    targets = [held for held in clearable.results[:-KEPT] if held.place < clearable.answered]
     if not targets:
         return
     if core.profile.thinking.bound and core.transcript.view.weight.thoughts:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from bench.replay.recording import Recording
 from bench.replay.run import ReplayRun, replay
-from sevenfold.conversation.results import filled, nothing
+from sevenfold.conversation.results import is_empty, with_placeholder
 from sevenfold.errors import Refused
 from sevenfold.events import Acted, Answered, Event, Proposed, Veto
 from sevenfold.record.blocks import Block, ToolResult
@@ -137,7 +137,7 @@ def whole(block: Block) -> bytes:
 
     An empty result gets a text before it is ever sent.
     """
-    block = filled(block) if nothing(block) else block
+    block = with_placeholder(block) if is_empty(block) else block
     body = block.body()
     content = body.content if isinstance(body, ToolResult) else None
     if not isinstance(content, list):

@@ -22,7 +22,7 @@ BY_PROVIDER: dict[str, Any] = {
 @pytest.mark.spec("S4.1", "S4.3")
 def test_before_more_is_sent_than_the_provider_can_summarise_it_does() -> None:
     with world() as here, here.session(settings=BY_PROVIDER) as session:
-        provider_edits.ask(session.conversation)
+        provider_edits.open_epoch(session.conversation)
         session.user(ASKED)
         while not here.told(Compacted):
             here.work(session, 1, 2_500)
@@ -39,7 +39,7 @@ def test_before_more_is_sent_than_the_provider_can_summarise_it_does() -> None:
 @pytest.mark.spec("S4.17", "S4.1")
 def test_compactions_that_free_little_of_what_is_seen_do_not_come_to_rest() -> None:
     with world() as here, here.session(settings=BY_PROVIDER) as session:
-        provider_edits.ask(session.conversation)
+        provider_edits.open_epoch(session.conversation)
         session.user(ASKED)
         while len(here.told(Compacted)) < 5:
             here.work(session, 1, 4_000)
@@ -52,7 +52,7 @@ def test_compactions_that_free_little_of_what_is_seen_do_not_come_to_rest() -> N
 def test_where_nobody_would_ask_the_provider_what_is_sent_is_no_reason_to_compact() -> None:
     settings = {**BY_PROVIDER, "compact_engines": ["fork", "provider"]}
     with world() as here, here.session(settings=settings) as session:
-        provider_edits.ask(session.conversation)
+        provider_edits.open_epoch(session.conversation)
         session.user(ASKED)
         window = session.conversation.window
         while session.conversation.size().sent < window.context:
@@ -65,7 +65,7 @@ def test_what_the_provider_left_out_before_is_not_cleared_for_nothing() -> None:
     """The user's words fill the window, and of all results that could go nothing is seen any more."""
     settings = {**BY_PROVIDER, "size_clearing": True, "auto_compact": False, "size_least_tokens": 1_000}
     with world() as here, here.session(settings=settings) as session:
-        provider_edits.ask(session.conversation)
+        provider_edits.open_epoch(session.conversation)
         session.user(ASKED)
         while not session.conversation.edited:
             here.work(session, 1, 2_500)
@@ -110,7 +110,7 @@ def test_opened_again_a_session_knows_what_the_provider_left_out(tmp_path: Path)
     file = tmp_path / "s.jsonl"
     with world() as here:
         with here.open(file, settings=BY_PROVIDER) as session:
-            provider_edits.ask(session.conversation)
+            provider_edits.open_epoch(session.conversation)
             session.user(ASKED)
             while not session.conversation.edited:
                 here.work(session, 1, 2_500)

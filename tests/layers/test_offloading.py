@@ -118,8 +118,8 @@ def test_pictures_stay_behind_the_words_that_stand_for_the_text() -> None:
 )
 def test_a_result_of_nothing_gets_a_word(content: Any, empty: bool) -> None:
     block = holding("t", content, is_error=True)
-    assert tool_results.nothing(block) is empty
-    filled = json.loads(tool_results.filled(block).raw)
+    assert tool_results.is_empty(block) is empty
+    filled = json.loads(tool_results.with_placeholder(block).raw)
     assert filled["content"].strip()
     assert filled["is_error"] is True
 

@@ -101,7 +101,7 @@ def test_the_provider_is_told_to_spare_results_of_tools_that_came_late(tmp_path:
     steps = ["One.", [use("mcp__late__go", "c1")], "Two."]
     with running(tmp_path, late=hostile(tmp_path, "")) as servers, world(steps) as outside:
         with outside.agent(tmp_path, consent=yes) as made:
-            provider_edits.ask(made.session.conversation)
+            provider_edits.open_epoch(made.session.conversation)
             follow = following(made, servers)
             made.run("Begin.")
             assert servers.wait(STARTUP)

@@ -43,7 +43,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 def begin(here: World, file: Path, *, edits: bool = False, **more: Any) -> None:
     with here.open(file, **more) as session:
         if edits:
-            provider_edits.ask(session.conversation)
+            provider_edits.open_epoch(session.conversation)
         session.user("begin")
         work(session, 3, clock=here.clock)
     here.events.clear()

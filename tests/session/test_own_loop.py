@@ -77,7 +77,7 @@ def test_the_request_goes_into_the_sdks_plain_methods(model: str) -> None:
 @pytest.mark.spec("S2.6", "S9.3")
 def test_what_the_plain_method_does_not_know_goes_in_beside_what_it_knows() -> None:
     with world() as here, here.session(fields={"metadata": {"user_id": "u"}}) as session:
-        provider_edits.ask(session.conversation)
+        provider_edits.open_epoch(session.conversation)
         session.user("begin")
         request = session.prepare()
         assert set(request) == {
@@ -119,7 +119,7 @@ def test_body_and_headers_can_be_sent_by_hand() -> None:
 @pytest.mark.spec("S8.4")
 def test_every_look_at_a_request_gives_objects_nobody_else_has() -> None:
     with world() as here, here.session() as session:
-        provider_edits.ask(session.conversation)
+        provider_edits.open_epoch(session.conversation)
         session.user("begin")
         request = session.prepare()
         request["messages"].append("rubbish")

@@ -61,7 +61,7 @@ def test_blocks_of_other_kinds_are_never_the_same() -> None:
 
 @pytest.mark.parametrize("content", ["", "  ", None, [], [{"type": "text", "text": " "}]], ids=str)
 def test_an_empty_result_is_the_same_as_what_was_put_in_its_place(content: Any) -> None:
-    from sevenfold.conversation.results import filled
+    from sevenfold.conversation.results import with_placeholder
 
     theirs = block(type="tool_result", tool_use_id="t1", content=content)
-    assert same(filled(theirs), theirs, None)
+    assert same(with_placeholder(theirs), theirs, None)

@@ -163,7 +163,7 @@ class _BaseAgent:
     def note_command(self, command: str, output: ToolOutput) -> None:
         """Show the model a command the user ran, and its output, along with the user's next message."""
         conversation = self.assembly.conversation
-        with conversation.together():
+        with conversation.atomic():
             conversation.user(f"! {command}")
             conversation.note(CommandOutput(command, output.text).render())
 

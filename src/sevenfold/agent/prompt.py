@@ -30,7 +30,7 @@ from sevenfold.prompts.text import Stage, Text, cut, size
 from sevenfold.record.blocks import read, words_of
 from sevenfold.record.decisions import Epoch
 from sevenfold.request.sections import Section, SystemPrompt
-from sevenfold.session.factory import lasting
+from sevenfold.session.factory import memory_in
 
 if TYPE_CHECKING:
     from sevenfold.agent.assembly import Assembly
@@ -203,7 +203,7 @@ def _memory_section(agent: Assembly) -> Iterator[SectionSource]:
     if not agent.remembers or agent.store.memory is None:
         return
     both = [one for one in (agent.store.memory, agent.store.user_memory) if one is not None]
-    scopes = [lasting(one, agent.clock) for one in both]
+    scopes = [memory_in(one, agent.clock) for one in both]
     # What the session itself added since then is in its messages; a changed prompt would only break its cache.
     stored = [_stored_index(epoch) for _, epoch in islice(agent.store.log.decisions(Epoch), 1)]
     kind = texts.MemoryIndex

@@ -35,7 +35,7 @@ class Suggestion:
         self.forget()
         if self._c.settings.prompt_suggestion and self._c.may_spend():
             asked = self._asked
-            self._c.run_aside(self._ask(), lambda came: self._done(asked, came), "suggestion")
+            self._c.run_background(self._ask(), lambda came: self._done(asked, came), "suggestion")
 
     def forget(self) -> None:
         """Drop the suggestion, and ignore one still being asked for, because the conversation continues."""

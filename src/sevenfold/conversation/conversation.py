@@ -23,11 +23,11 @@ from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.gate import Gate
 from sevenfold.conversation.history import LastRequest, Past, account_of, answered_at, last_request, past
 from sevenfold.conversation.options import RequestOptions, Services, frame_for, lifetimes_for, window_for
-from sevenfold.conversation.provider_edits import asking
+from sevenfold.conversation.provider_edits import with_edits
 from sevenfold.conversation.queries import Finder
 from sevenfold.conversation.request import Outcome, Pending, Prepared, ToolCall, take_answer, write_request
 from sevenfold.conversation.results import Read, shown_whole
-from sevenfold.conversation.room import Check, Limits, Stock
+from sevenfold.conversation.room import Check, ClearableResults, Limits
 from sevenfold.conversation.status import Reading
 from sevenfold.conversation.tasks import TaskRegistry
 from sevenfold.conversation.transcript import Attachment, Transcript
@@ -59,7 +59,7 @@ UNDER_WAY = (
 )
 _DECIDED = (
     "frame", "wanted", "amended", "lifetimes", "gauge", "watched", "billed",
-    "tail", "opened", "new_fork", "vouched",
+    "tail", "opened", "new_fork", "thinking_known_valid",
 )  # fmt: skip
 """Attributes, besides the transcript, that decisions change; their values are replaced, never modified in place."""
 
@@ -112,7 +112,7 @@ class Conversation:
         """Runs background work; None until there is a model to ask."""
         self.tasks = TaskRegistry(self.clock)
         self.finder = Finder(transcript, services.results)
-        self.stock = Stock(self.kinds)
+        self.clearable = ClearableResults(self.kinds)
         self.reads: dict[str, Read] = {}
         """The latest full read of each file, by path."""
         self.considered = Why(0, 0, 0, "everything fits")
@@ -121,13 +121,13 @@ class Conversation:
         """The numbers of answers, and of passes over the ladder, since the conversation was opened."""
         self._states: dict[type[Any], Any] = {}
         self._asking = False
-        self._due: Pending | None = None
-        self._out: tuple[Pending, Prepared] | None = None
+        self._pending: Pending | None = None
+        self._in_flight: tuple[Pending, Prepared] | None = None
         self.autonomous: Callable[[], bool] = lambda: False
         """Whether the agent works without a user to answer questions."""
         self.lifetimes, against = lifetimes_for(options, profile, self._current)
         self._begin_epoch(self._gated(frame or frame_for(options, profile, self.settings)), options)
-        self.seen = self.size()
+        self.last_size = self.size()
         """The size as of the last ladder pass or the newest answer; layers base their offers on it."""
         self.cleanups: list[Callable[[], None]] = []
         """Called after a compaction, for example to forget content that is no longer in view."""
@@ -155,15 +155,15 @@ class Conversation:
         self.amended: object = None
         self.measured: tuple[Frame, Sizes] | None = None
         """The frame that was last measured, with the sizes of its parts."""
-        self.vouched = False
+        self.thinking_known_valid = False
         """Whether the thinking in view is known to be valid despite changes to earlier content."""
         self.new_fork = False
         """Whether this is a fork that has its parent's messages but no answer of its own yet."""
         self.answered_at = answered_at(log)
-        self.boundary_then = self.transcript.view.boundary or ""
+        self.boundary_at_last_answer = self.transcript.view.boundary or ""
         """The boundary at the time of the newest answer; if the view has another one now, it was compacted since."""
         epoch = self.transcript.view.epoch
-        self.frame = asking(self, frame) if epoch is not None and EDITS in epoch.settings else frame
+        self.frame = with_edits(self, frame) if epoch is not None and EDITS in epoch.settings else frame
         enter(self, asked=options.lifetimes == self.lifetimes)
 
     def refresh(self) -> None:
@@ -207,7 +207,7 @@ class Conversation:
         """Record an answer that was cut off; its request is no longer in flight."""
         with self.lock:
             self.transcript.model(self.transcript.distinct(partial))
-            self._due = self._out = None
+            self._pending = self._in_flight = None
 
     def tool_results(self, given: Mapping[str, Any] | Iterable[Any]) -> list[str]:
         """Record tool results, skipping known ones; returns the ids of calls that still have no result."""
@@ -228,7 +228,7 @@ class Conversation:
     def waiting(self) -> list[str]:
         """Ids of calls without a result, except those that the request in flight reports as interrupted."""
         with self.lock:
-            under_way = self._out if self._out and self._due is self._out[0] else None
+            under_way = self._in_flight if self._in_flight and self._pending is self._in_flight[0] else None
             sent = under_way[1].messages if under_way else ()
             return intake.still_waiting(self.transcript.view.pending_calls, sent)
 
@@ -270,23 +270,23 @@ class Conversation:
                 used=check.size.tokens,
                 band=check.size.band,
                 threshold=self.window.threshold,
-                after_compaction=boundary if boundary != self.boundary_then else "",
+                after_compaction=boundary if boundary != self.boundary_at_last_answer else "",
             )
-            self._due = Pending(why, self.transcript.view.tip, fields)
+            self._pending = Pending(why, self.transcript.view.tip, fields)
             events.epochs(self)
-            return self._due
+            return self._pending
 
     def send(self, pending: Pending) -> Prepared:
         """Record the request and return it ready to send; calling this again returns the same one."""
         with self.lock:
-            if self._out is not None and self._out[0] is pending:
-                return self._out[1]
+            if self._in_flight is not None and self._in_flight[0] is pending:
+                return self._in_flight[1]
             if self.transcript.view.tip != pending.tip:
                 raise InputError(
                     "the conversation went on since this request was prepared; prepare another one"
                 )
             prepared = write_request(self, pending)
-            self._out = pending, prepared
+            self._in_flight = pending, prepared
             events.epochs(self)
             events.sending(self, prepared)
             return prepared
@@ -294,45 +294,45 @@ class Conversation:
     @property
     def request_out(self) -> bool:
         """Whether a request is in flight."""
-        return self._out is not None
+        return self._in_flight is not None
 
     @property
     def asked(self) -> bytes:
         """The body of the request in flight; empty if there is none."""
         with self.lock:
-            return self._out[1].body.raw if self._out else b""
+            return self._in_flight[1].body.raw if self._in_flight else b""
 
     # -- the answer ------------------------------------------------------------------------------
 
     def observe(self, reply: Reply) -> Outcome:
         """Record the answer to the request in flight and return its outcome."""
         with self.lock:
-            if self._out is None:
+            if self._in_flight is None:
                 raise InputError(
                     "no request is under way; prepare one, send it, then give its answer here"
-                    if self._due is None
+                    if self._pending is None
                     else "the request that was prepared was never looked at, so this cannot be its answer"
                 )
-            outcome = take_answer(self, self._out[1], reply)
-            self._due = self._out = None
+            outcome = take_answer(self, self._in_flight[1], reply)
+            self._pending = self._in_flight = None
             self.refresh()
             self.break_watch = self.settings.break_watch
             events.answered(self, outcome)
             events.epochs(self)
             self.answers += 1
-            self.boundary_then = self.transcript.view.boundary or ""
+            self.boundary_at_last_answer = self.transcript.view.boundary or ""
             self.tally = self.tally.after(outcome.usage)
-            self.seen = self._weigh()
+            self.last_size = self._weigh()
             self.follow()
             return outcome
 
     def failed(self, error: ModelError, *, again: bool) -> None:
         """Handle the failure of the request in flight; ``again`` means that the next one may succeed."""
         with self.lock:
-            request = self._out[1].record.id if self._out else ""
-            self._due = None
+            request = self._in_flight[1].record.id if self._in_flight else ""
+            self._pending = None
             if again:
-                self._out = None
+                self._in_flight = None
             keeps, partial = isinstance(error, Aborted) and self.keeps_cut_off, error.partial
             self.cut_off = partial if keeps and isinstance(partial, Answer) and not partial.blank else None
             if self.cut_off is not None:
@@ -350,12 +350,12 @@ class Conversation:
         return self.gate.frame(frame) if self.gate else frame
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def atomic(self) -> Iterator[None]:
         """Make all decisions in this block take effect together or not at all, in the log and in this object."""
         with self.lock:
             before = {name: getattr(self, name) for name in _DECIDED}
             try:
-                with self.transcript.together():
+                with self.transcript.atomic():
                     yield
             except BaseException:
                 for name, value in before.items():
@@ -401,7 +401,7 @@ class Conversation:
         made = replace(made, drops_thinking_after=after, drops_thinking_before=before)
         epoch = self.transcript.decide(made)
         self.opened += (epoch,)
-        self.vouched = self.vouched or after is not None
+        self.thinking_known_valid = self.thinking_known_valid or after is not None
         return epoch
 
     def compacted(self) -> None:
@@ -414,7 +414,7 @@ class Conversation:
         self.gauge = self.gauge.opened(*self.frame.tools, *self.frame.system)
         self.tail = None
         self.opened += (epoch,)
-        self.vouched = True
+        self.thinking_known_valid = True
 
     # -- the bill --------------------------------------------------------------------------------
 
@@ -423,12 +423,12 @@ class Conversation:
         self.account = self.account.billed(usd)
         self.own_usd += (usd or 0.0) if own else 0.0
 
-    def may_ask(self, runner: Runner) -> None:
+    def set_background_runner(self, runner: Runner) -> None:
         """Note that there is now a model to ask; ``runner`` runs background work unless there is a runner already."""
         if self.background is None:
             self.background = runner
 
-    def run_aside(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
+    def run_background(self, flow: Flow[S], done: Callable[[S | Exception], None], task: str = "") -> None:
         """Run a flow in the background, listed as a ``task`` of that kind if given; ``done`` gets result or error."""
         if self.background is not None:
             self.tasks.run(flow, done, task, self.background)
@@ -528,7 +528,7 @@ class Conversation:
 
     def forget_request(self) -> None:
         """Forget the request in flight, because it no longer belongs to the conversation."""
-        self._due = self._out = None
+        self._pending = self._in_flight = None
 
     def close(self) -> None:
         """Close the log, so that others can write to it."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
-from sevenfold.conversation.epoch import frame_of, withdraw_untold
+from sevenfold.conversation.epoch import clear_unsupported_amendments, frame_of
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
@@ -95,7 +95,7 @@ def snip(c: Conversation, first: str, last: str) -> str:
         )
         if not c.events.may(proposed):
             raise Refused("a listener refused the snip")
-        with c.together():
+        with c.atomic():
             if c.profile.thinking.bound and c.transcript.view.weight.thoughts:
                 c.open_epoch(CLEARED, drops_thinking=True)
             else:
@@ -120,16 +120,16 @@ def go_back(c: Conversation, record: str | None) -> None:
     if record is not None and not history.holds(transcript.log, record):
         raise Refused(f"there is no record {record} in this session to continue from")
     before = transcript.view.messages()
-    with c.together():
+    with c.atomic():
         c.announce("rewound")
         transcript.decide(Rewound(to=record))
-        withdraw_untold(c)
+        clear_unsupported_amendments(c)
         left = transcript.view.messages()
         # A call of the provider's own tools without a result is dropped as soon as a message is added.
         waits = open_server_calls([block for message in left for block in message.parts])
         imported = any(item.said.message_id.startswith(IMPORTED) for item in transcript.view.items)
         if _begins(before, left) and not waits:
-            c.vouched = True
+            c.thinking_known_valid = True
         elif transcript.view.weight.thoughts and (c.profile.thinking.bound or imported):
             # Other decisions apply there, or such a call is dropped, so thinking would follow other bytes than those
             # it was produced after. Imported thinking is never valid.
@@ -177,12 +177,12 @@ def undo(c: Conversation, reference: str = "") -> str:
     """Undo the newest decision that can be undone, or the one named; returns its id."""
     with c.lock:
         boundary = c.transcript.view.boundary
-        with c.together():
+        with c.atomic():
             if boundary and (reference or _newest_boundary(c)) == boundary:
                 name = _undo_compaction(c)
             else:
                 name = _undo_decision(c, reference)
-            withdraw_untold(c)
+            clear_unsupported_amendments(c)
         events.epochs(c)
         return name
 
@@ -199,9 +199,9 @@ def redo(c: Conversation, reference: str = "") -> str:
                 )
             compaction = ""
         decisions = _decisions(view, undone=True)
-        last = (one for one in _taken_back(view) if one == compaction or one in decisions)
+        last = (one for one in _undone_ids(view) if one == compaction or one in decisions)
         name = reference or next(last, "")
-        with c.together():
+        with c.atomic():
             if name and name == compaction:
                 _redo_compaction(c, name)
             elif name in decisions:
@@ -212,7 +212,7 @@ def redo(c: Conversation, reference: str = "") -> str:
                     if name
                     else "nothing was undone that could be redone"
                 )
-            withdraw_untold(c)
+            clear_unsupported_amendments(c)
         events.epochs(c)
         return name
 
@@ -223,18 +223,18 @@ def _undo_decision(c: Conversation, reference: str) -> str:
     _must_fit(c, *undone)
     for each in undone:
         c.transcript.decide(each)
-    _go_on_from(c, "undo", name_of(made), place_of(made))
+    _open_epoch_keeping_thinking(c, "undo", name_of(made), place_of(made))
     return name_of(made)
 
 
 def _redo_decision(c: Conversation, made: Undoable) -> None:
-    meanwhile = _meanwhile(c.transcript.view, name_of(made)) if c.profile.thinking.bound else None
+    meanwhile = _epoch_of_undo(c.transcript.view, name_of(made)) if c.profile.thinking.bound else None
     for each in [name_of(made), *_partner(c.transcript.view, made)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    _go_on_after(c, meanwhile, name_of(made), place_of(made))
+    _open_redo_epoch(c, meanwhile, name_of(made), place_of(made))
 
 
-def _meanwhile(view: View, redone: str) -> Epoch | None:
+def _epoch_of_undo(view: View, redone: str) -> Epoch | None:
     """The epoch opened when a decision was undone; None if a later decision changed earlier records since."""
     found: Epoch | None = None
     taken_back = changed = False
@@ -251,7 +251,7 @@ def _meanwhile(view: View, redone: str) -> Epoch | None:
     return None if changed else found
 
 
-def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: str | None) -> None:
+def _open_redo_epoch(c: Conversation, meanwhile: Epoch | None, redone: str, place: str | None) -> None:
     """Open the epoch that follows a redo.
 
     Thinking from before the undo now follows exactly what it was produced after, so it is sent again; if the frame has
@@ -260,12 +260,12 @@ def _go_on_after(c: Conversation, meanwhile: Epoch | None, redone: str, place: s
     before = _before(c, meanwhile)
     if before is None or _precedes(frame_of(before)) != _precedes(c.frame):
         meanwhile = None
-    _go_on_from(c, "redo", redone, meanwhile.at if meanwhile else place, meanwhile)
+    _open_epoch_keeping_thinking(c, "redo", redone, meanwhile.at if meanwhile else place, meanwhile)
     if meanwhile is not None:
         c.transcript.decide(Undone(decision=meanwhile.id))
 
 
-def _go_on_from(
+def _open_epoch_keeping_thinking(
     c: Conversation, why: str, name: str, place: str | None, since: Epoch | None = None
 ) -> None:
     """Open the epoch that follows an undo or a redo; thinking up to ``place`` is sent again if it is valid.
@@ -305,7 +305,7 @@ def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
     return {name: one for name, one in names.items() if name not in partners}
 
 
-def _taken_back(view: View) -> Iterator[str]:
+def _undone_ids(view: View) -> Iterator[str]:
     """The ids of decisions that are undone at present, newest first."""
     order = [made.decision for made in view.decisions() if isinstance(made, Undone) and not made.redo]
     return (name for name in reversed(order) if name in view.undone)
@@ -387,20 +387,20 @@ def _undo_compaction(c: Conversation) -> str:
         c.transcript.decide(Undone(decision=own.id))
     if before is not None:
         c.return_to(before)
-    _go_on_from(c, "undo", entry.uuid, entry.logical_parent)
+    _open_epoch_keeping_thinking(c, "undo", entry.uuid, entry.logical_parent)
     c.tail = None
     return entry.uuid
 
 
 def _redo_compaction(c: Conversation, boundary: str) -> None:
     """Redo a compaction."""
-    own, meanwhile = _epoch_of(c, boundary), _meanwhile(c.transcript.view, boundary)
+    own, meanwhile = _epoch_of(c, boundary), _epoch_of_undo(c.transcript.view, boundary)
     c.transcript.decide(Undone(decision=boundary, redo=True))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id, redo=True))
     if again := _before(c, meanwhile) or own:
         c.return_to(again)
-    _go_on_after(c, meanwhile, boundary, None)
+    _open_redo_epoch(c, meanwhile, boundary, None)
     c.tail = None
 
 
@@ -423,7 +423,7 @@ def compaction_undone(c: Conversation) -> bool:
 def undone_compaction(c: Conversation) -> str:
     """The boundary of the compaction undone last and not redone; empty if there is none."""
     view = c.transcript.view
-    undone = _taken_back(view) if view.undone else ()
+    undone = _undone_ids(view) if view.undone else ()
     return next((name for name in undone if is_compaction(c, name)), "")
 
 

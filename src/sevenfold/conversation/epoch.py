@@ -58,7 +58,7 @@ def enter(c: Conversation, *, asked: bool) -> None:
     if opens == ADOPTED:
         c.gauge = replace(c.gauge, overhead=None)
     if opens and not c.transcript.read_only:
-        with c.transcript.together():
+        with c.transcript.atomic():
             c.open_epoch(opens, drops_thinking=drops_thinking, announced=opens in ("start", ADOPTED))
             if opens in REPLACED:
                 withdraw_changes(c.transcript)
@@ -183,7 +183,7 @@ def amend(c: Conversation) -> None:
 
     If the model accepts no such amendments, or if a new epoch costs nothing, they are sent whole instead.
     """
-    with c.together():
+    with c.atomic():
         c.amended = c.transcript.view, c.transcript.view.version, c.wanted
         added = _changes(c, c.frame, c.wanted, c.lifetimes)
         if added is None:
@@ -284,7 +284,7 @@ def withdraw_changes(transcript: Transcript) -> None:
         transcript.clear(MicrocompactMetadata(cleared_attachment_uuids=void))
 
 
-def withdraw_untold(c: Conversation) -> None:
+def clear_unsupported_amendments(c: Conversation) -> None:
     """Clear amendments that an undo or rewind restored, if the view has system messages and the model accepts none."""
     if not c.profile.system_messages and any(item.role == "system" for item in c.transcript.view.items):
         withdraw_changes(c.transcript)
@@ -333,7 +333,7 @@ def _without_long_lifetime(c: Conversation) -> bool:
     c.lifetimes = Lifetimes()
     c.open_epoch(REFUSED_LIFETIME)
     # Thinking is not bound to cache markers.
-    c.vouched = True
+    c.thinking_known_valid = True
     reason = "the provider does not keep the cache for an hour: five minutes for the rest of the session"
     c.events.aside("cache", reason)
     return True

@@ -57,7 +57,7 @@ def begin_branch(c: Conversation, name: str) -> None:
         if any(made.name == name for _, made in c.transcript.log.decisions(Forked)):
             return
         c.new_fork = True
-        with c.together():
+        with c.atomic():
             c.transcript.decide(Forked(name=name, source=c.source.name))
             if calls := c.transcript.view.pending_calls:
                 c.tool_results([blocks.result(call, UNDER_WAY) for call in calls])
@@ -218,7 +218,7 @@ def _valid_reasoning(parent: Conversation, shared: tuple[Message, ...]) -> tuple
     The parent itself notices such a change at its next request, and then opens an epoch.
     """
     sent = parent.watched.sent
-    if sent is None or parent.vouched or not parent.profile.thinking.bound:
+    if sent is None or parent.thinking_known_valid or not parent.profile.thinking.bound:
         return shared
     both = enumerate(zip(sent.messages, shared, strict=False))
     changed = next((place for place, (was, now) in both if was.parts != now.parts), len(shared))

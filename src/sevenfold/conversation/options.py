@@ -58,7 +58,7 @@ class Services(Struct, frozen=True, kw_only=True):
     """The user's memory, which applies to every project."""
     store: Store | None = None
     """The store with the project's sessions; None if there is none."""
-    there: Callable[[str], bool] | None = None
+    still_exists: Callable[[str], bool] | None = None
     """Whether a path or command named in memory still exists; None if that is not checked."""
     secrets: Iterable[str] = ()
     """Values that the gate masks wherever they occur, in any encoding."""

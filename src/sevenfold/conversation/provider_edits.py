@@ -57,7 +57,7 @@ def requested_edits(
     return {"edits": edits}
 
 
-def asking(c: Conversation, frame: Frame) -> Frame:
+def with_edits(c: Conversation, frame: Frame) -> Frame:
     """The frame with provider clearing requested; unchanged if that is impossible or the caller sets its own edits."""
     managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
     if managed is None or frame.edits is not None:
@@ -67,13 +67,13 @@ def asking(c: Conversation, frame: Frame) -> Frame:
     return replace(frame, settings=tuple(settings), betas=tuple(sorted(betas)))
 
 
-def ask(c: Conversation, reason: str = "provider edits") -> Epoch:
+def open_epoch(c: Conversation, reason: str = "provider edits") -> Epoch:
     """Open an epoch in which the provider clears results, based on the current kinds of tools."""
     others = tuple(setting for setting in c.frame.settings if setting[0] != EDITS)
-    c.frame = asking(c, replace(c.frame, settings=others))
+    c.frame = with_edits(c, replace(c.frame, settings=others))
     epoch = c.open_epoch(reason)
     # Thinking is not bound to how a provider shortens what reaches the model.
-    c.vouched = True
+    c.thinking_known_valid = True
     return epoch
 
 
@@ -82,4 +82,4 @@ def protect_results(c: Conversation) -> None:
     managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
     held = c.frame.edits
     if managed is not None and held is not None and spared(encode_json(managed)) - spared(held):
-        ask(c, "settings")
+        open_epoch(c, "settings")

@@ -124,16 +124,16 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
         amend(c)
     frame, view = c.frame.varied(pending.fields), c.transcript.view
     messages = tuple(view.messages())
-    if _mind_reasoning(c, _look(c, frame, messages)):
+    if _drop_invalid_thinking(c, _forecast_cache(c, frame, messages)):
         changed, messages = True, tuple(view.messages())
-    size = c.seen = c.size() if changed else c.seen
+    size = c.last_size = c.size() if changed else c.last_size
     edge = shared_edge(messages) if c.new_fork else None
     if c.edits.uses and frame.edits and not c.new_fork:
         # The last result that the provider cleared from the last request.
         edge = edge_of(messages, c.edits.uses, spared(frame.edits))
     markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
     body = assemble(frame, messages, markers, said=view.pieces())
-    forecast = _look(c, frame, messages, markers)
+    forecast = _forecast_cache(c, frame, messages, markers)
     newest = view.layout.items[-1] if view.layout.items else None
     record = Request(
         epoch=view.epoch.id if view.epoch else "",
@@ -167,12 +167,12 @@ def part_sizes(c: Conversation) -> Sizes:
     return Sizes(fixed.tools, fixed.system, fixed.messages + round(count(c.transcript.view.weight)))
 
 
-def _mind_reasoning(c: Conversation, forecast: Forecast) -> bool:
+def _drop_invalid_thinking(c: Conversation, forecast: Forecast) -> bool:
     """Drop thinking that follows a changed part, because it would be refused; True if that changed the messages.
 
     Does nothing if the code that made the change vouched that the remaining thinking is valid.
     """
-    if c.vouched or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
+    if c.thinking_known_valid or not c.profile.thinking.bound or not c.transcript.view.weight.thoughts:
         return False
     change, sent, sending = forecast.change, c.watched.sent, c.watched.pending
     unlooked = change is None and not c.watched.cached
@@ -196,7 +196,7 @@ def _expected_usd(c: Conversation, size: Size, forecast: Forecast) -> float | No
     return (read * rate.read + written) / 1e6
 
 
-def _look(
+def _forecast_cache(
     c: Conversation, frame: Frame, messages: tuple[Message, ...], markers: tuple[Marker, ...] = ()
 ) -> Forecast:
     if (last := c.resumed) is not None:
@@ -236,7 +236,7 @@ def take_answer(c: Conversation, prepared: Prepared, reply: Reply) -> Outcome:
     c.watched, broken = c.watched.judge(usage, c.profile)
     cost, uncached = usage.cost(c.profile), usage.uncached_cost(c.profile)
     c.account = c.account.billed(cost)
-    c.vouched, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at
+    c.thinking_known_valid, c.new_fork, c.answered_at = False, False, c.transcript.view.answered_at
     return Outcome(reply, prepared, broken, cost, uncached, _ideal(c, usage), usage)
 
 
@@ -249,7 +249,7 @@ def _answer(c: Conversation, prepared: Prepared, reply: Reply) -> Measured | Non
     log, sent = transcript.log, transcript.log.decided_at(prepared.record.id)
     # Records that an undo brought back are older than the request.
     late = [item for item in behind if log.record(item.said.uuid, sent) is None]
-    with c.together():
+    with c.atomic():
         if late:
             c.announce("said meanwhile")
             # The request's tip may be a clearing after the last message: the request was built after it.

@@ -52,7 +52,7 @@ def whole(block: Block) -> Whole:
     return Whole("[" + ",".join(part.raw.decode() for part in parts) + "]", True)
 
 
-def nothing(block: Block) -> bool:
+def is_empty(block: Block) -> bool:
     """Whether the block is a tool result with no content."""
     body = block.body()
     if not isinstance(body, ToolResult):
@@ -66,7 +66,7 @@ def nothing(block: Block) -> bool:
             return all(blocks.read(bytes(part)).blank for part in parts)
 
 
-def filled(block: Block) -> Block:
+def with_placeholder(block: Block) -> Block:
     """The empty result with a placeholder text as its content."""
     return blocks.with_content(block, EmptyResult().render())
 
@@ -80,8 +80,8 @@ def same(ours: Block, theirs: Block, stored: Stored | None) -> bool:
         return False
     if stored is not None:
         return hashlib.sha256(whole(theirs).content).hexdigest() == stored.sha256
-    if ours.kind == "tool_result" and nothing(theirs):
-        theirs = filled(theirs)
+    if ours.kind == "tool_result" and is_empty(theirs):
+        theirs = with_placeholder(theirs)
     return ours.raw == theirs.raw or _plain(ours) == _plain(theirs)
 
 

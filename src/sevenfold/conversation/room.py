@@ -213,7 +213,7 @@ def ways_on(c: Conversation, filled: Parts, budget: Budget = "tokens") -> tuple[
     # An answer stays with the results of its calls, and the newest round cannot be removed. If a compaction was made
     # just now and was not enough, another one would not help.
     older = rounds - (1 if answers and answers[-1].said.calls else 0)
-    made = (view.boundary or "") != c.boundary_then
+    made = (view.boundary or "") != c.boundary_at_last_answer
     return steps(
         filled,
         budget,
@@ -262,7 +262,7 @@ class Held(Struct, frozen=True):
     error: bool
 
 
-class Stock:
+class ClearableResults:
     """The results of reproducible tools in view, in order; ``kinds`` maps tool names to kinds."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
@@ -323,8 +323,8 @@ class Stock:
 def unsent(c: Conversation) -> list[Item]:
     """Records in view that have not been sent yet."""
     view = c.transcript.view
-    c.stock.follow(view)
-    newest = view.items_from(c.stock.answered + 1)
+    c.clearable.follow(view)
+    newest = view.items_from(c.clearable.answered + 1)
     tip = view.said_at(c.account.tip)
     sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
     return newest[sent + 1 :]

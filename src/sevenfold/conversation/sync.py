@@ -80,7 +80,7 @@ def follow(c: Conversation, messages: Iterable[Mapping[str, Any]]) -> int:
             given = [_masked(one, c.gate.known) if one.role != "assistant" else one for one in given]
         records, fresh = compare(items, given, _system_texts(c, items))
         branches = records < len(items)
-        with c.together():
+        with c.atomic():
             if branches:
                 _refuse_other_results(c, fresh)
                 edits.go_back(c, items[records - 1].said.uuid if records else None)

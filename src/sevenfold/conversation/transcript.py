@@ -66,10 +66,10 @@ class Transcript:
         """Masks secrets in everything that is written; None if nothing is masked."""
         self._closed = False
         self._unwritten: list[Written] | None = None
-        """Records that `together` holds back until its block ends; None outside such a block."""
+        """Records that `atomic` holds back until its block ends; None outside such a block."""
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def atomic(self) -> Iterator[None]:
         """Treat all records of this block as one decision, in a single write that counts completely or not at all.
 
         Records enter the view at once. If the write fails, or an error ends the block, they are removed from it.
@@ -262,7 +262,7 @@ class Transcript:
             )
 
     def _write(self, one: Written) -> Measured | None:
-        """Write a record, or hold it back inside `together`, and fold it."""
+        """Write a record, or hold it back inside `atomic`, and fold it."""
         view = self.view
         if self._closed or view.unknown_kinds:
             self.must_be_writable()

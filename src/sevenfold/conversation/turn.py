@@ -43,11 +43,11 @@ def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
         if layer.on(c.settings):
             yield from layer.settle(c)
     yield from make_room(c)
-    check = check_room(c, c.seen)
+    check = check_room(c, c.last_size)
     if check.verdict == "blocked":
         if (yield from c.ladder.refused(c, TooFull(check))):
-            c.seen = c.size()
-            check = check_room(c, c.seen)
+            c.last_size = c.size()
+            check = check_room(c, c.last_size)
         if check.verdict == "blocked":
             raise ContextFull(explain(c, check))
     return c.pending(check, fields)

@@ -54,7 +54,7 @@ class Ladder:
 
         Urgent offers come first, then offers that are enough; among equals, the cheapest layer wins.
         """
-        c.seen = c.size()
+        c.last_size = c.size()
         steps = [
             Step(rung, layer, offer)
             for rung, layer in enumerate(self._relieves[:below])
@@ -96,6 +96,6 @@ class Ladder:
         """What the layers would do before the next request, without doing it."""
         with c.lock:
             c.refresh()
-            c.seen = c.size()
+            c.last_size = c.size()
             found = [one for layer in self._proposes for one in layer.propose(c)]
             return [c.events.stamped(one) for one in found]

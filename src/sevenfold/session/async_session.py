@@ -81,7 +81,7 @@ class AsyncSession(SessionBase):
         self._hooks = hooks
         if client is not None:
             self._asker()
-            self.conversation.may_ask(self._tasks)
+            self.conversation.set_background_runner(self._tasks)
 
     @classmethod
     def open(cls, name: str, *, model: str, **options: Unpack[OpenOptions]) -> Opening[Self]:
@@ -150,7 +150,7 @@ class AsyncSession(SessionBase):
     async def complete(self, watch: Watcher | None = None, **fields: Unpack[RequestFields]) -> Completion:
         """See `Session.complete`."""
         client = self._asker()
-        self.conversation.may_ask(self._tasks)
+        self.conversation.set_background_runner(self._tasks)
         flow = turn.turn(self.conversation, self._session.own_fields(fields))
         return completed(await drive_async(flow, client, watch, self._hooks))
 

@@ -336,10 +336,10 @@ def open_memory(folder: Path | str | None = None, *, user: bool = False) -> Memo
     """The memory of the project in a folder (default: the working directory), or with ``user`` the user's memory."""
     home = user_home()
     place = home.memory if user else home.project(Path(folder) if folder is not None else Path.cwd()).memory
-    return lasting(FileFolder(place), SystemClock())
+    return memory_in(FileFolder(place), SystemClock())
 
 
-def lasting(folder: ports.Folder, clock: ports.Clock) -> Memory:
+def memory_in(folder: ports.Folder, clock: ports.Clock) -> Memory:
     """The memory in a folder; it rejects entries that contain a secret."""
     return Memory(folder, clock, lambda: datetime.fromtimestamp(clock.now()).date().isoformat(), _secret_in)
 
@@ -396,7 +396,7 @@ def _conversation(
     transcript = Transcript(store.log, place, clock=clock, ids=options.get("ids") or RandomIds())
     profile = provider_for(model, options.get("client"), options.get("wire")).profile(profile)
     folders = (store.memory, store.user_memory) if options.get("memory") else (None, None)
-    memory, user_memory = (lasting(folder, clock) if folder else None for folder in folders)
+    memory, user_memory = (memory_in(folder, clock) if folder else None for folder in folders)
     services = Services(
         clock=clock,
         settings=store.settings,
@@ -409,7 +409,7 @@ def _conversation(
         memory=memory,
         user_memory=user_memory,
         store=store.store,
-        there=partial(_is_there, Path(store.cwd)) if store.cwd else None,
+        still_exists=partial(_is_there, Path(store.cwd)) if store.cwd else None,
         secrets=known_secrets(store, options.get("client")),
         path=store.path,
     )

@@ -138,7 +138,7 @@ class Session(SessionBase):
         self._threads = Threads(self._asker, hooks, self.conversation.lock)
         if client is not None:
             self._asker()
-            conversation.may_ask(self._threads)
+            conversation.set_background_runner(self._threads)
 
     @classmethod
     def open(cls, name: str, *, model: str, **options: Unpack[OpenOptions]) -> Self:
@@ -217,7 +217,7 @@ class Session(SessionBase):
     def complete(self, watch: Watcher | None = None, **fields: Unpack[RequestFields]) -> Completion:
         """Ask the model and record its answer; ``watch`` gets the pieces as they arrive, ``fields`` as in `prepare`."""
         client = self._asker()
-        self.conversation.may_ask(self._threads)
+        self.conversation.set_background_runner(self._threads)
         flow = turn.turn(self.conversation, self.own_fields(fields))
         return completed(drive(flow, client, watch, self._hooks, self.conversation.lock))
 

@@ -120,7 +120,7 @@ class Team:
             return
         for entry, live in self._at_work():
             if entry.started.background and (worker := self._workers.get(entry.id)):
-                worker.line.request_if_due(live.conversation, conversation.run_aside)
+                worker.line.request_if_due(live.conversation, conversation.run_background)
         for team in self.child_teams():
             team.write_progress()
 
@@ -307,7 +307,7 @@ class Team:
             raise Refused("nothing runs in the background here; start it in the foreground")
         # Registered now, because it would count as not working until the first step of its flow.
         self._workers[entry.id] = _Worker(ProgressLine(self._parent.clock))
-        conversation.run_aside(unguarded(self.work(entry)), partial(self._background_ended, entry))
+        conversation.run_background(unguarded(self.work(entry)), partial(self._background_ended, entry))
 
     def _background_ended(self, entry: AgentEntry, came: AgentEntry | Exception) -> None:
         if isinstance(came, Exception):

@@ -51,11 +51,11 @@ class Clear:
 
     def offer(self, c: Conversation) -> Offer | None:
         """The planned clearing, if any; it is enough if the conversation would be below the threshold afterwards."""
-        plan = c.state(Clearer).plan(c.seen)
+        plan = c.state(Clearer).plan(c.last_size)
         if plan.chosen not in ("clear", "provider") and not _deletes(c):
             return None
-        high, room = c.seen.high, c.window.threshold
-        short = high >= room or overloaded(c, c.seen)
+        high, room = c.last_size.high, c.window.threshold
+        short = high >= room or overloaded(c, c.last_size)
         return Offer(not short or (plan.chosen == "clear" and high - plan.tokens < room), plan)
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
@@ -104,7 +104,7 @@ class Clearer:
 
     def propose(self) -> list[Proposed]:
         """What the next pass would do; writes nothing."""
-        plan = self.plan(self._c.seen)
+        plan = self.plan(self._c.last_size)
         planned = _proposal(plan) if plan.chosen in ("clear", "provider") else None
         return [one for one in (self._deletion(), planned) if one is not None]
 
@@ -122,11 +122,11 @@ class Clearer:
 
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c
-        c.stock.follow(c.transcript.view)
+        c.clearable.follow(c.transcript.view)
         moment = self._kept_up(self._moment(size))
         if forced:
             moment = replace(moment, most=max(moment.most, c.window.threshold + forced))
-        if not clear.could_matter(moment, c.gauge.estimator.tokens(c.stock.weight)):
+        if not clear.could_matter(moment, c.gauge.estimator.tokens(c.clearable.weight)):
             return Plan("everything fits")
         moment = replace(moment, compacts=c.ladder.dearer(c))
         rests = self._progress.rests(c.window, size.tokens)
@@ -155,9 +155,9 @@ class Clearer:
                 self._edits_refused = self._epoch
             return replace(plan, rule=f"{plan.rule}; refused by a listener", chosen="nothing")
         before = self._c.size().tokens
-        with self._c.together():
+        with self._c.atomic():
             reference = (
-                provider_edits.ask(self._c).id if by_provider else self._write_clearing(plan, before)
+                provider_edits.open_epoch(self._c).id if by_provider else self._write_clearing(plan, before)
             )
         after = before - plan.tokens if by_provider else self._c.size().tokens
         if plan.cause in ("room", "full", "size"):
@@ -173,7 +173,7 @@ class Clearer:
             reference = self._c.open_epoch("clear", drops_thinking=True, before=kept).id
             if kept is not None:
                 # Only the oldest reasoning was dropped, so the remaining reasoning is still valid.
-                self._c.vouched = True
+                self._c.thinking_known_valid = True
         else:
             self._c.announce("clear")
         if plan.targets:
@@ -186,7 +186,7 @@ class Clearer:
     def _last_turn(self) -> str | None:
         """The record that begins the turn of the newest answer: the user's words, or a summary, before it."""
         items = self._c.transcript.view.items
-        for said in (item.said for item in reversed(items[: self._c.stock.answered + 1])):
+        for said in (item.said for item in reversed(items[: self._c.clearable.answered + 1])):
             if said.summary or (is_users(said) and not said.answers):
                 return said.uuid
         return None
@@ -199,7 +199,7 @@ class Clearer:
     def _delete(self) -> None:
         """Drop stale deletions, and delete results that have become old."""
         c = self._c
-        gone, in_view = self._gone(), {held.call for held in c.stock.results}
+        gone, in_view = self._gone(), {held.call for held in c.clearable.results}
         # No server accepts a deletion that names a result which is no longer in the request.
         if gone is None or (gone and (self._expired() or not gone <= in_view)):
             if gone:
@@ -233,14 +233,14 @@ class Clearer:
             what=f"delete {len(calls)} old tool results by reference",
             why="many results are in the cached prefix",
             items=len(calls),
-            tokens=round(sum(count(held.weight) for held in c.stock.results if held.call in calls)),
+            tokens=round(sum(count(held.weight) for held in c.clearable.results if held.call in calls)),
             usd=0.0,
             targets=calls,
         )
 
     def _gone(self) -> frozenset[str] | None:
         """The calls whose results are deleted; None if results are not sent with references yet."""
-        self._c.stock.follow(self._c.transcript.view)
+        self._c.clearable.follow(self._c.transcript.view)
         gone: frozenset[str] | None = None
         for made in self._c.transcript.view.decisions():
             if isinstance(made, Pinned):
@@ -259,7 +259,7 @@ class Clearer:
         idle, price = c.idle_seconds(), profile.price(size.tokens)
         asked = c.frame.edits is not None
         may_ask = profile.thinking.bound and settings.provider_edits and self._edits_refused != self._epoch
-        since = [item for item in view.items_from(c.stock.answered + 1) if not item.said.meta]
+        since = [item for item in view.items_from(c.clearable.answered + 1) if not item.said.meta]
         mid_turn = bool(since and since[-1].said.answers)
         return ClearingMoment(
             results=(),
@@ -324,7 +324,7 @@ class Clearer:
         """What the provider would clear now; None if it cannot clear, or if it is less than the minimum it clears."""
         c, keep = self._c, self._c.settings.size_keep
         managed = provider_edits.requested_edits(c.profile, c.window, c.settings, c.kinds)
-        going = c.stock.results[:-keep]
+        going = c.clearable.results[:-keep]
         if managed is None or not going:
             return None
         tokens = sum(c.tokens(held.weight) for held in going)
@@ -357,12 +357,12 @@ class Clearer:
                 held.call,
                 round(count(held.weight)),
                 held.error,
-                held.place > self._c.stock.answered or held.record in kept or held.call in exempt,
+                held.place > self._c.clearable.answered or held.record in kept or held.call in exempt,
                 held.weight.images + held.weight.documents,
                 held.weight.wire,
                 left,
             )
-            for held in self._c.stock.results
+            for held in self._c.clearable.results
         ]
 
 

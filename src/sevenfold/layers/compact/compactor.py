@@ -90,7 +90,7 @@ class Compactor:
 
     def due(self) -> bool:
         """Whether auto-compaction is due, in case clearing is not enough."""
-        return (self._full(self._c.seen) or self._c.considered.chosen == "compact") and self.allowed
+        return (self._full(self._c.last_size) or self._c.considered.chosen == "compact") and self.allowed
 
     def _full(self, size: Size) -> bool:
         """Whether a compaction is due at this size; an excess of bytes or images in unsent messages does not count."""

@@ -73,9 +73,9 @@ class Compact:
         """A full compaction if one is due; with collapse on, folding of finished spans."""
         compactor = c.state(Compactor)
         if compactor.due():
-            return Offer(enough=True, urgent=compactor.presses(c.seen))
+            return Offer(enough=True, urgent=compactor.presses(c.last_size))
         collapses = c.settings.collapse and c.source.compacts
-        if collapses and c.seen.high >= COLLAPSE_STARTS * c.window.effective:
+        if collapses and c.last_size.high >= COLLAPSE_STARTS * c.window.effective:
             return Offer(enough=True, plan="collapse", urgent=True)
         return None
 
@@ -107,7 +107,7 @@ class Compact:
 
     def after_answer(self, c: Conversation) -> None:
         """Start preparing a summary ahead of need, unless the notes would serve as one."""
-        compactor, size = c.state(Compactor), c.seen
+        compactor, size = c.state(Compactor), c.last_size
         ahead, last = c.state(AheadSummary), compactor.last
         if not c.settings.background_compaction or ahead.basis:
             return
@@ -183,7 +183,7 @@ class AheadSummary:
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
         if self._compactor.may(AHEAD, divided):
             self.basis = self._compactor.basis(divided)
-            self._c.run_aside(self._work(divided), self._done, "summary")
+            self._c.run_background(self._work(divided), self._done, "summary")
 
     def swap(self) -> Flow[None]:
         """Compact with the summary if it is ready and still covers the beginning of the conversation."""

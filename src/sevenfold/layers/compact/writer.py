@@ -258,7 +258,7 @@ def _fold(c: Conversation, made: Result) -> tuple[str, Sequence[str], Sequence[s
     hidden = (item for item in script.pinned_items() if item.said.uuid in uuids)
     pins = [text for item in hidden if (text := restore.pinned_text(item))]
     text = said(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
-    with c.together():
+    with c.atomic():
         if c.profile.thinking.bound and script.view.weight.thoughts:
             stays = divided.front[-1].said.uuid if divided.front else None
             c.open_epoch(CLEARED, drops_thinking=True, after=stays)

@@ -139,7 +139,7 @@ class Dreamer:
         if not self._c.may_spend() or not self._memory.affords(self._c.settings.memory_daily_budget):
             return
         self._busy = True
-        self._c.run_aside(self._dream(), self._done)
+        self._c.run_background(self._dream(), self._done)
 
     def tasks(self) -> Iterator[Task]:
         """The dream under way, or the last one, as a task."""

@@ -59,7 +59,7 @@ class Notes:
         """A compaction with the notes as the summary, whenever one is due."""
         if not serves(c) or not c.state(Compactor).due():
             return None
-        return Offer(enough=True, urgent=c.state(Compactor).presses(c.seen))
+        return Offer(enough=True, urgent=c.state(Compactor).presses(c.last_size))
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Compact with the notes; False if they cannot serve as the summary."""
@@ -178,7 +178,7 @@ class NotesKeeper:
     def check(self) -> None:
         """After an answer, start an update if one is due and none is under way."""
         view = self._c.transcript.view
-        if self._c.seen.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
+        if self._c.last_size.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
             return
         # After a compaction there is new work to note, so one try is worth it despite earlier failures.
         pause = breaker.pause(self._failures) if view.boundary == self._tried[1] else 1
@@ -186,7 +186,7 @@ class NotesKeeper:
             return
         job = self._job = self._c.clock.now(), Signal()
         self._tried = view.tip, view.boundary
-        self._c.run_aside(self.update(), lambda came: self._done(job, came), "notes")
+        self._c.run_background(self.update(), lambda came: self._done(job, came), "notes")
 
     def update(self) -> Flow[Updated | Failure]:
         """Ask a model, in a fork, to update the current notes."""
@@ -342,7 +342,7 @@ class NotesKeeper:
             return not self._looked[1]
         if not self._looking:
             self._looking = True
-            self._c.run_aside(self._look(found), self._have_looked)
+            self._c.run_background(self._look(found), self._have_looked)
         return True
 
     def _look(self, found: Candidate) -> Flow[None]:

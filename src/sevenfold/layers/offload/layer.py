@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sevenfold.conversation.flow import Flow
 from sevenfold.conversation.layer import TooFull
-from sevenfold.conversation.results import filled, nothing
+from sevenfold.conversation.results import is_empty, with_placeholder
 from sevenfold.conversation.room import Check, unsent_results
 from sevenfold.errors import ModelError, TranscriptError, TranscriptFull
 from sevenfold.events import Proposed
@@ -73,15 +73,15 @@ class Offload:
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
         """Record results as they will be sent: as a preview if over their tool's limit."""
-        c.stock.follow(c.transcript.view)
-        tool_of, budget = c.stock.tool_of, _budget(c)
+        c.clearable.follow(c.transcript.view)
+        tool_of, budget = c.clearable.tool_of, _budget(c)
         shown: list[Block] = []
         stored: dict[str, Stored] = {}
         refused: list[str] = []
         # Results that could not be stored, each with the cut text to send instead.
         failed: dict[str, tuple[str, Stored]] = {}
         for block in results:
-            block = filled(block) if nothing(block) else block
+            block = with_placeholder(block) if is_empty(block) else block
             big = offload.too_big(block, tool_of(block.id), budget) if budget.settings.offload else None
             if big is not None:
                 match _put_away(c, big, budget):
@@ -126,7 +126,7 @@ def _due(c: Conversation, unsent: Sequence[Block], budget: Budget) -> list[Big]:
     """The results among ``unsent`` that must be offloaded, except those with a decision to keep them."""
     if not budget.settings.offload:
         return []
-    tools = [(c.stock.tool_of(block.id), block) for block in unsent]
+    tools = [(c.clearable.tool_of(block.id), block) for block in unsent]
     alone = [big for tool, block in tools if (big := offload.too_big(block, tool, budget))]
     others = {block.id for block in unsent} - {big.block.id for big in alone}
     due = alone + offload.too_much_together([one for one in tools if one[1].id in others], budget)

@@ -115,7 +115,7 @@ class MemoryKeeper:
             self._aside(str(error))
             return
         in_view = "\n".join(_recalled(self._c))
-        there = self._c.services.there
+        there = self._c.services.still_exists
         fits = [fit for fit in fits if policy.shown([fit], there) not in in_view]
         if not fits:
             return
@@ -170,7 +170,7 @@ class MemoryKeeper:
         if not self._may_spend():
             return
         self._busy = True
-        self._c.run_aside(self._catch_up() if behind else self._extract(span), self._done, "memory")
+        self._c.run_background(self._catch_up() if behind else self._extract(span), self._done, "memory")
 
     def _share(self) -> float:
         """The share of the session's bill spent on memory so far."""
@@ -310,7 +310,7 @@ class MemoryKeeper:
         line = policy.log_line(self._c.clock.now(), self._c.transcript.place.session, asked, said)
         used = [(fit.known, taken_up(fit.known.entry, asked, said)) for fit in self._recalled]
         self._recalled = []
-        self._c.run_aside(self._write_log(line, used), self._logged)
+        self._c.run_background(self._write_log(line, used), self._logged)
 
     def _write_log(self, line: str, used: Sequence[tuple[KnownEntry, bool]]) -> Flow[None]:
         yield from in_thread(partial(self._memory.log_request, line))
