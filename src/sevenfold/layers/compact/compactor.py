@@ -21,7 +21,7 @@ from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Compacting, Proposed
 from sevenfold.layers.breaker import Progress
 from sevenfold.layers.compact import check, scope, writer
-from sevenfold.layers.compact.engines import SOURCE, EngineChooser, Got, SummaryTask
+from sevenfold.layers.compact.engines import SOURCE, Attempt, EngineChooser, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.writer import AFTER_SHARE, Result
@@ -191,7 +191,7 @@ class Compactor:
         self,
         request: CompactionRequest,
         divided: Scope,
-        got: Got,
+        got: Attempt,
         most: int | None = None,
         *,
         agreed: bool = False,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.flow import Flow
     from sevenfold.conversation.restore import Slot
     from sevenfold.errors import ModelError
-    from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.engines import Attempt
     from sevenfold.settings import Settings
 
 FRESH = 0.1
@@ -164,10 +164,10 @@ class AheadSummary:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self._compactor = c.state(Compactor)
-        self._aside = self._compactor.chooser.step_aside
+        self._aside = self._compactor.chooser.report_failure
         self.basis: tuple[object, ...] = ()
         """What the summary under way was made from: the last boundary, the epoch, and the records it replaces."""
-        self._ready: Got | None = None
+        self._ready: Attempt | None = None
         self._tried: tuple[str | None, int] | None = None
         """The last boundary and the number of records when the previous attempt began."""
 
@@ -200,14 +200,14 @@ class AheadSummary:
         except Refused as error:
             self._aside(str(error))
 
-    def _work(self, divided: Scope) -> Flow[Got | None]:
+    def _work(self, divided: Scope) -> Flow[Attempt | None]:
         hooks = yield from self._compactor.ask_hooks(AHEAD)
         if hooks is None:
             return None
         task = SummaryTask(self._c, divided, AHEAD, "\n\n".join(hooks.instructions))
         return (yield from self._compactor.chooser.draft(task))
 
-    def _done(self, came: Got | Exception | None) -> None:
+    def _done(self, came: Attempt | Exception | None) -> None:
         if isinstance(came, Exception):
             self._aside(f"in the background: {came}", came)
         elif came is not None and came.engine == "extractive":

@@ -34,7 +34,7 @@ from sevenfold.request.watch import SECONDS
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.layers.compact.check import Verdict
-    from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.engines import Attempt
     from sevenfold.layers.compact.request import EngineName
     from sevenfold.layers.compact.scope import Scope
     from sevenfold.record.gauge import Gauge
@@ -121,7 +121,7 @@ class Result(Struct, frozen=True):
 
     request: CompactionRequest
     divided: Scope
-    got: Got
+    got: Attempt
     verdict: Verdict
     context: tuple[str, ...] = ()
     """Text that hooks add after the summary."""

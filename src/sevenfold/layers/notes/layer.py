@@ -20,7 +20,7 @@ from sevenfold.errors import ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.compact.compactor import AUTO, Compactor
-from sevenfold.layers.compact.engines import Got
+from sevenfold.layers.compact.engines import Attempt
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
@@ -312,14 +312,14 @@ class NotesKeeper:
         divided = self._divided(self._c.transcript.view.tip or "")
         return divided if isinstance(divided, str) else ""
 
-    def serve(self, most: int) -> tuple[Scope, Got] | str:
+    def serve(self, most: int) -> tuple[Scope, Attempt] | str:
         """The notes as a summary, with the division of the conversation; or the reason why they cannot serve.
 
         They serve only if the conversation then has fewer than ``most`` tokens.
         """
         return drive(self.serving(most), None)
 
-    def serving(self, most: int) -> Flow[tuple[Scope, Got] | str]:
+    def serving(self, most: int) -> Flow[tuple[Scope, Attempt] | str]:
         """Like `serve`, as a flow: the caller is not blocked while the log is searched."""
         while True:
             found = self._candidate(most)
@@ -331,7 +331,7 @@ class NotesKeeper:
             elif drift:
                 return f"the notes do not agree with the record: {drift}"
             else:
-                return found.scope, Got(found.draft, "notes")
+                return found.scope, Attempt(found.draft, "notes")
 
     def would_serve(self, most: int) -> bool:
         """Whether they would serve, as far as is known; unchecked notes count as fit, and a background check starts."""
