@@ -73,7 +73,7 @@ class Compact:
         """A full compaction if one is due; with collapse on, folding of finished spans."""
         compactor = c.state(Compactor)
         if compactor.due():
-            return Offer(enough=True, urgent=compactor.presses(c.seen))
+            return Offer(enough=True, urgent=compactor.is_urgent(c.seen))
         collapses = c.settings.collapse and c.source.compacts
         if collapses and c.seen.high >= COLLAPSE_STARTS * c.window.effective:
             return Offer(enough=True, plan="collapse", urgent=True)
@@ -111,11 +111,11 @@ class Compact:
         ahead, last = c.state(AheadSummary), compactor.last
         if not c.settings.background_compaction or ahead.basis:
             return
-        if size.high < compactor.next_begins or compactor.chooser.resting:
+        if size.high < compactor.next_start_size or compactor.chooser.resting:
             return
         if last is not None and size.tokens < last.tokens_after + FRESH * c.window.threshold:
             return
-        if compactor.may_run(size) and not c.ladder.spared(c, compactor.next_begins):
+        if compactor.may_run(size) and not c.ladder.spared(c, compactor.next_start_size):
             ahead.begin()
 
     def slots(self, c: Conversation) -> Sequence[Slot]:
@@ -181,7 +181,7 @@ class AheadSummary:
             return
         self._tried = view.boundary, len(items)
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
-        if self._compactor.may(AHEAD, divided):
+        if self._compactor.ask_listeners(AHEAD, divided):
             self.basis = self._compactor.basis(divided)
             self._c.run_aside(self._work(divided), self._done, "summary")
 
@@ -196,7 +196,7 @@ class AheadSummary:
         try:
             if self._compactor.basis(divided) != basis:
                 raise Refused(CHANGED)
-            yield from self._compactor.served(AHEAD, divided, ready, agreed=True)
+            yield from self._compactor.compact_with(AHEAD, divided, ready, agreed=True)
         except Refused as error:
             self._aside(str(error))
 

@@ -59,7 +59,7 @@ class Notes:
         """A compaction with the notes as the summary, whenever one is due."""
         if not serves(c) or not c.state(Compactor).due():
             return None
-        return Offer(enough=True, urgent=c.state(Compactor).presses(c.seen))
+        return Offer(enough=True, urgent=c.state(Compactor).is_urgent(c.seen))
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Compact with the notes; False if they cannot serve as the summary."""
@@ -101,9 +101,9 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
         return "notes are switched off"
     keeper, compactor = c.state(NotesKeeper), c.state(Compactor)
     yield from keeper.waiting()
-    most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_begins)
-    served = yield from keeper.serving(most)
-    done = served if isinstance(served, str) else (yield from compactor.served(request, *served, most))
+    most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_start_size)
+    found = yield from keeper.serving(most)
+    done = found if isinstance(found, str) else (yield from compactor.compact_with(request, *found, most))
     if isinstance(done, str):
         c.events.aside("notes", done)
     return done
@@ -118,10 +118,10 @@ def compact(c: Conversation, request: CompactionRequest) -> Flow[Compacted | Non
         compactor.scope(request)
         done = yield from by_notes(c, request)
         if isinstance(done, Compacted) or done is None:
-            return compactor.passed(done)
+            return compactor.record_progress(done)
         if request.engine == "notes":
             raise Refused(f"the notes cannot serve as a summary: {done}")
-    return compactor.passed((yield from compactor.run(request)))
+    return compactor.record_progress((yield from compactor.run(request)))
 
 
 class Updated(Struct, frozen=True):
