@@ -355,7 +355,7 @@ class EngineChooser:
     @property
     def resting(self) -> bool:
         """Whether automatic compactions no longer ask models, because they failed too often."""
-        return breaker.opened(self.failures)
+        return breaker.is_open(self.failures)
 
     def draft(self, task: SummaryTask) -> Flow[Attempt]:
         """Try the engines in order until one has a summary; otherwise return a failure, for the extractive engine."""

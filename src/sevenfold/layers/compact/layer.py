@@ -115,7 +115,7 @@ class Compact:
             return
         if last is not None and size.tokens < last.tokens_after + FRESH * c.window.threshold:
             return
-        if compactor.may_run(size) and not c.ladder.spared(c, compactor.next_start_size):
+        if compactor.may_run(size) and not c.ladder.has_free_summary(c, compactor.next_start_size):
             ahead.begin()
 
     def slots(self, c: Conversation) -> Sequence[Slot]:

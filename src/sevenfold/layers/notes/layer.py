@@ -74,7 +74,7 @@ class Notes:
         """Whether the notes may serve and auto-compaction may run in this pass."""
         return serves(c) and c.state(Compactor).allowed
 
-    def would_spare(self, c: Conversation, most: int) -> bool:
+    def has_free_summary(self, c: Conversation, most: int) -> bool:
         """Whether the notes would serve as the summary, at no cost and with no wait."""
         keeper = keeper_of(c) if serves(c) else None
         return keeper is not None and keeper.would_serve(keeper.most_left(most))
@@ -181,7 +181,7 @@ class NotesKeeper:
         if self._c.seen.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
             return
         # After a compaction there is new work to note, so one try is worth it despite earlier failures.
-        pause = breaker.pause(self._failures) if view.boundary == self._tried[1] else 1
+        pause = breaker.interval_factor(self._failures) if view.boundary == self._tried[1] else 1
         if self._alive() is not None or not notes.due(self._since(), self._c.window, pause):
             return
         job = self._job = self._c.clock.now(), Signal()

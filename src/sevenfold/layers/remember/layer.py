@@ -163,7 +163,7 @@ class MemoryKeeper:
             self._c.transcript.decide(Remembered(covered=span.covered))
             self._since = self._c.clock.now()
             return
-        pause = breaker.pause(self._failures)
+        pause = breaker.interval_factor(self._failures)
         behind = pause == 1 and self._share() <= policy.USUAL_SHARE and self._behind(span)
         if not behind and not policy.due(span, pause=pause, share=self._share()):
             return
