@@ -169,8 +169,8 @@ class NotesKeeper:
         self._failures = 0
         self._job: tuple[float, Signal] | None = None
         """The update under way: when it began, and the signal for its end."""
-        self._looking = False
-        self._looked: tuple[tuple[object, ...], str] = ((), "")
+        self._is_checking_log = False
+        self._log_check: tuple[tuple[object, ...], str] = ((), "")
         """The edition last checked against the log, and the mismatch found; empty if there was none."""
 
     # -- updating -------------------------------------------------------------------------------
@@ -325,9 +325,9 @@ class NotesKeeper:
             found = self._candidate(most)
             if isinstance(found, str):
                 return found
-            edition, drift = self._looked
+            edition, drift = self._log_check
             if edition != found.edition:
-                yield from self._look(found)
+                yield from self._check_against_log(found)
             elif drift:
                 return f"the notes do not agree with the record: {drift}"
             else:
@@ -338,19 +338,19 @@ class NotesKeeper:
         found = self._candidate(most)
         if isinstance(found, str):
             return False
-        if self._looked[0] == found.edition:
-            return not self._looked[1]
-        if not self._looking:
-            self._looking = True
-            self._c.run_aside(self._look(found), self._have_looked)
+        if self._log_check[0] == found.edition:
+            return not self._log_check[1]
+        if not self._is_checking_log:
+            self._is_checking_log = True
+            self._c.run_aside(self._check_against_log(found), self._finish_log_check)
         return True
 
-    def _look(self, found: Candidate) -> Flow[None]:
+    def _check_against_log(self, found: Candidate) -> Flow[None]:
         drift = yield from in_thread(partial(self._drift, found))
-        self._looked = found.edition, drift
+        self._log_check = found.edition, drift
 
-    def _have_looked(self, came: Exception | None) -> None:
-        self._looking = False
+    def _finish_log_check(self, came: Exception | None) -> None:
+        self._is_checking_log = False
         if came is not None:
             self._aside(str(came))
 
