@@ -102,12 +102,12 @@ def test_notes_are_held_against_the_record_once_and_beside_the_conversation() ->
         assert not LOOKED & set(answered(session, 0))
         session.settle(30)
         assert keeper_of(session.conversation) is not None
-        looked = session.conversation.state(NotesKeeper)._looked
+        looked = session.conversation.state(NotesKeeper)._log_check
         assert looked is not None
         for number in range(1, 6):
             assert not LOOKED & set(answered(session, number))
             session.settle(30)
-        assert session.conversation.state(NotesKeeper)._looked is looked
+        assert session.conversation.state(NotesKeeper)._log_check is looked
 
 
 @pytest.mark.spec("S0.6")

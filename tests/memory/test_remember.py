@@ -21,7 +21,7 @@ from sevenfold.lab.simulator.brains import ModelPrompt, ModelReply, as_reply
 from sevenfold.lab.simulator.provider import Simulator
 from sevenfold.lab.simulator.server import serve
 from sevenfold.layers.remember.offline import find_facts
-from sevenfold.layers.remember.policy import FREE_USD, MOST_SHARE, Stretch, due, may_read
+from sevenfold.layers.remember.policy import FREE_USD, MOST_SHARE, SearchSpan, due, may_read
 from sevenfold.memory.entry import write_entry
 from sevenfold.memory.exchange import take_in
 from sevenfold.memory.memory import Memory
@@ -564,7 +564,7 @@ def test_an_entry_is_put_behind_the_words_once_and_again_after_a_compaction(work
 
 @pytest.mark.spec("S5.12")
 def test_memory_waits_while_it_has_taken_more_than_its_share_of_the_bill():
-    long, lasting = Stretch({"u1": "Go on."}, "u1", 10_000), Stretch({"u1": TABS}, "u1", 100)
+    long, lasting = SearchSpan({"u1": "Go on."}, "u1", 10_000), SearchSpan({"u1": TABS}, "u1", 100)
     assert [due(long, share=share) for share in (0.0, 0.019, 0.03, 0.05)] == [True, True, False, False]
     assert [due(lasting, share=share) for share in (0.0, 0.019, 0.03, 0.05)] == [True, True, True, False]
 

@@ -23,7 +23,7 @@ from sevenfold.cli.recorded_session import RecordedSession
 from sevenfold.cli.text import category, complain, count, excerpt, money, plural, print_json, share
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.profile.labels import pieces_in
-from sevenfold.layers.compact.request import Compacted, EngineName, Left
+from sevenfold.layers.compact.request import Compacted, EngineName, UnusedEngine
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
 from sevenfold.session.session import Session, Wishes
@@ -126,7 +126,7 @@ class _Run(Struct):
     options: argparse.Namespace
     noted: bool = False
     """Whether the notes were updated first."""
-    left: list[Left] = []
+    left: list[UnusedEngine] = []
     """Engines that were not used, and why."""
 
     def plan(self) -> _Report:
@@ -207,12 +207,12 @@ class _Run(Struct):
             if self.recorded.own:
                 return None
             reason = "system prompt and tools are not in the file, so no cache would be read"
-            self.left += [Left("provider", reason), Left("fork", reason)]
+            self.left += [UnusedEngine("provider", reason), UnusedEngine("fork", reason)]
             return "plain"
         if not self._partial and not self._why_not_notes():
             return "notes"
         reason = "no model answers offline, and the stand-in only extracts, too"
-        self.left += [Left(name, reason) for name in ASK_A_MODEL]
+        self.left += [UnusedEngine(name, reason) for name in ASK_A_MODEL]
         return "extractive"
 
     def _prepare_notes(self) -> None:

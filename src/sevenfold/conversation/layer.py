@@ -118,7 +118,7 @@ class AnswersRefusal(Layer, Protocol):
 class Spares(Layer, Protocol):
     """May have a summary ready when one is needed."""
 
-    def would_spare(self, c: Conversation, most: int) -> bool:
+    def has_free_summary(self, c: Conversation, most: int) -> bool:
         """Whether it could compact the conversation to fewer than ``most`` tokens at no cost and without waiting."""
 
 

@@ -18,14 +18,14 @@ from sevenfold.record.window import Window
 FAILURES = 3
 
 
-def opened(failures: int) -> bool:
+def is_open(failures: int) -> bool:
     """Whether to skip the engines that call a model; notes and the extractive engine remain available."""
     return failures >= FAILURES
 
 
-def pause(failures: int) -> int:
+def interval_factor(failures: int) -> int:
     """Factor by which to lengthen the interval to the next try; it doubles with each failure from the third on."""
-    return 2 ** (failures - FAILURES + 1) if opened(failures) else 1
+    return 2 ** (failures - FAILURES + 1) if is_open(failures) else 1
 
 
 FIRST_PAUSE = 1.0

@@ -62,7 +62,7 @@ class Ladder:
         ]
         return max(steps, key=lambda step: (step.offer.urgent, step.offer.enough), default=None)
 
-    def dearer(self, c: Conversation) -> bool:
+    def has_costlier_layer(self, c: Conversation) -> bool:
         """Whether a layer that comes after cheaper ones could act in this pass."""
         return any(layer.on(c.settings) and layer.may_follow(c) for layer in self._relieves)
 
@@ -73,9 +73,9 @@ class Ladder:
                 return True
         return False
 
-    def spared(self, c: Conversation, most: int) -> bool:
+    def has_free_summary(self, c: Conversation, most: int) -> bool:
         """Whether a layer could compact to fewer than ``most`` tokens without a model call."""
-        return any(layer.on(c.settings) and layer.would_spare(c, most) for layer in self._spares)
+        return any(layer.on(c.settings) and layer.has_free_summary(c, most) for layer in self._spares)
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
         """Record tool results, after the layers that want to change them have done so."""

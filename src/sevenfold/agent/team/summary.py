@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from sevenfold.agent.texts import AskProgress
 from sevenfold.conversation.flow import Flow, Signal, Wait, locked, unguarded
 from sevenfold.conversation.fork import fork
-from sevenfold.layers.compact.engines import billed, plain_call
+from sevenfold.layers.compact.engines import ask_and_bill, plain_call
 from sevenfold.ports import Clock
 from sevenfold.record import blocks
 from sevenfold.record.blocks import ToolUse, read_fields, words_of
@@ -96,7 +96,7 @@ def write_line(c: Conversation) -> Flow[str]:
     else:
         question = (blocks.text(AskProgress(recent).render()),)
         message = Message.of("user", question)
-        reply, _, _ = yield from billed(c, plain_call(model, [message], SOURCE, ANSWER_TOKENS), model)
+        reply, _, _ = yield from ask_and_bill(c, plain_call(model, [message], SOURCE, ANSWER_TOKENS), model)
         answer = reply.answer
     line = blocks.text_of(answer.blocks).strip().strip("\"'“”.")
     return line if _LINE.fullmatch(line) else ""

@@ -123,12 +123,12 @@ class Clearer:
     def _plan(self, size: Size, forced: int) -> Plan:
         c = self._c
         c.clearable.follow(c.transcript.view)
-        moment = self._kept_up(self._moment(size))
+        moment = self._with_ledger(self._moment(size))
         if forced:
             moment = replace(moment, most=max(moment.most, c.window.threshold + forced))
         if not clear.could_matter(moment, c.gauge.estimator.tokens(c.clearable.weight)):
             return Plan("everything fits")
-        moment = replace(moment, compacts=c.ladder.dearer(c))
+        moment = replace(moment, compacts=c.ladder.has_costlier_layer(c))
         rests = self._progress.rests(c.window, size.tokens)
         cannot_be_sent = moment.heavy or moment.most >= moment.window.blocking
         if moment.cold or moment.overdue or (cannot_be_sent and not moment.compacts):
@@ -137,7 +137,7 @@ class Clearer:
         if rests:
             return Plan(f"clearing rests: {rests}")
         moment = replace(moment, results=self._results())
-        return clear.plan(moment if moment.cold else self._looked_ahead(moment))
+        return clear.plan(moment if moment.cold else self._with_forecast(moment))
 
     def force(self, tokens: int) -> bool:
         """Clear after a request was refused as too long by ``tokens``; True if anything was cleared."""
@@ -287,13 +287,13 @@ class Clearer:
             limits=c.limits,
         )
 
-    def _kept_up(self, moment: ClearingMoment) -> ClearingMoment:
+    def _with_ledger(self, moment: ClearingMoment) -> ClearingMoment:
         """The moment with the cost ledger brought up to date."""
         view, requests, ledger = self._c.transcript.view, self._c.account.requests, self._ledger
         compacted, undone = view.boundary != self._boundary, view.undone != self._undone
         terms = moment.terms if ledger.ahead or moment.full or compacted else None
         if terms is not None:
-            moment = replace(moment, compacts=self._c.ladder.dearer(self._c))
+            moment = replace(moment, compacts=self._c.ladder.has_costlier_layer(self._c))
             ledger = ledger.requested(requests - self._requests)
             if compacted:
                 ledger, self._left = ledger.compacted(terms), moment.size
@@ -311,13 +311,13 @@ class Clearer:
         epoch = self._c.transcript.view.epoch
         return epoch.id if epoch else ""
 
-    def _looked_ahead(self, moment: ClearingMoment) -> ClearingMoment:
+    def _with_forecast(self, moment: ClearingMoment) -> ClearingMoment:
         """The moment with a forecast: future requests are expected to add as much as the newest ones did."""
         c, view = self._c, self._c.transcript.view
         newest = view.items_from(max(0, len(view) - NEWEST))
         answers = sum(item.said.role == "assistant" for item in newest)
         growth = sum(map(c.item_tokens, newest)) // max(1, answers)
-        spared = moment.full and moment.compacts and c.ladder.spared(c, c.window.threshold)
+        spared = moment.full and moment.compacts and c.ladder.has_free_summary(c, c.window.threshold)
         return replace(moment, growth=growth, spared=spared, cut=self._cut(growth) if moment.near else None)
 
     def _cut(self, growth: int) -> ProviderCut | None:

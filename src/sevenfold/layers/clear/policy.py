@@ -45,7 +45,7 @@ LESS_EACH_TIME = 1.2
 AFTER_COMPACTION = 12_000
 """Approximate tokens of messages after a compaction: summary, recent messages and restored content."""
 UNBEARABLE = "it costs more than the session can bear if it ends soon"
-SHIFTED = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
+TYPICAL_PRICES = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
 """Typical relative prices, for models whose prices are unknown."""
 
 
@@ -277,7 +277,7 @@ def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
     """
     if not moment.growth or moment.cold:
         return False
-    price, window = moment.price or SHIFTED, moment.window
+    price, window = moment.price or TYPICAL_PRICES, moment.window
 
     def rate(once: float, left: int) -> float:
         lasts = max(1.0, (window.threshold - left) / moment.growth)
@@ -471,7 +471,7 @@ def _cleared(moment: ClearingMoment, freed: int) -> CostLedger:
 
 def _rates(moment: ClearingMoment) -> tuple[float, float]:
     """Prices of reading and of writing a million tokens."""
-    price = moment.price or SHIFTED
+    price = moment.price or TYPICAL_PRICES
     return price.read, price.write(moment.lifetime)
 
 

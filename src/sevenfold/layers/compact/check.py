@@ -29,7 +29,7 @@ from sevenfold.record.layout import Item
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.conversation.flow import Flow
-    from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.engines import Attempt
     from sevenfold.layers.compact.scope import Scope
     from sevenfold.ports import Recall
 
@@ -51,7 +51,7 @@ class Verdict(Struct, frozen=True):
     """Text to send after a signed block, which cannot be changed."""
 
 
-def check(c: Conversation, got: Got, divided: Scope, room: int) -> Flow[Verdict]:
+def check(c: Conversation, got: Attempt, divided: Scope, room: int) -> Flow[Verdict]:
     """Mark a draft, add the facts that code extracts, fit it into ``room`` tokens and score it."""
     if got.engine == "notes" and isinstance(got.found, Draft):
         # Notes have their own size limits and are not cut any further.
@@ -78,7 +78,7 @@ def _caught_up(c: Conversation) -> Flow[Recall | None]:
 
 
 def _verdict(
-    c: Conversation, got: Got, divided: Scope, hidden: Sequence[Item], room: int, recall: Recall | None
+    c: Conversation, got: Attempt, divided: Scope, hidden: Sequence[Item], room: int, recall: Recall | None
 ) -> Verdict:
     """Build and score the final summary; for a signed block, the marks and facts go into a text after it."""
     facts = facts_of(hidden, c.kinds)

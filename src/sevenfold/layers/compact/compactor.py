@@ -21,7 +21,7 @@ from sevenfold.errors import Aborted, Refused, SevenfoldError
 from sevenfold.events import Compacting, Proposed
 from sevenfold.layers.breaker import Progress
 from sevenfold.layers.compact import check, scope, writer
-from sevenfold.layers.compact.engines import SOURCE, EngineChooser, Got, SummaryTask
+from sevenfold.layers.compact.engines import SOURCE, Attempt, EngineChooser, SummaryTask
 from sevenfold.layers.compact.request import Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import Scope
 from sevenfold.layers.compact.writer import AFTER_SHARE, Result
@@ -83,7 +83,7 @@ class Compactor:
         c.events.rests("compact", rests)
         return not rests
 
-    def presses(self, size: Size) -> bool:
+    def is_urgent(self, size: Size) -> bool:
         """Whether the provider's engine comes first and the conversation will soon be too long for it."""
         full = size.sent + size.band >= self._c.window.context - self._c.window.reserve
         return full and self.chooser.prefers_provider()
@@ -94,10 +94,10 @@ class Compactor:
 
     def _full(self, size: Size) -> bool:
         """Whether a compaction is due at this size; an excess of bytes or images in unsent messages does not count."""
-        return size.high >= self._c.window.threshold or self.presses(size) or overloaded(self._c, size)
+        return size.high >= self._c.window.threshold or self.is_urgent(size) or overloaded(self._c, size)
 
     @property
-    def next_begins(self) -> int:
+    def next_start_size(self) -> int:
         """The size at which the next compaction starts, ahead of need or not: each compaction should end below it."""
         settings = self._c.settings
         share = settings.background_share if settings.background_compaction else 1.0
@@ -108,7 +108,7 @@ class Compactor:
         try:
             done = yield from flow
             if isinstance(done, Compacted):
-                self.passed(done)
+                self.record_progress(done)
             return done
         except Aborted:
             raise
@@ -129,7 +129,7 @@ class Compactor:
         self._reacted_after = self._c.answers
         return (yield from self.attempt(self.run(CompactionRequest(trigger="reactive")))) is not None
 
-    def passed(self, done: Compacted | None) -> Compacted | None:
+    def record_progress(self, done: Compacted | None) -> Compacted | None:
         """Record how much a compaction freed, report the epochs it opened, and return ``done``."""
         if done is not None:
             by_seen = done.tokens_before >= self._c.window.threshold
@@ -178,7 +178,7 @@ class Compactor:
             with self._c.lock:
                 divided, stamp = self.scope(request), self.stamp()
             hooks = yield from self.ask_hooks(request)
-            if hooks is None or not self.may(request, divided):
+            if hooks is None or not self.ask_listeners(request, divided):
                 return None
             self._progressed("compact_start")
             with self._c.lock:
@@ -187,11 +187,11 @@ class Compactor:
             verdict = yield from check.check(self._c, got, divided, writer.room(self._c, divided))
             return (yield from self._written(Result(request, divided, got, verdict), stamp))
 
-    def served(
+    def compact_with(
         self,
         request: CompactionRequest,
         divided: Scope,
-        got: Got,
+        got: Attempt,
         most: int | None = None,
         *,
         agreed: bool = False,
@@ -204,12 +204,12 @@ class Compactor:
         self.must_be_on()
         with self._working():
             if not agreed:
-                if not self.may(request, divided):
+                if not self.ask_listeners(request, divided):
                     return None
                 self._progressed("compact_start")
             stamp = self.stamp()
             verdict = yield from check.check(c, got, divided, writer.room(c, divided))
-            left = writer.at_most(c, divided, writer.said(c, request, divided, verdict.text))
+            left = writer.at_most(c, divided, writer.summary_message(c, request, divided, verdict.text))
             if most is not None and left >= most:
                 return f"with what the record adds {left:,} tokens would be left, and fewer than {most:,} are wanted"
             return (yield from self._written(Result(request, divided, got, verdict), stamp))
@@ -226,7 +226,7 @@ class Compactor:
         self._c.events.aside("compact", f"a hook refused: {hooks.blocked}")
         return None
 
-    def may(self, request: CompactionRequest, divided: Scope) -> bool:
+    def ask_listeners(self, request: CompactionRequest, divided: Scope) -> bool:
         """Propose the compaction, with its cost, to the listeners; False if one refuses."""
         seen = self._preview(request, divided)
         return self._c.events.may(

@@ -1,4 +1,4 @@
-"""The engines that get a summary. Each is a flow: it yields its model calls and returns a `Got`.
+"""The engines that get a summary. Each is a flow: it yields its model calls and returns an `Attempt`.
 
 provider    the provider's own compaction: one block that replaces everything it was shown. A signed block is readable
             and is sent in place of our text; an encrypted one cannot be checked, so a text made by code goes with it
@@ -27,7 +27,7 @@ from sevenfold.errors import Aborted, ModelError, PromptTooLong
 from sevenfold.events import Answered, Sending
 from sevenfold.layers import breaker
 from sevenfold.layers.compact import shorten
-from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, Left
+from sevenfold.layers.compact.request import OUTPUT_CAP, CompactionRequest, EngineName, UnusedEngine
 from sevenfold.layers.compact.scope import Scope, messages_of
 from sevenfold.layers.compact.shorten import Shortened
 from sevenfold.layers.compact.summary.draft import Draft, Failure, read_draft
@@ -60,13 +60,13 @@ SHORTENINGS = 3
 """How often the oldest rounds are dropped when a summary request itself is too long."""
 
 
-class Got(Struct, frozen=True):
+class Attempt(Struct, frozen=True):
     """The outcome of one or more engine calls: a summary, or why there is none, and what it cost."""
 
     found: Draft | Failure
     engine: EngineName = "extractive"
     """The engine that produced it."""
-    left: tuple[Left, ...] = ()
+    left: tuple[UnusedEngine, ...] = ()
     """The engines that were skipped or failed before."""
     usage: Usage | None = None
     usd: float | None = 0.0
@@ -92,7 +92,7 @@ class Got(Struct, frozen=True):
         """Whether there is a summary of any kind."""
         return isinstance(self.found, Draft) or self.opaque is not None
 
-    def then(self, later: Got) -> Got:
+    def then(self, later: Attempt) -> Attempt:
         """The result of a later try, with the costs, calls and retries of both added up."""
         usd = None if self.usd is None or later.usd is None else self.usd + later.usd
         return replace(
@@ -137,7 +137,7 @@ class SummaryTask:
         ).render()
 
 
-def by_provider(task: SummaryTask) -> Flow[Got]:
+def by_provider(task: SummaryTask) -> Flow[Attempt]:
     """Get a summary from the provider's own compaction; the messages kept after it keep their reasoning."""
     c, profile = task.c, task.c.profile
     frame = _without_edits(c.frame, profile)
@@ -150,11 +150,11 @@ def by_provider(task: SummaryTask) -> Flow[Got]:
     return (yield from _asked(c, call, profile, _by_provider))
 
 
-def by_fork(task: SummaryTask) -> Flow[Got]:
+def by_fork(task: SummaryTask) -> Flow[Attempt]:
     """Get a summary from a fork, which reads the session's cache; if too long, retry without the oldest rounds."""
     source = COLLAPSE if task.request.trigger == "collapse" else SOURCE
 
-    def asking(left: Shortened) -> Flow[Got]:
+    def asking(left: Shortened) -> Flow[Attempt]:
         if left.dropped:
             sent = shorten.messages(left.items, dropped=left.dropped)
             asked = fork(task.c, source, [Message("", (), raw) for raw in sent])
@@ -168,10 +168,10 @@ def by_fork(task: SummaryTask) -> Flow[Got]:
         found = _drafted(outcome.reply)
         return replace(found, usage=outcome.usage, usd=outcome.cost, calls=1)
 
-    return (yield from _shortening(task, Shortened(task.lean, 0), asking))
+    return (yield from _shrink(task, Shortened(task.lean, 0), asking))
 
 
-def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Flow[Got]:
+def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Flow[Attempt]:
     """Get a summary from a separate request; if it is too long, drop the oldest rounds, and finally read it in parts.
 
     ``over`` is by how many tokens the conversation is known to be too long. If it clearly exceeds the model's window,
@@ -185,17 +185,17 @@ def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) ->
     if over is not None:
         left = shorten.drop_oldest(lean, task.c.gauge.estimator.tokens, gap=over) or left
 
-    def asking(left: Shortened) -> Flow[Got]:
+    def asking(left: Shortened) -> Flow[Attempt]:
         sent = shorten.messages(left.items, task.instruction(), dropped=left.dropped)
         return _asked(task.c, _plain(model, sent), model, _drafted)
 
-    got = yield from _shortening(task, left, asking)
+    got = yield from _shrink(task, left, asking)
     if not got.too_long:
         return got
     return got.then((yield from _in_parts(task, lean, model, room)))
 
 
-def _shortening(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[Got]]) -> Flow[Got]:
+def _shrink(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], Flow[Attempt]]) -> Flow[Attempt]:
     """Ask, and while the request is too long, ask again with more of the oldest rounds dropped."""
     got = yield from ask(left)
     whole, count = task.tokens(left.items), task.c.gauge.estimator.tokens
@@ -211,10 +211,10 @@ def _shortening(task: SummaryTask, left: Shortened, ask: Callable[[Shortened], F
     return replace(got, gap=gap)
 
 
-def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Flow[Got]:
+def _in_parts(task: SummaryTask, lean: Sequence[Item], model: Profile, room: int) -> Flow[Attempt]:
     """Summarise part by part, showing each call the summaries of the earlier parts, and join the results."""
     parts = shorten.chunks(lean, max(1_000, room // 2), task.c.gauge.estimator.tokens)
-    got = Got(Failure("no_summary", "there was nothing to summarise"))
+    got = Attempt(Failure("no_summary", "there was nothing to summarise"))
     drafts: list[Draft] = []
     for number, part in enumerate(parts, 1):
         ask = task.instruction(f"{number} of {len(parts)}")
@@ -238,12 +238,12 @@ def _joined(drafts: Sequence[Draft]) -> Draft:
     return Draft("\n\n".join(draft.text for draft in drafts), sections)
 
 
-def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Got]) -> Flow[Got]:
+def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], Attempt]) -> Flow[Attempt]:
     """Make one call, retried after a pause on temporary errors; a final error becomes a `Failure`."""
-    got = Got(Failure("api_error", "nothing was asked yet"))
+    got = Attempt(Failure("api_error", "nothing was asked yet"))
     for attempt in range(RETRIES + 1):
         try:
-            reply, usage, usd = yield from billed(c, call, model)
+            reply, usage, usd = yield from ask_and_bill(c, call, model)
             return got.then(replace(read(reply), usage=usage, usd=usd, calls=1))
         except ModelError as error:
             got = got.then(_failed(error))
@@ -255,18 +255,18 @@ def _asked(c: Conversation, call: Call, model: Profile, read: Callable[[Reply], 
     return got
 
 
-def _drafted(reply: Reply) -> Got:
-    return Got(read_draft(reply.answer.blocks, reply.answer.stop_reason))
+def _drafted(reply: Reply) -> Attempt:
+    return Attempt(read_draft(reply.answer.blocks, reply.answer.stop_reason))
 
 
-def _by_provider(reply: Reply) -> Got:
+def _by_provider(reply: Reply) -> Attempt:
     for block in reply.answer.blocks:
         if blocks.opaque(block):
-            return Got(Failure("no_summary", "the provider's summary cannot be read"), opaque=block.raw)
+            return Attempt(Failure("no_summary", "the provider's summary cannot be read"), opaque=block.raw)
         match block.body():
             case Compaction(content=str() as words, signature=str()) if words.strip():
-                return Got(read_draft(words), signed=block.raw)
-    return Got(Failure("no_summary", f"the provider made no summary ({reply.answer.stop_reason})"))
+                return Attempt(read_draft(words), signed=block.raw)
+    return Attempt(Failure("no_summary", f"the provider made no summary ({reply.answer.stop_reason})"))
 
 
 def _plain(model: Profile, messages: Sequence[bytes]) -> Call:
@@ -290,16 +290,16 @@ def _without_edits(frame: Frame, profile: Profile) -> Frame:
     return replace(frame, settings=kept, betas=tuple(sorted(betas)))
 
 
-def _failed(error: ModelError) -> Got:
+def _failed(error: ModelError) -> Attempt:
     """The failed result for an error; an abort is raised again, as it ends the whole compaction."""
     if isinstance(error, Aborted):
         raise error
     if isinstance(error, PromptTooLong):
-        return Got(Failure("prompt_too_long", str(error)), calls=1, gap=error.gap)
-    return Got(Failure("api_error", str(error)), calls=1, busy=error.retryable)
+        return Attempt(Failure("prompt_too_long", str(error)), calls=1, gap=error.gap)
+    return Attempt(Failure("api_error", str(error)), calls=1, busy=error.retryable)
 
 
-def billed(c: Conversation, call: Call, model: Profile) -> Flow[tuple[Reply, Usage, float | None]]:
+def ask_and_bill(c: Conversation, call: Call, model: Profile) -> Flow[tuple[Reply, Usage, float | None]]:
     """Make a call outside a fork, report it and its outcome, and add it to the bill (forks bill themselves)."""
     epoch, at = c.transcript.view.epoch, c.clock.now()
     most = round(Estimator.of(model.tokenizer).tokens(opening(call.body)))
@@ -355,15 +355,15 @@ class EngineChooser:
     @property
     def resting(self) -> bool:
         """Whether automatic compactions no longer ask models, because they failed too often."""
-        return breaker.opened(self.failures)
+        return breaker.is_open(self.failures)
 
-    def draft(self, task: SummaryTask) -> Flow[Got]:
+    def draft(self, task: SummaryTask) -> Flow[Attempt]:
         """Try the engines in order until one has a summary; otherwise return a failure, for the extractive engine."""
-        request, left = task.request, list[Left]()
-        spent = Got(Failure("no_summary", "nothing was asked"))
+        request, left = task.request, list[UnusedEngine]()
+        spent = Attempt(Failure("no_summary", "nothing was asked"))
         for engine in self.order(request):
             if reason := self.unfit(engine, task.scope, request, steered=task.steered):
-                left.append(Left(engine, reason))
+                left.append(UnusedEngine(engine, reason))
                 continue
             if engine == "extractive":
                 break
@@ -381,14 +381,14 @@ class EngineChooser:
                 self._count(request, succeeded=True)
                 return replace(spent, engine=engine, left=tuple(left))
             assert isinstance(got.found, Failure)
-            left.append(Left(engine, f"{got.found.reason}: {got.found.detail}"))
-            self.step_aside(f"{engine}: {got.found.detail}")
+            left.append(UnusedEngine(engine, f"{got.found.reason}: {got.found.detail}"))
+            self.report_failure(f"{engine}: {got.found.detail}")
         if spent.calls:
             self._count(request, succeeded=False)
         if left and self._c.background is None and not self._reported:
             # Reported once per session: someone who forgot to pass a client would wonder about the summaries.
             self._reported = True
-            self.step_aside(
+            self.report_failure(
                 f"{NO_CLIENT}, so code makes the summary and there are no notes; pass client=… to the session"
             )
         return replace(spent, left=tuple(left))
@@ -470,7 +470,7 @@ class EngineChooser:
         ours = size * here.write(SECONDS[self._c.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
-    def _plain(self, task: SummaryTask, over: int | None) -> Flow[Got]:
+    def _plain(self, task: SummaryTask, over: int | None) -> Flow[Attempt]:
         """Make a plain call to the second model, if there is one, and if that fails, to the session's own."""
         own, second = self._c.profile, self._second
         if second is None:
@@ -478,10 +478,10 @@ class EngineChooser:
         got = yield from by_plain_call(task, second, over)
         if isinstance(got.found, Draft) or second.model == own.model:
             return got
-        self.step_aside(f"{second.model}: {got.found.detail}")
+        self.report_failure(f"{second.model}: {got.found.detail}")
         return got.then((yield from by_plain_call(task, own, got.gap or over)))
 
-    def step_aside(self, reason: str, error: Exception | None = None) -> None:
+    def report_failure(self, reason: str, error: Exception | None = None) -> None:
         """Report why an engine produced no summary, or why a prepared one is not used."""
         self._c.events.aside("compact", reason, source=SOURCE, error=error)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sevenfold.conversation.flow import Flow
     from sevenfold.conversation.restore import Slot
     from sevenfold.errors import ModelError
-    from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.engines import Attempt
     from sevenfold.settings import Settings
 
 FRESH = 0.1
@@ -73,7 +73,7 @@ class Compact:
         """A full compaction if one is due; with collapse on, folding of finished spans."""
         compactor = c.state(Compactor)
         if compactor.due():
-            return Offer(enough=True, urgent=compactor.presses(c.last_size))
+            return Offer(enough=True, urgent=compactor.is_urgent(c.last_size))
         collapses = c.settings.collapse and c.source.compacts
         if collapses and c.last_size.high >= COLLAPSE_STARTS * c.window.effective:
             return Offer(enough=True, plan="collapse", urgent=True)
@@ -111,11 +111,11 @@ class Compact:
         ahead, last = c.state(AheadSummary), compactor.last
         if not c.settings.background_compaction or ahead.basis:
             return
-        if size.high < compactor.next_begins or compactor.chooser.resting:
+        if size.high < compactor.next_start_size or compactor.chooser.resting:
             return
         if last is not None and size.tokens < last.tokens_after + FRESH * c.window.threshold:
             return
-        if compactor.may_run(size) and not c.ladder.spared(c, compactor.next_begins):
+        if compactor.may_run(size) and not c.ladder.has_free_summary(c, compactor.next_start_size):
             ahead.begin()
 
     def slots(self, c: Conversation) -> Sequence[Slot]:
@@ -164,10 +164,10 @@ class AheadSummary:
     def __init__(self, c: Conversation) -> None:
         self._c = c
         self._compactor = c.state(Compactor)
-        self._aside = self._compactor.chooser.step_aside
+        self._aside = self._compactor.chooser.report_failure
         self.basis: tuple[object, ...] = ()
         """What the summary under way was made from: the last boundary, the epoch, and the records it replaces."""
-        self._ready: Got | None = None
+        self._ready: Attempt | None = None
         self._tried: tuple[str | None, int] | None = None
         """The last boundary and the number of records when the previous attempt began."""
 
@@ -181,7 +181,7 @@ class AheadSummary:
             return
         self._tried = view.boundary, len(items)
         divided = Scope(tuple(hidden), tuple(items[len(hidden) :]), "up_to")
-        if self._compactor.may(AHEAD, divided):
+        if self._compactor.ask_listeners(AHEAD, divided):
             self.basis = self._compactor.basis(divided)
             self._c.run_background(self._work(divided), self._done, "summary")
 
@@ -196,18 +196,18 @@ class AheadSummary:
         try:
             if self._compactor.basis(divided) != basis:
                 raise Refused(CHANGED)
-            yield from self._compactor.served(AHEAD, divided, ready, agreed=True)
+            yield from self._compactor.compact_with(AHEAD, divided, ready, agreed=True)
         except Refused as error:
             self._aside(str(error))
 
-    def _work(self, divided: Scope) -> Flow[Got | None]:
+    def _work(self, divided: Scope) -> Flow[Attempt | None]:
         hooks = yield from self._compactor.ask_hooks(AHEAD)
         if hooks is None:
             return None
         task = SummaryTask(self._c, divided, AHEAD, "\n\n".join(hooks.instructions))
         return (yield from self._compactor.chooser.draft(task))
 
-    def _done(self, came: Got | Exception | None) -> None:
+    def _done(self, came: Attempt | Exception | None) -> None:
         if isinstance(came, Exception):
             self._aside(f"in the background: {came}", came)
         elif came is not None and came.engine == "extractive":

@@ -41,7 +41,7 @@ class CompactionRequest(Struct, frozen=True, kw_only=True):
         return "manual" if self.trigger == "manual" else "auto"
 
 
-class Left(Struct, frozen=True):
+class UnusedEngine(Struct, frozen=True):
     """An engine that was not used, and why."""
 
     engine: EngineName
@@ -110,7 +110,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     boundary: str
     trigger: Trigger
     engine: EngineName
-    left: tuple[Left, ...]
+    left: tuple[UnusedEngine, ...]
     tokens_before: int
     """Tokens the model saw."""
     sent_before: int

@@ -34,7 +34,7 @@ from sevenfold.request.watch import SECONDS
 if TYPE_CHECKING:
     from sevenfold.conversation.conversation import Conversation
     from sevenfold.layers.compact.check import Verdict
-    from sevenfold.layers.compact.engines import Got
+    from sevenfold.layers.compact.engines import Attempt
     from sevenfold.layers.compact.request import EngineName
     from sevenfold.layers.compact.scope import Scope
     from sevenfold.record.gauge import Gauge
@@ -58,7 +58,7 @@ def preview(
     """Predicted sizes and costs of a compaction; ``warm``: the conversation is still in the cache."""
     fixed, summary, size = c.gauge.fixed, room(c, divided), c.size()
     hidden, front, behind = (_tokens(c, part) for part in (divided.hidden, divided.front, divided.behind))
-    after = size_after(c, divided, summary + c.count(said(c, request, divided, "")))
+    after = size_after(c, divided, summary + c.count(summary_message(c, request, divided, "")))
     read = fixed + front if warm else 0
     by_model, price = engine not in ("extractive", "notes"), c.profile.price(size.tokens)
     call_usd: float | None = None if by_model else 0.0
@@ -121,7 +121,7 @@ class Result(Struct, frozen=True):
 
     request: CompactionRequest
     divided: Scope
-    got: Got
+    got: Attempt
     verdict: Verdict
     context: tuple[str, ...] = ()
     """Text that hooks add after the summary."""
@@ -161,7 +161,7 @@ def write(c: Conversation, made: Result, failures: int) -> Compacted:
     )
 
 
-def said(c: Conversation, request: CompactionRequest, divided: Scope, text: str) -> str:
+def summary_message(c: Conversation, request: CompactionRequest, divided: Scope, text: str) -> str:
     """The message that contains the summary, as it is sent."""
     if divided.span == "range":
         return Folded(len(divided.hidden), text, c.services.path or None).render()
@@ -180,7 +180,7 @@ def _compaction(
 ) -> tuple[str, Sequence[str], Sequence[str]]:
     """Write boundary, summary and restored content; returns the boundary's id, what was restored and what was not."""
     script, divided, got, before = c.transcript, made.divided, made.got, c.size().tokens
-    text = said(c, made.request, divided, made.verdict.text)
+    text = summary_message(c, made.request, divided, made.verdict.text)
     after = size_after(c, divided, c.count(text))
     attachments, restored, missed = _restore(c, made, after)
     after += sum(c.count(blocks.words_of(block)) for one in attachments for block in one.blocks)
@@ -257,7 +257,7 @@ def _fold(c: Conversation, made: Result) -> tuple[str, Sequence[str], Sequence[s
     uuids = [item.said.uuid for item in divided.hidden]
     hidden = (item for item in script.pinned_items() if item.said.uuid in uuids)
     pins = [text for item in hidden if (text := restore.pinned_text(item))]
-    text = said(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
+    text = summary_message(c, made.request, divided, "\n\n".join([made.verdict.text, *pins]))
     with c.atomic():
         if c.profile.thinking.bound and script.view.weight.thoughts:
             stays = divided.front[-1].said.uuid if divided.front else None

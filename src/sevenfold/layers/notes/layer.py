@@ -20,7 +20,7 @@ from sevenfold.errors import ModelError, Refused, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.compact.compactor import AUTO, Compactor
-from sevenfold.layers.compact.engines import Got
+from sevenfold.layers.compact.engines import Attempt
 from sevenfold.layers.compact.offline import notes_of
 from sevenfold.layers.compact.request import Compacted, CompactionRequest
 from sevenfold.layers.compact.scope import Scope
@@ -59,7 +59,7 @@ class Notes:
         """A compaction with the notes as the summary, whenever one is due."""
         if not serves(c) or not c.state(Compactor).due():
             return None
-        return Offer(enough=True, urgent=c.state(Compactor).presses(c.last_size))
+        return Offer(enough=True, urgent=c.state(Compactor).is_urgent(c.last_size))
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Compact with the notes; False if they cannot serve as the summary."""
@@ -74,7 +74,7 @@ class Notes:
         """Whether the notes may serve and auto-compaction may run in this pass."""
         return serves(c) and c.state(Compactor).allowed
 
-    def would_spare(self, c: Conversation, most: int) -> bool:
+    def has_free_summary(self, c: Conversation, most: int) -> bool:
         """Whether the notes would serve as the summary, at no cost and with no wait."""
         keeper = keeper_of(c) if serves(c) else None
         return keeper is not None and keeper.would_serve(keeper.most_left(most))
@@ -101,9 +101,9 @@ def by_notes(c: Conversation, request: CompactionRequest) -> Flow[Compacted | st
         return "notes are switched off"
     keeper, compactor = c.state(NotesKeeper), c.state(Compactor)
     yield from keeper.waiting()
-    most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_begins)
-    served = yield from keeper.serving(most)
-    done = served if isinstance(served, str) else (yield from compactor.served(request, *served, most))
+    most = c.window.threshold if request.engine == "notes" else keeper.most_left(compactor.next_start_size)
+    found = yield from keeper.serving(most)
+    done = found if isinstance(found, str) else (yield from compactor.compact_with(request, *found, most))
     if isinstance(done, str):
         c.events.aside("notes", done)
     return done
@@ -118,10 +118,10 @@ def compact(c: Conversation, request: CompactionRequest) -> Flow[Compacted | Non
         compactor.scope(request)
         done = yield from by_notes(c, request)
         if isinstance(done, Compacted) or done is None:
-            return compactor.passed(done)
+            return compactor.record_progress(done)
         if request.engine == "notes":
             raise Refused(f"the notes cannot serve as a summary: {done}")
-    return compactor.passed((yield from compactor.run(request)))
+    return compactor.record_progress((yield from compactor.run(request)))
 
 
 class Updated(Struct, frozen=True):
@@ -169,8 +169,8 @@ class NotesKeeper:
         self._failures = 0
         self._job: tuple[float, Signal] | None = None
         """The update under way: when it began, and the signal for its end."""
-        self._looking = False
-        self._looked: tuple[tuple[object, ...], str] = ((), "")
+        self._is_checking_log = False
+        self._log_check: tuple[tuple[object, ...], str] = ((), "")
         """The edition last checked against the log, and the mismatch found; empty if there was none."""
 
     # -- updating -------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class NotesKeeper:
         if self._c.last_size.tokens < self._c.window.budget(min(notes.FIRST_AT, notes.GROWTH)):
             return
         # After a compaction there is new work to note, so one try is worth it despite earlier failures.
-        pause = breaker.pause(self._failures) if view.boundary == self._tried[1] else 1
+        pause = breaker.interval_factor(self._failures) if view.boundary == self._tried[1] else 1
         if self._alive() is not None or not notes.due(self._since(), self._c.window, pause):
             return
         job = self._job = self._c.clock.now(), Signal()
@@ -312,45 +312,45 @@ class NotesKeeper:
         divided = self._divided(self._c.transcript.view.tip or "")
         return divided if isinstance(divided, str) else ""
 
-    def serve(self, most: int) -> tuple[Scope, Got] | str:
+    def serve(self, most: int) -> tuple[Scope, Attempt] | str:
         """The notes as a summary, with the division of the conversation; or the reason why they cannot serve.
 
         They serve only if the conversation then has fewer than ``most`` tokens.
         """
         return drive(self.serving(most), None)
 
-    def serving(self, most: int) -> Flow[tuple[Scope, Got] | str]:
+    def serving(self, most: int) -> Flow[tuple[Scope, Attempt] | str]:
         """Like `serve`, as a flow: the caller is not blocked while the log is searched."""
         while True:
             found = self._candidate(most)
             if isinstance(found, str):
                 return found
-            edition, drift = self._looked
+            edition, drift = self._log_check
             if edition != found.edition:
-                yield from self._look(found)
+                yield from self._check_against_log(found)
             elif drift:
                 return f"the notes do not agree with the record: {drift}"
             else:
-                return found.scope, Got(found.draft, "notes")
+                return found.scope, Attempt(found.draft, "notes")
 
     def would_serve(self, most: int) -> bool:
         """Whether they would serve, as far as is known; unchecked notes count as fit, and a background check starts."""
         found = self._candidate(most)
         if isinstance(found, str):
             return False
-        if self._looked[0] == found.edition:
-            return not self._looked[1]
-        if not self._looking:
-            self._looking = True
-            self._c.run_background(self._look(found), self._have_looked)
+        if self._log_check[0] == found.edition:
+            return not self._log_check[1]
+        if not self._is_checking_log:
+            self._is_checking_log = True
+            self._c.run_background(self._check_against_log(found), self._finish_log_check)
         return True
 
-    def _look(self, found: Candidate) -> Flow[None]:
+    def _check_against_log(self, found: Candidate) -> Flow[None]:
         drift = yield from in_thread(partial(self._drift, found))
-        self._looked = found.edition, drift
+        self._log_check = found.edition, drift
 
-    def _have_looked(self, came: Exception | None) -> None:
-        self._looking = False
+    def _finish_log_check(self, came: Exception | None) -> None:
+        self._is_checking_log = False
         if came is not None:
             self._aside(str(came))
 

@@ -20,7 +20,7 @@ from sevenfold.errors import ModelError, SevenfoldError
 from sevenfold.events import Acted
 from sevenfold.layers import breaker
 from sevenfold.layers.remember import policy
-from sevenfold.layers.remember.policy import ATTACHMENT, Stretch
+from sevenfold.layers.remember.policy import ATTACHMENT, SearchSpan
 from sevenfold.memory.admission import Admission, Witness, admit
 from sevenfold.memory.commands import MemoryCommands
 from sevenfold.memory.generation import Origin, least_trusted
@@ -163,7 +163,7 @@ class MemoryKeeper:
             self._c.transcript.decide(Remembered(covered=span.covered))
             self._since = self._c.clock.now()
             return
-        pause = breaker.pause(self._failures)
+        pause = breaker.interval_factor(self._failures)
         behind = pause == 1 and self._share() <= policy.USUAL_SHARE and self._behind(span)
         if not behind and not policy.due(span, pause=pause, share=self._share()):
             return
@@ -189,23 +189,23 @@ class MemoryKeeper:
             )
         return False
 
-    def _extract(self, span: Stretch) -> Flow[tuple[Stretch, list[Admission]]]:
+    def _extract(self, span: SearchSpan) -> Flow[tuple[SearchSpan, list[Admission]]]:
         said, read = yield from self._ask(span)
         facts = policy.read_facts(said)
         if facts is None:
             raise ModelError("the answer does not keep to the format")
         return span, (yield from in_thread(partial(self._admit, facts, span, read)))
 
-    def _catch_up(self) -> Flow[tuple[Stretch, list[Admission]]]:
+    def _catch_up(self) -> Flow[tuple[SearchSpan, list[Admission]]]:
         """Search messages that left the context unsearched, one portion at a time, if it is due."""
         boundary = self._c.transcript.view.boundary
         span = yield from in_thread(self._earlier)
         if policy.due(span, share=self._share()):
             return (yield from self._extract(span))
         self._caught_up = boundary
-        return Stretch({}, "", earlier=True), []
+        return SearchSpan({}, "", earlier=True), []
 
-    def _ask(self, span: Stretch) -> Flow[tuple[str, list[Block]]]:
+    def _ask(self, span: SearchSpan) -> Flow[tuple[str, list[Block]]]:
         """Ask the model for facts; returns its answer, and the calls and results of what it read before."""
         asked = fork(self._c, SOURCE)
         may_read = self._c.read_only is not None and policy.may_read(self._usd, self._c.account)
@@ -234,13 +234,13 @@ class MemoryKeeper:
         found = intake.results((yield from look(calls[:taken])) if look and taken else [])
         return [*found, *(blocks.result(call.id, NO_TOOLS) for call in calls[taken:])]
 
-    def _admit(self, facts: list[LastingFact], span: Stretch, read: Sequence[Block]) -> list[Admission]:
+    def _admit(self, facts: list[LastingFact], span: SearchSpan, read: Sequence[Block]) -> list[Admission]:
         seen = witness(self._c, span.said, read)
         likeness = self._likeness() if facts else None
         alike = likeness.alike if likeness is not None else None
         return admit(self._memory, facts, seen, self._c.clock.now(), alike)
 
-    def _done(self, came: tuple[Stretch, list[Admission]] | Exception) -> None:
+    def _done(self, came: tuple[SearchSpan, list[Admission]] | Exception) -> None:
         self._busy = False
         if isinstance(came, Exception):
             self._failures += 1
@@ -260,13 +260,13 @@ class MemoryKeeper:
             self._again = False
             self._look()
 
-    def _span(self) -> Stretch:
+    def _span(self) -> SearchSpan:
         """The part of the view that has not been searched yet."""
         view = self._c.transcript.view
         known = self._covered | {made.covered for made in view.decisions() if isinstance(made, Remembered)}
         since = list(takewhile(lambda item: item.said.uuid not in known, reversed(view.items)))
         calls = [block for item in since for block in item.said.blocks if block.kind == "tool_use"]
-        return Stretch(
+        return SearchSpan(
             said=_words(item.said for item in reversed(since)),
             covered=view.items[-1].said.uuid if view.items else "",  # after a rewind to the beginning
             tokens=sum(map(self._c.item_tokens, since)),
@@ -284,12 +284,12 @@ class MemoryKeeper:
         newest = next(self._memory.changes(), None) if named else None
         return newest is not None and newest.by in ("agent", "outside") and newest.at >= self._since
 
-    def _behind(self, span: Stretch) -> bool:
+    def _behind(self, span: SearchSpan) -> bool:
         """Whether messages may have left the context without having been searched."""
         boundary = self._c.transcript.view.boundary
         return span.whole and boundary is not None and boundary != self._caught_up
 
-    def _earlier(self) -> Stretch:
+    def _earlier(self) -> SearchSpan:
         """The first portion of messages that left the context unsearched; reads the whole log."""
         log = self._c.transcript.log
         items = whole(log).items
@@ -300,7 +300,7 @@ class MemoryKeeper:
         left = [item for item in items[start:] if item.said.uuid not in in_view]
         words = policy.portion(_words(item.said for item in left))
         tokens = sum(map(self._c.item_tokens, left))
-        return Stretch(words, next(reversed(words), ""), tokens, earlier=True)
+        return SearchSpan(words, next(reversed(words), ""), tokens, earlier=True)
 
     def _log(self, answer: Said) -> None:
         """Add the finished turn to the daily log, in the background."""
@@ -383,7 +383,7 @@ def _least(c: Conversation, kinds: Iterable[str]) -> Origin:
     if any(said.summary for said in records):  # a summary depends on the results of earlier calls
         earlier = (block for said in c.transcript.log.answers() for block in said.blocks)
         kinds = [*kinds, *_called(c, earlier).values()]
-    return least_trusted(policy.least(kinds), *map(policy.origin_of, records))
+    return least_trusted(policy.least_trusted_origin(kinds), *map(policy.origin_of, records))
 
 
 def _recalled(c: Conversation) -> list[str]:

@@ -66,13 +66,13 @@ ORIGINS: Mapping[str, Origin] = {"read": "file", "web": "web", "shell": "tool", 
 """The origin of a tool's output, by the kind of tool; for any other kind it is ``tool``."""
 
 
-class Stretch(Struct, frozen=True):
+class SearchSpan(Struct, frozen=True):
     """A part of the conversation that has not been searched for facts yet."""
 
     said: Mapping[str, str]
     """The user's words, by record."""
     covered: str
-    """The last record of the stretch."""
+    """The last record of the span."""
     tokens: int = 0
     wrote: bool = False
     """Whether the agent itself wrote to memory in it."""
@@ -93,7 +93,7 @@ def may_read(spent: float, account: Account) -> bool:
     return share_of(spent + 2 * request, account.usd) <= USUAL_SHARE
 
 
-def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
+def due(span: SearchSpan, *, pause: int = 1, share: float = 0.0) -> bool:
     """Whether it is time to search for facts.
 
     At once if the user said something that sounds lasting, otherwise after enough conversation: after failures,
@@ -105,8 +105,8 @@ def due(span: Stretch, *, pause: int = 1, share: float = 0.0) -> bool:
     return lasting or (span.tokens >= GROWTH * pause and share <= USUAL_SHARE)
 
 
-def instruction(span: Stretch, reading: Sequence[str] = ()) -> RememberFacts:
-    """The instruction to find facts in a stretch; ``reading`` names the tools with which the model may read files."""
+def instruction(span: SearchSpan, reading: Sequence[str] = ()) -> RememberFacts:
+    """The instruction to find facts in a span; ``reading`` names the tools with which the model may read files."""
     since = None if span.earlier else shortened(next(iter(span.said.values())), SHOWN)
     told = "\n".join(f"- {shortened(words, LONGEST_EARLIER)}" for words in span.said.values())
     asked = RememberFacts(since, earlier=told if span.earlier else None)
@@ -135,7 +135,7 @@ def log_line(now: float, session: str, asked: str, answered: str) -> str:
     return f"- {minute} {session}: {shortened(asked, LOGGED)} → {shortened(answered, LOGGED)}"
 
 
-def least(kinds: Iterable[str]) -> Origin:
+def least_trusted_origin(kinds: Iterable[str]) -> Origin:
     """The least trusted origin of the output of tools of these kinds."""
     return least_trusted("model", *(ORIGINS.get(kind, "tool") for kind in kinds))
 

@@ -54,12 +54,12 @@ def sections(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -
 
 def extractive(facts: Facts, budget: int, count: Count, *, span: Span = "whole") -> Summary:
     """A summary made by code alone; it always succeeds and always fits the budget."""
-    return compose(facts, [*_judged(facts, _recorded(facts))], budget, count, _titles(span))
+    return compose(facts, [*_prose_substitute(facts, _recorded(facts))], budget, count, _titles(span))
 
 
 def prose(facts: Facts, budget: int, count: Count) -> Summary:
     """The part of a summary that a model would write, made by code: without the lists that `combine` adds."""
-    return compose(replace(facts, messages=(), left_out={}), [*_judged(facts)], budget, count)
+    return compose(replace(facts, messages=(), left_out={}), [*_prose_substitute(facts)], budget, count)
 
 
 def _titles(span: Span) -> Mapping[int, str]:
@@ -85,7 +85,7 @@ def _recorded(facts: Facts, present: str = "") -> list[Entries]:
     ]
 
 
-def _judged(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterable[Entries]:
+def _prose_substitute(facts: Facts, recorded: Iterable[Entries] = ()) -> Iterable[Entries]:
     """What code writes instead of a model's prose, with the recorded lists inserted by priority."""
     yield Entries(9, "next", tuple(_next(facts)), 0.04)
     yield Entries(8, "current", facts.current[::-1], 0.16, oldest_first=True)
