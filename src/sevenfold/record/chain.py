@@ -88,12 +88,12 @@ class Chain:
         """Add a record; returns its node, and whether the tree already has other records of the same answer."""
         uuid = entry.uuid
         node = self.nodes[uuid] = Node(seq, entry, offset)
-        mates: tuple[str, ...] = ()
+        earlier: tuple[str, ...] = ()
         if isinstance(entry, Said):
             if entry.role == "assistant":
                 if answer := entry.message_id:
-                    mates = self._groups.get(answer, ())
-                    self._groups[answer] = (*mates, uuid) if mates else (uuid,)
+                    earlier = self._groups.get(answer, ())
+                    self._groups[answer] = (*earlier, uuid) if earlier else (uuid,)
                 for call in entry.calls:
                     asked = self._asked.setdefault(call, (uuid,))
                     if asked[-1] != uuid:
@@ -103,7 +103,7 @@ class Chain:
                 self._answers[call] = (*given, uuid) if given else (uuid,)
         elif isinstance(entry, Boundary) and (segment := entry.about.preserved_segment):
             self.kept[uuid] = self._keep(uuid, segment)
-        return node, bool(mates)
+        return node, bool(earlier)
 
     def locate(self, uuid: str, offset: int) -> None:
         """Set the offset of a record, if it is in the tree."""
@@ -277,7 +277,7 @@ class Chain:
     def _close(self, live: set[str], until: Mapping[str, float] = {}) -> set[str]:
         """Add what belongs to live records: the rest of an answer, results before ``until``, and interjections."""
         for uuid in tuple(live):
-            live.update(self.mates(uuid))
+            live.update(self.records_of_answer(uuid))
         for uuid in tuple(live):
             for call in self._calls(uuid):
                 given = self._answers.get(call, ())
@@ -311,14 +311,14 @@ class Chain:
         for uuid in sorted(live, key=lambda uuid: self._place(uuid, boundary)):
             if uuid in placed:
                 continue
-            mates = [mate for mate in self.mates(uuid) if mate in live]
-            placed.update(dict.fromkeys(mates))
-            calls = [call for mate in mates for call in self._calls(mate)]
+            records = [record for record in self.records_of_answer(uuid) if record in live]
+            placed.update(dict.fromkeys(records))
+            calls = [call for record in records for call in self._calls(record)]
             results = {result for call in calls for result in self._answers.get(call, ()) if result in live}
             placed.update(dict.fromkeys(sorted(results, key=lambda result: self.nodes[result].seq)))
         return list(placed)
 
-    def mates(self, uuid: str) -> Sequence[str]:
+    def records_of_answer(self, uuid: str) -> Sequence[str]:
         """The records of the same answer as ``uuid``, including itself."""
         entry = self.nodes[uuid].entry
         if isinstance(entry, Said) and entry.role == "assistant":

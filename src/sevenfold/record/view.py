@@ -199,7 +199,7 @@ class View:
             return False
         here = self.layout.items[place]
         torn = any(self._chain.asked(call) in self.layout.index for call in here.said.answers)
-        first = next(iter(self._chain.mates(uuid))) == uuid
+        first = next(iter(self._chain.records_of_answer(uuid))) == uuid
         before = self.layout.items[:place]
         return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
 
@@ -389,7 +389,7 @@ class View:
                     self._forget()
                 return measured
         self._refold(entry.uuid)
-        if isinstance(entry, Clearing) or len(self._chain.mates(entry.uuid)) > 1:
+        if isinstance(entry, Clearing) or len(self._chain.records_of_answer(entry.uuid)) > 1:
             return None
         return self.layout.measured_alone(entry)
 
@@ -404,8 +404,8 @@ class View:
         if self._effects.spans and layout.place(said) < len(layout.items):
             return False
         if joins:
-            mates = set(chain.mates(said.uuid))
-            return layout.goes_on(said) and mates.difference(layout.index) == {said.uuid}
+            records = set(chain.records_of_answer(said.uuid))
+            return layout.goes_on(said) and records.difference(layout.index) == {said.uuid}
         if said.role == "assistant" or layout.calls.issuperset(said.answers):
             return True
         return not any(chain.asked(call) in layout.index for call in set(said.answers) - layout.calls)
