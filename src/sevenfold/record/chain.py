@@ -78,7 +78,7 @@ class Chain:
         """Records that only link others → their parent."""
         self._groups: dict[str, tuple[str, ...]] = {}
         self._answers: dict[str, tuple[str, ...]] = {}
-        self._asked: dict[str, tuple[str, ...]] = {}
+        self._call_records: dict[str, tuple[str, ...]] = {}
         self.kept: dict[str, _Kept] = {}
         """Boundary → the segment its compaction keeps."""
         self._interjections: dict[str, tuple[str, ...]] = {}
@@ -95,9 +95,9 @@ class Chain:
                     earlier = self._groups.get(answer, ())
                     self._groups[answer] = (*earlier, uuid) if earlier else (uuid,)
                 for call in entry.calls:
-                    asked = self._asked.setdefault(call, (uuid,))
-                    if asked[-1] != uuid:
-                        self._asked[call] = (*asked, uuid)
+                    records = self._call_records.setdefault(call, (uuid,))
+                    if records[-1] != uuid:
+                        self._call_records[call] = (*records, uuid)
             for call in entry.answers:
                 given = self._answers.get(call)
                 self._answers[call] = (*given, uuid) if given else (uuid,)
@@ -116,9 +116,9 @@ class Chain:
         self._interjections[after] = (*self._interjections.get(after, ()), said.uuid)
         return node
 
-    def asked(self, call: str) -> str | None:
+    def call_record(self, call: str) -> str | None:
         """The newest record that makes this tool call."""
-        return self._asked.get(call, (None,))[-1]
+        return self._call_records.get(call, (None,))[-1]
 
     def link(self, entry: Link) -> None:
         """Add a record that only links others."""
@@ -222,7 +222,7 @@ class Chain:
         self._groups = _only(self._groups, kept)
         self._answers = _only(self._answers, kept)
         self._interjections = _only(self._interjections, kept)
-        self._asked = _only(self._asked, kept)
+        self._call_records = _only(self._call_records, kept)
         self.kept = {boundary: segment for boundary, segment in self.kept.items() if boundary in kept}
 
     def _in_force(self) -> list[_Kept]:
@@ -281,7 +281,7 @@ class Chain:
         for uuid in tuple(live):
             for call in self._calls(uuid):
                 given = self._answers.get(call, ())
-                if len(self._asked[call]) > 1:
+                if len(self._call_records[call]) > 1:
                     given = tuple(one for one in given if not self._answers_elsewhere(one, call, live))
                 if (end := until.get(uuid, inf)) != inf:
                     given = tuple(one for one in given if self.nodes[one].seq < end)

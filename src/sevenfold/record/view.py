@@ -175,9 +175,9 @@ class View:
         """Whether all records of the transcript are in memory."""
         return self._chain.complete
 
-    def asked(self, call: str) -> str | None:
+    def call_record(self, call: str) -> str | None:
         """The newest record in memory that makes this tool call, on any branch."""
-        return self._chain.asked(call)
+        return self._chain.call_record(call)
 
     def start_of(self, segment: Segment) -> int | None:
         """The lowest position in the store of the records in this part of the view; None if it is not known."""
@@ -198,7 +198,7 @@ class View:
         if place is None:
             return False
         here = self.layout.items[place]
-        torn = any(self._chain.asked(call) in self.layout.index for call in here.said.answers)
+        torn = any(self._chain.call_record(call) in self.layout.index for call in here.said.answers)
         first = next(iter(self._chain.records_of_answer(uuid))) == uuid
         before = self.layout.items[:place]
         return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
@@ -408,7 +408,7 @@ class View:
             return layout.goes_on(said) and records.difference(layout.index) == {said.uuid}
         if said.role == "assistant" or layout.calls.issuperset(said.answers):
             return True
-        return not any(chain.asked(call) in layout.index for call in set(said.answers) - layout.calls)
+        return not any(chain.call_record(call) in layout.index for call in set(said.answers) - layout.calls)
 
     # -- folding again -----------------------------------------------------------------------
 
@@ -471,6 +471,6 @@ class View:
     def _cleared_unseen(self, clearing: Clearing) -> Weight:
         """The weight of cleared results whose calls are not in memory, as in a session resumed from another file."""
         calls = clearing.about.compacted_tool_ids
-        if not calls or any(self._chain.asked(call) for call in calls):
+        if not calls or any(self._chain.call_record(call) for call in calls):
             return NOTHING
         return typical(CHARACTERS_PER_SAVED_TOKEN * (clearing.about.tokens_saved or 0))
