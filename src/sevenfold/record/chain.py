@@ -137,14 +137,14 @@ class Chain:
             uuid = self.links[uuid]
         return uuid
 
-    def parent(self, uuid: str, elsewhere: set[str]) -> str | None:
-        """The record before ``uuid``, kept segments relinked; adds other branches' compactions to ``elsewhere``."""
+    def parent(self, uuid: str, off_branch: set[str]) -> str | None:
+        """The record before ``uuid``, kept segments relinked; adds other branches' compactions to ``off_branch``."""
         entry = self.nodes[uuid].entry
         if isinstance(entry, Boundary):
             return self.resolve(entry.logical_parent) if uuid in self.undone else None
         parent = self.resolve(entry.parent)
-        self._leave(uuid, parent, elsewhere)
-        for kept in (one for one in self._in_force() if one.boundary not in elsewhere):
+        self._note_off_branch(uuid, parent, off_branch)
+        for kept in (one for one in self._in_force() if one.boundary not in off_branch):
             if uuid in kept.members:
                 before = kept.before(uuid)
                 return before if before in self.nodes else kept.boundary
@@ -152,12 +152,12 @@ class Chain:
                 return kept.tail
         return parent
 
-    def _leave(self, uuid: str, parent: str | None, elsewhere: set[str]) -> None:
-        """Add other branches' compactions to ``elsewhere``: newer than ``uuid``, they keep its parent but not it."""
+    def _note_off_branch(self, uuid: str, parent: str | None, off_branch: set[str]) -> None:
+        """Add other branches' compactions to ``off_branch``: newer than ``uuid``, they keep its parent but not it."""
         seq, nodes = self.nodes[uuid].seq, self.nodes
         for name, kept in self.kept.items():
             if parent in kept.members and uuid not in kept.members and seq < nodes[name].seq:
-                elsewhere.add(name)
+                off_branch.add(name)
 
     def tip_of(self, uuid: str) -> str:
         """The record the conversation continues from after ``uuid``: for an anchor, the tail of its kept segment."""
@@ -193,7 +193,7 @@ class Chain:
 
     def lineage(self, leaf: str) -> set[str]:
         """All records that led to ``leaf``, including those before compactions, undone or not."""
-        seen, elsewhere = dict[str, float](), set[str]()
+        seen, off_branch = dict[str, float](), set[str]()
         behind: list[tuple[str | None, float]] = [(leaf, inf)]
         while behind:
             uuid, until = behind.pop()
@@ -201,8 +201,8 @@ class Chain:
                 continue
             seen[uuid] = until
             before, node = self._said_before(uuid), self.nodes[uuid]
-            self._leave(uuid, before, elsewhere)
-            kept_by = [kept for name, kept in self.kept.items() if name not in elsewhere]
+            self._note_off_branch(uuid, before, off_branch)
+            kept_by = [kept for name, kept in self.kept.items() if name not in off_branch]
             behind += [(kept.anchor, until) for kept in kept_by if uuid in kept.members]
             # Of the records before a compaction, only those that existed when it was made count.
             behind.append((before, min(until, node.seq) if isinstance(node.entry, Boundary) else until))
@@ -263,7 +263,7 @@ class Chain:
         return None
 
     def _ancestors(self, leaf: str) -> tuple[set[str], str | None, str | None]:
-        seen, elsewhere = set[str](), set[str]()
+        seen, off_branch = set[str](), set[str]()
         uuid: str | None = leaf
         while uuid is not None and uuid not in seen:
             if uuid not in self.nodes:
@@ -271,7 +271,7 @@ class Chain:
             seen.add(uuid)
             if isinstance(self.nodes[uuid].entry, Boundary) and uuid not in self.undone:
                 return seen, uuid, None
-            uuid = self.parent(uuid, elsewhere)
+            uuid = self.parent(uuid, off_branch)
         return seen, None, None
 
     def _close(self, live: set[str], until: Mapping[str, float] = {}) -> set[str]:
