@@ -325,7 +325,7 @@ def unsent(c: Conversation) -> list[Item]:
     view = c.transcript.view
     c.stock.follow(view)
     newest = view.items_from(c.stock.answered + 1)
-    tip = view.said_at(c.account.tip)
+    tip = view.skip_clearings(c.account.tip)
     sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
     return newest[sent + 1 :]
 
