@@ -375,7 +375,7 @@ class View:
                 self._added_by[entry.uuid] = parent or ""
             # The fast path: nearly always no decision concerns it, and any calls it answers are the newest ones.
             effects = self._effects
-            plain = effects.quiet and not (joins or effects.spans or chain.kept or self._forks)
+            plain = effects.spans_only and not (joins or effects.spans or chain.kept or self._forks)
             newest = plain and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
             if grows and (newest or self._goes_last(entry, joins)):
                 self.tip = entry.uuid
@@ -405,7 +405,7 @@ class View:
             return False
         if joins:
             records = set(chain.records_of_answer(said.uuid))
-            return layout.goes_on(said) and records.difference(layout.index) == {said.uuid}
+            return layout.continues_answer(said) and records.difference(layout.index) == {said.uuid}
         if said.role == "assistant" or layout.calls.issuperset(said.answers):
             return True
         return not any(chain.call_record(call) in layout.index for call in set(said.answers) - layout.calls)
@@ -422,7 +422,7 @@ class View:
 
     def _show(self, order: list[str]) -> None:
         """Rebuild the layout from the live records."""
-        self._effects = self._ledger.effects(answers=self.epoch.model if self.epoch else "")
+        self._effects = self._ledger.effects(model=self.epoch.model if self.epoch else "")
         self.layout = Layout()
         for item in self._rendered(order, self._effects):
             self.layout.add(item, reported=self._report_holds(item.seq))
@@ -441,7 +441,7 @@ class View:
 
     def _item(self, node: Node, said: Said, active: Effects) -> Item:
         """A record as the model sees it; one that no decision touches is rendered and weighed only once."""
-        if not active.quiet and active.touch(said, node.seq):
+        if not active.spans_only and active.touch(said, node.seq):
             item = ledger.render(said, node.seq, active)
         elif (known := node.item) is not None:
             item = known
