@@ -161,7 +161,7 @@ def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: byte
             case Measured():
                 gauge = gauge.observe(one)
             case foreseen:
-                gauge = gauge.reminded(foreseen.tokens, foreseen.weight, foreseen.model)
+                gauge = gauge.after_compaction(foreseen.tokens, foreseen.weight, foreseen.model)
     return gauge.opened(*before_messages).switched(profile)
 
 
