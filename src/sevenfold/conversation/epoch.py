@@ -311,7 +311,7 @@ def _without_opaque_summary(c: Conversation) -> bool:
     shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
     signed = (made for made in view.decisions() if isinstance(made, Signed) and made.id not in view.undone)
     made = next((made for made in signed if bytes(made.block) in shown), None)
-    if made is None or not blocks.opaque(blocks.read(bytes(made.block))):
+    if made is None or not blocks.is_encrypted_summary(blocks.read(bytes(made.block))):
         return False
     c.announce("the provider refused its summary")
     c.transcript.decide(Undone(decision=made.id))

@@ -310,7 +310,7 @@ class Stock:
 
     def _hold(self, block: Block, said: Block | None, item: Item, place: int) -> None:
         cleared = len(block.raw) < 300 and _CLEARED in block.raw
-        if cleared or said is None or not blocks.same(block, said):
+        if cleared or said is None or not blocks.is_unchanged(block, said):
             # A preview that replaced a result is final.
             return
         body = block.body()

@@ -129,7 +129,7 @@ class Transcript:
         known = self.view.call_record(call)
         if known is not None and self.view.item(known) is not None:
             return True
-        if calls.drawn(call):
+        if calls.is_random_id(call):
             return False
         return known is not None or (not self.view.whole and self.log.called(call))
 

@@ -218,7 +218,7 @@ def place_of(made: Clearing | OwnDecision) -> str | None:
 def render(said: Said, seq: int, effects: Effects) -> Item:
     """A record as the model sees it, unless a span hides it."""
     made = effects.signed.get(said.parent or "") if said.summary else None
-    if made is not None and not blocks.opaque(made):
+    if made is not None and not blocks.is_encrypted_summary(made):
         return Item(said, seq, "assistant", (made,), total((made,)))
     shown = _blocks(said, seq, effects)
     if made is not None:
