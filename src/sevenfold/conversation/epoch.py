@@ -25,7 +25,7 @@ from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata, Sig
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
-from sevenfold.request.frame import EDITS, Frame, Lifetimes, spared, tool_name
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, excluded_tools, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
 from sevenfold.request.watch import SECONDS
 
@@ -87,7 +87,7 @@ def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored frame with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
     edits = wanted.edits
-    if stored.edits and edits and not spared(edits) - spared(stored.edits):
+    if stored.edits and edits and not excluded_tools(edits) - excluded_tools(stored.edits):
         # The epoch's provider edits change only if they were switched on or off, or must spare more tools.
         edits = stored.edits
     return replace(

@@ -171,7 +171,7 @@ def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body
         # A fork that did not start with all messages in view recorded all of its own messages.
         messages = ()
     own = [_message(bytes(raw)) for raw in request.appended]
-    return assemble(frame_of(epoch).varied(request.parameters), [*messages, *own], markers)
+    return assemble(frame_of(epoch).with_fields(request.parameters), [*messages, *own], markers)
 
 
 def _messages(view: View, upto: str | None) -> list[Message]:
