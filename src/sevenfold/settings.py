@@ -203,7 +203,7 @@ def by_name() -> Mapping[str, Setting]:
     return MappingProxyType(found)
 
 
-def described() -> tuple[Setting, ...]:
+def all_settings() -> tuple[Setting, ...]:
     """All settings, in the order of `Settings`."""
     return tuple(by_name().values())
 
@@ -249,7 +249,7 @@ def nearest(name: str) -> str | None:
 def overruled(settings: Settings) -> Mapping[str, str]:
     """Switches that are on but have no effect → the switch that is the reason."""
     reasons: dict[str, str] = {}
-    on = [one for one in described() if one.kind == "switch" and getattr(settings, one.name)]
+    on = [one for one in all_settings() if one.kind == "switch" and getattr(settings, one.name)]
     for switch in on:
         if reason := next((other for other in switch.needs if not getattr(settings, other)), None):
             reasons[switch.name] = reason
@@ -452,5 +452,5 @@ def latch(opened: Settings, now: Settings) -> Settings:
     """The settings a session uses: those of now, but latched ones as they were when it was opened."""
     if now is opened:
         return opened
-    held = {one.name: getattr(opened, one.name) for one in described() if one.latched}
+    held = {one.name: getattr(opened, one.name) for one in all_settings() if one.latched}
     return structs.replace(now, **held)

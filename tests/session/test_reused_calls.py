@@ -212,9 +212,9 @@ def test_a_result_nobody_asked_for_is_still_refused() -> None:
 
 def test_a_server_that_makes_names_up_keeps_them() -> None:
     for name in ("toolu_01AbCdEfGhJk", "call_9f8e7d6c5b4a", "D681PevKs", "chatcmpl-tool-8a9b0c1d2e3f4a5b"):
-        assert calls.drawn(name)
+        assert calls.is_random_id(name)
     for name in ("call_0", "functions.ping:12", "get_weather", "call_00000012", "0", "toolu_1_1"):
-        assert not calls.drawn(name)
+        assert not calls.is_random_id(name)
 
 
 @given(st.lists(st.sampled_from(["call_0", "call_1", "x"]), max_size=8), st.sets(st.just("call_0")))
@@ -225,7 +225,7 @@ def test_calls_get_names_of_their_own_and_results_find_them(names: list[str], ta
     recorded = [block.id for block in answer.blocks]
     assert len(set(recorded)) == len(recorded)
     assert taken.isdisjoint(recorded)
-    assert [calls.given(name) for name in recorded] == names
+    assert [calls.original_id(name) for name in recorded] == names
     assert [json.loads(block.raw) for block in answer.blocks] == [calling(name) for name in recorded]
     found, others = calls.matched([blocks.result(name, "r") for name in names], recorded)
     assert list(found) == recorded

@@ -15,7 +15,7 @@ from sevenfold.cli import config as config_command
 from sevenfold.cli import trust as trust_command
 from sevenfold.cli.config import format_value
 from sevenfold.errors import SettingError, UserError
-from sevenfold.settings import described
+from sevenfold.settings import all_settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 COMMANDS = {"config": config_command, "trust": trust_command}
@@ -24,7 +24,7 @@ COMMANDS = {"config": config_command, "trust": trust_command}
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A user's folder of its own, and a project as the present folder."""
-    for one in described():
+    for one in all_settings():
         monkeypatch.delenv(f"SEVENFOLD_{one.name.upper()}", raising=False)
     monkeypatch.setenv("SEVENFOLD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "60")
@@ -61,11 +61,11 @@ def project_file() -> Path:
 @pytest.mark.spec("S8.2")
 def test_all_settings_are_shown_with_value_unit_and_sentence_in_sixty_columns(sevenfold):
     shown = sevenfold("config")
-    for setting in described():
+    for setting in all_settings():
         value = format_value(setting.default, setting.unit)
         assert re.search(rf"^ {setting.name} +{re.escape(value)}$", shown, re.M), setting.name
     flowing = " ".join(shown.split())
-    assert all(setting.says in flowing for setting in described())
+    assert all(setting.says in flowing for setting in all_settings())
     assert max(map(len, shown.splitlines())) <= 60
     assert "\x1b" not in shown
 
@@ -109,7 +109,7 @@ def test_as_json_there_is_everything_a_script_needs(sevenfold, monkeypatch):
     project_file().write_text("offload = false\n")
     shown = json.loads(sevenfold("config", "--json"))
     by_name = {one["name"]: one for one in shown["settings"]}
-    assert list(by_name) == [one.name for one in described()]
+    assert list(by_name) == [one.name for one in all_settings()]
     assert by_name["offload_by_tool"]["value"] == {"Read": "never"}
     assert by_name["auto_compact"]["overruled_by"] == "collapse"
     assert by_name["offload"]["value"] is True
@@ -195,7 +195,7 @@ def test_the_page_has_every_setting_as_it_is():
     rows = [
         f"| `{one.name}` | {format_value(one.default, one.unit)} | {'' if one.stage == 'stable' else one.stage} "
         f"| {'yes' if one.latched else ''} | {one.says} |"
-        for one in described()
+        for one in all_settings()
     ]
     table = "| setting | default | stage | latched | what it does |\n|---|---|---|---|---|\n" + "\n".join(
         rows

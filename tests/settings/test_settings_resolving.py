@@ -19,9 +19,9 @@ from sevenfold.settings import (
     DEFAULT,
     Settings,
     SettingsLayer,
+    all_settings,
     by_name,
     checked,
-    described,
     from_text,
     latch,
     overlaid,
@@ -53,7 +53,7 @@ def test_without_any_layer_every_value_is_the_default():
 
 @pytest.mark.spec("S8.2")
 def test_only_what_would_replace_auto_compaction_or_costs_extra_or_lets_others_in_is_off_by_default():
-    off = {one.name for one in described() if one.kind == "switch" and not one.default}
+    off = {one.name for one in all_settings() if one.kind == "switch" and not one.default}
     assert off == {
         "reactive_only",
         "collapse",
@@ -209,7 +209,7 @@ def test_the_settings_of_the_window_are_those_its_levels_are_made_from():
 
 
 def test_every_setting_has_a_sentence_a_unit_where_it_is_a_figure_and_a_stage():
-    for setting in described():
+    for setting in all_settings():
         assert setting.says.endswith("."), setting.name
         assert setting.says[0].isupper(), setting.name
         assert bool(setting.unit) == (setting.kind in ("whole number", "number", "table")), setting.name
@@ -303,7 +303,7 @@ figures = {
 }
 values = st.fixed_dictionaries(
     {},
-    optional={one.name: figures[one.kind] for one in described() if one.kind in figures},
+    optional={one.name: figures[one.kind] for one in all_settings() if one.kind in figures},
 )
 
 
@@ -334,7 +334,7 @@ def test_a_session_keeps_what_is_latched_and_follows_the_rest(before, after):
     opened, _ = overlaid(Settings(), allowed(before), {})
     now, _ = overlaid(Settings(), allowed(after), {})
     went_by = latch(opened, now)
-    for setting in described():
+    for setting in all_settings():
         assert getattr(went_by, setting.name) == getattr(opened if setting.latched else now, setting.name)
     # Rules between two settings hold across the two moments as well.
     assert resolve([SettingsLayer("again", structs.asdict(went_by))]).settings == went_by
@@ -342,12 +342,12 @@ def test_a_session_keeps_what_is_latched_and_follows_the_rest(before, after):
 
 @pytest.mark.spec("S6.4")
 def test_what_would_change_bytes_already_sent_is_latched():
-    latched = {one.name for one in described() if one.latched}
+    latched = {one.name for one in all_settings() if one.latched}
     assert {"long_lifetime", "provider_edits", "pinned_edits", "gap_keep", "size_keep"} <= latched
     assert {name for name in NAMES if name.startswith("edits_")} <= latched
 
 
 @pytest.mark.spec("S8.2")
 def test_every_other_switch_can_be_flipped_while_a_session_runs():
-    held = {one.name for one in described() if one.kind == "switch" and one.latched}
+    held = {one.name for one in all_settings() if one.kind == "switch" and one.latched}
     assert held == {"long_lifetime", "provider_edits", "pinned_edits"}

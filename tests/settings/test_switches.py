@@ -10,13 +10,13 @@ from msgspec import structs
 from sevenfold.settings import (
     Settings,
     SettingsLayer,
-    described,
+    all_settings,
     in_force,
     overruled,
     resolve,
 )
 
-SWITCHES = [one.name for one in described() if one.kind == "switch"]
+SWITCHES = [one.name for one in all_settings() if one.kind == "switch"]
 
 
 def on(settings: Settings) -> set[str]:

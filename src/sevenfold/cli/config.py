@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sevenfold.cli.output import ReportConsole
 from sevenfold.cli.text import print_json
-from sevenfold.settings import DEFAULT, Resolved, Setting, by_name, described, overruled, unknown
+from sevenfold.settings import DEFAULT, Resolved, Setting, all_settings, by_name, overruled, unknown
 from sevenfold.stores.settings_files import load, variable
 
 _JSON_FIELDS = ("default", "unit", "allowed", "stage", "latched", "says")
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 def chosen_settings(name: str | None, command: str) -> list[Setting]:
     """The setting with this name, or all if it is None; raises `SettingError`, which names ``command``, if unknown."""
     if name is None:
-        return list(described())
+        return list(all_settings())
     if name not in by_name():
         raise unknown(name, command)
     return [by_name()[name]]

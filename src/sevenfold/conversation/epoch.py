@@ -25,7 +25,7 @@ from sevenfold.record.decisions import Amended, Epoch, MicrocompactMetadata, Sig
 from sevenfold.record.gauge import Gauge
 from sevenfold.record.layout import Measured
 from sevenfold.record.view import View
-from sevenfold.request.frame import EDITS, Frame, Lifetimes, spared, tool_name
+from sevenfold.request.frame import EDITS, Frame, Lifetimes, excluded_tools, tool_name
 from sevenfold.request.sections import BETWEEN, announcement
 from sevenfold.request.watch import SECONDS
 
@@ -87,7 +87,7 @@ def _with_settings(stored: Frame, wanted: Frame) -> Frame:
     """The stored frame with the settings wanted now."""
     others = [(name, raw) for name, raw in wanted.settings if name != EDITS]
     edits = wanted.edits
-    if stored.edits and edits and not spared(edits) - spared(stored.edits):
+    if stored.edits and edits and not excluded_tools(edits) - excluded_tools(stored.edits):
         # The epoch's provider edits change only if they were switched on or off, or must spare more tools.
         edits = stored.edits
     return replace(
@@ -161,7 +161,7 @@ def learned(profile: Profile, told: Iterable[SizeReport], *before_messages: byte
             case Measured():
                 gauge = gauge.observe(one)
             case foreseen:
-                gauge = gauge.reminded(foreseen.tokens, foreseen.weight, foreseen.model)
+                gauge = gauge.after_compaction(foreseen.tokens, foreseen.weight, foreseen.model)
     return gauge.opened(*before_messages).switched(profile)
 
 
@@ -311,7 +311,7 @@ def _without_opaque_summary(c: Conversation) -> bool:
     shown = {block.raw for item in view.items if item.said.summary for block in item.shown}
     signed = (made for made in view.decisions() if isinstance(made, Signed) and made.id not in view.undone)
     made = next((made for made in signed if bytes(made.block) in shown), None)
-    if made is None or not blocks.opaque(blocks.read(bytes(made.block))):
+    if made is None or not blocks.is_encrypted_summary(blocks.read(bytes(made.block))):
         return False
     c.announce("the provider refused its summary")
     c.transcript.decide(Undone(decision=made.id))

@@ -104,7 +104,7 @@ class LastRequest(Struct, frozen=True):
     def sent(self, log: Log, view: View) -> Sent | None:
         """The request as the cache knows it; None if it cannot be reconstructed from the view."""
         epoch = next((made for _, made in log.decisions(Epoch) if made.id == self.record.epoch), None)
-        upto = view.said_at(self.record.tip)
+        upto = view.skip_clearings(self.record.tip)
         if self.changed or epoch is None or upto is None or view.item(upto) is None:
             return None
         return Sent(
@@ -171,7 +171,7 @@ def rebuild(epoch: Epoch, request: Request, messages: Sequence[Message]) -> Body
         # A fork that did not start with all messages in view recorded all of its own messages.
         messages = ()
     own = [_message(bytes(raw)) for raw in request.appended]
-    return assemble(frame_of(epoch).varied(request.parameters), [*messages, *own], markers)
+    return assemble(frame_of(epoch).with_fields(request.parameters), [*messages, *own], markers)
 
 
 def _messages(view: View, upto: str | None) -> list[Message]:

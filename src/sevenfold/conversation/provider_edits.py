@@ -17,7 +17,7 @@ from sevenfold.profiles import CLEAR_THINKING, CLEAR_TOOL_USES, Profile
 from sevenfold.record.blocks import encode_json
 from sevenfold.record.decisions import Epoch
 from sevenfold.record.window import Window
-from sevenfold.request.frame import EDITS, Frame, spared
+from sevenfold.request.frame import EDITS, Frame, excluded_tools
 from sevenfold.settings import Settings
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def open_epoch(c: Conversation, reason: str = "provider edits") -> Epoch:
 
 def protect_results(c: Conversation) -> None:
     """If the provider clears, make it spare the results of newly added tools that cannot be obtained again."""
-    managed = requested_edits(c.profile, c.window, c.settings, c.kinds)
+    edits = requested_edits(c.profile, c.window, c.settings, c.kinds)
     held = c.frame.edits
-    if managed is not None and held is not None and spared(encode_json(managed)) - spared(held):
+    if edits is not None and held is not None and excluded_tools(encode_json(edits)) - excluded_tools(held):
         open_epoch(c, "settings")

@@ -27,9 +27,9 @@ from sevenfold.request.frame import (
     Sizes,
     assemble,
     edge_of,
+    excluded_tools,
     plan,
     shared_edge,
-    spared,
     tail_of,
 )
 from sevenfold.request.watch import SECONDS, Forecast, Sent, first_change
@@ -122,7 +122,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     changed = c.amended != (view, view.version, c.wanted)
     if changed:
         amend(c)
-    frame, view = c.frame.varied(pending.fields), c.transcript.view
+    frame, view = c.frame.with_fields(pending.fields), c.transcript.view
     messages = tuple(view.messages())
     if _drop_invalid_thinking(c, _forecast_cache(c, frame, messages)):
         changed, messages = True, tuple(view.messages())
@@ -130,7 +130,7 @@ def write_request(c: Conversation, pending: Pending) -> Prepared:
     edge = shared_edge(messages) if c.new_fork else None
     if c.edits.uses and frame.edits and not c.new_fork:
         # The last result that the provider cleared from the last request.
-        edge = edge_of(messages, c.edits.uses, spared(frame.edits))
+        edge = edge_of(messages, c.edits.uses, excluded_tools(frame.edits))
     markers = plan(frame, messages, c.profile.cache, part_sizes(c), c.lifetimes, before=c.tail, edge=edge)
     body = assemble(frame, messages, markers, said=view.pieces())
     forecast = _forecast_cache(c, frame, messages, markers)

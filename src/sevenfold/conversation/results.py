@@ -148,8 +148,7 @@ def shown_whole(call: str, items: Sequence[Item]) -> bool:
     """Whether these records show the result of this call in full, exactly as the tool returned it."""
     for item in reversed(items):
         if call in item.said.answers:
-            whole = {
-                one.id for one in item.shown if any(blocks.same(one, said) for said in item.said.blocks)
-            }
+            said = item.said.blocks
+            whole = {one.id for one in item.shown if any(blocks.is_unchanged(one, block) for block in said)}
             return call in whole and call not in item.said.stored
     return False

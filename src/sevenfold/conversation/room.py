@@ -310,7 +310,7 @@ class ClearableResults:
 
     def _hold(self, block: Block, said: Block | None, item: Item, place: int) -> None:
         cleared = len(block.raw) < 300 and _CLEARED in block.raw
-        if cleared or said is None or not blocks.same(block, said):
+        if cleared or said is None or not blocks.is_unchanged(block, said):
             # A preview that replaced a result is final.
             return
         body = block.body()
@@ -325,7 +325,7 @@ def unsent(c: Conversation) -> list[Item]:
     view = c.transcript.view
     c.clearable.follow(view)
     newest = view.items_from(c.clearable.answered + 1)
-    tip = view.said_at(c.account.tip)
+    tip = view.skip_clearings(c.account.tip)
     sent = next((place for place, item in enumerate(newest) if item.said.uuid == tip), -1)
     return newest[sent + 1 :]
 

@@ -133,7 +133,7 @@ def _is_known_system(given: Given, known: frozenset[str]) -> bool:
 def _refuse_other_results(c: Conversation, fresh: Sequence[Given]) -> None:
     """Refuse a changed result for an answered call, even on another branch, where only random ids identify a call."""
     results = (block for message in fresh for block in message.blocks if block.kind == "tool_result")
-    for block in filter(lambda block: calls.drawn(block.id), results):
+    for block in filter(lambda block: calls.is_random_id(block.id), results):
         if not c.finder.same_result(block):
             raise Refused(
                 f"the call {block.id} has a result already, and the list gives another one; what a tool said once "
@@ -310,13 +310,13 @@ def _words(block: Block) -> str:
 
 
 def _changed_result(ours: Block, theirs: Block) -> bool:
-    same_call = calls.given(ours.id) == calls.given(theirs.id)
+    same_call = calls.original_id(ours.id) == calls.original_id(theirs.id)
     return ours.kind == theirs.kind == "tool_result" and same_call
 
 
 def equal(ours: Block, theirs: Block, item: Item) -> bool:
     """Whether a list's block has the same content as the recorded one, or as what the session shows instead."""
-    if ours.kind == theirs.kind and theirs.id == calls.given(ours.id):
+    if ours.kind == theirs.kind and theirs.id == calls.original_id(ours.id):
         theirs = calls.renamed(theirs, ours.id)
     if ours.kind != theirs.kind or ours.id != theirs.id:
         return False

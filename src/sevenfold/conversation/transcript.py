@@ -126,10 +126,10 @@ class Transcript:
 
     def _taken(self, call: str) -> bool:
         """Whether another call has this id; a call with the same random id on an abandoned branch is the same call."""
-        known = self.view.asked(call)
+        known = self.view.call_record(call)
         if known is not None and self.view.item(known) is not None:
             return True
-        if calls.drawn(call):
+        if calls.is_random_id(call):
             return False
         return known is not None or (not self.view.whole and self.log.called(call))
 

@@ -207,12 +207,12 @@ def deletion(calls: Iterable[str]) -> Block:
     return Block("cache_edits", encode_json({"type": "cache_edits", "edits": edits}))
 
 
-def same(shown: Block, said: Block) -> bool:
+def is_unchanged(shown: Block, said: Block) -> bool:
     """Whether a block is shown as recorded, with or without a cache reference."""
     return shown is said or (shown.id == said.id and shown.raw == referenced(said).raw)
 
 
-def opaque(block: Block) -> bool:
+def is_encrypted_summary(block: Block) -> bool:
     """Whether the block is an encrypted summary, which only the provider can read."""
     body = block.body()
     return isinstance(body, Compaction) and body.content is None and bool(body.encrypted_content)

@@ -23,16 +23,16 @@ from sevenfold.record.log import Answer
 
 _AGAIN = "-again-"
 _RENAMED = re.compile(rf"(.+){_AGAIN}[0-9a-f]{{12}}", re.DOTALL)
-_DRAWN = re.compile(r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}$")
+_RANDOM = re.compile(r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}$")
 _FIELDS = {"tool_use": "id", "tool_result": "tool_use_id"}
 
 
-def drawn(name: str) -> bool:
+def is_random_id(name: str) -> bool:
     """Whether an id is random and thus unique, rather than a counter or the tool's name."""
-    return _DRAWN.search(name) is not None
+    return _RANDOM.search(name) is not None
 
 
-def given(name: str) -> str:
+def original_id(name: str) -> str:
     """The original id of a call, from the server."""
     found = _RENAMED.fullmatch(name)
     return found[1] if found else name
@@ -75,7 +75,7 @@ def matched(results: Iterable[Block], waiting: Iterable[str]) -> tuple[dict[str,
             if (call := next(unread, None)) is None:
                 queue.extend([last] if last else [])
                 return last
-            for one in {call, given(call)}:
+            for one in {call, original_id(call)}:
                 called.setdefault(one, deque()).append(call)
 
     for block in results:

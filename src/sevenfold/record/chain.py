@@ -78,7 +78,7 @@ class Chain:
         """Records that only link others → their parent."""
         self._groups: dict[str, tuple[str, ...]] = {}
         self._answers: dict[str, tuple[str, ...]] = {}
-        self._asked: dict[str, tuple[str, ...]] = {}
+        self._call_records: dict[str, tuple[str, ...]] = {}
         self.kept: dict[str, _Kept] = {}
         """Boundary → the segment its compaction keeps."""
         self._interjections: dict[str, tuple[str, ...]] = {}
@@ -88,22 +88,22 @@ class Chain:
         """Add a record; returns its node, and whether the tree already has other records of the same answer."""
         uuid = entry.uuid
         node = self.nodes[uuid] = Node(seq, entry, offset)
-        mates: tuple[str, ...] = ()
+        earlier: tuple[str, ...] = ()
         if isinstance(entry, Said):
             if entry.role == "assistant":
                 if answer := entry.message_id:
-                    mates = self._groups.get(answer, ())
-                    self._groups[answer] = (*mates, uuid) if mates else (uuid,)
+                    earlier = self._groups.get(answer, ())
+                    self._groups[answer] = (*earlier, uuid) if earlier else (uuid,)
                 for call in entry.calls:
-                    asked = self._asked.setdefault(call, (uuid,))
-                    if asked[-1] != uuid:
-                        self._asked[call] = (*asked, uuid)
+                    records = self._call_records.setdefault(call, (uuid,))
+                    if records[-1] != uuid:
+                        self._call_records[call] = (*records, uuid)
             for call in entry.answers:
                 given = self._answers.get(call)
                 self._answers[call] = (*given, uuid) if given else (uuid,)
         elif isinstance(entry, Boundary) and (segment := entry.about.preserved_segment):
             self.kept[uuid] = self._keep(uuid, segment)
-        return node, bool(mates)
+        return node, bool(earlier)
 
     def locate(self, uuid: str, offset: int) -> None:
         """Set the offset of a record, if it is in the tree."""
@@ -116,9 +116,9 @@ class Chain:
         self._interjections[after] = (*self._interjections.get(after, ()), said.uuid)
         return node
 
-    def asked(self, call: str) -> str | None:
+    def call_record(self, call: str) -> str | None:
         """The newest record that makes this tool call."""
-        return self._asked.get(call, (None,))[-1]
+        return self._call_records.get(call, (None,))[-1]
 
     def link(self, entry: Link) -> None:
         """Add a record that only links others."""
@@ -137,14 +137,14 @@ class Chain:
             uuid = self.links[uuid]
         return uuid
 
-    def parent(self, uuid: str, elsewhere: set[str]) -> str | None:
-        """The record before ``uuid``, kept segments relinked; adds other branches' compactions to ``elsewhere``."""
+    def parent(self, uuid: str, off_branch: set[str]) -> str | None:
+        """The record before ``uuid``, kept segments relinked; adds other branches' compactions to ``off_branch``."""
         entry = self.nodes[uuid].entry
         if isinstance(entry, Boundary):
             return self.resolve(entry.logical_parent) if uuid in self.undone else None
         parent = self.resolve(entry.parent)
-        self._leave(uuid, parent, elsewhere)
-        for kept in (one for one in self._in_force() if one.boundary not in elsewhere):
+        self._note_off_branch(uuid, parent, off_branch)
+        for kept in (one for one in self._in_force() if one.boundary not in off_branch):
             if uuid in kept.members:
                 before = kept.before(uuid)
                 return before if before in self.nodes else kept.boundary
@@ -152,12 +152,12 @@ class Chain:
                 return kept.tail
         return parent
 
-    def _leave(self, uuid: str, parent: str | None, elsewhere: set[str]) -> None:
-        """Add other branches' compactions to ``elsewhere``: newer than ``uuid``, they keep its parent but not it."""
+    def _note_off_branch(self, uuid: str, parent: str | None, off_branch: set[str]) -> None:
+        """Add other branches' compactions to ``off_branch``: newer than ``uuid``, they keep its parent but not it."""
         seq, nodes = self.nodes[uuid].seq, self.nodes
         for name, kept in self.kept.items():
             if parent in kept.members and uuid not in kept.members and seq < nodes[name].seq:
-                elsewhere.add(name)
+                off_branch.add(name)
 
     def tip_of(self, uuid: str) -> str:
         """The record the conversation continues from after ``uuid``: for an anchor, the tail of its kept segment."""
@@ -193,7 +193,7 @@ class Chain:
 
     def lineage(self, leaf: str) -> set[str]:
         """All records that led to ``leaf``, including those before compactions, undone or not."""
-        seen, elsewhere = dict[str, float](), set[str]()
+        seen, off_branch = dict[str, float](), set[str]()
         behind: list[tuple[str | None, float]] = [(leaf, inf)]
         while behind:
             uuid, until = behind.pop()
@@ -201,8 +201,8 @@ class Chain:
                 continue
             seen[uuid] = until
             before, node = self._said_before(uuid), self.nodes[uuid]
-            self._leave(uuid, before, elsewhere)
-            kept_by = [kept for name, kept in self.kept.items() if name not in elsewhere]
+            self._note_off_branch(uuid, before, off_branch)
+            kept_by = [kept for name, kept in self.kept.items() if name not in off_branch]
             behind += [(kept.anchor, until) for kept in kept_by if uuid in kept.members]
             # Of the records before a compaction, only those that existed when it was made count.
             behind.append((before, min(until, node.seq) if isinstance(node.entry, Boundary) else until))
@@ -222,7 +222,7 @@ class Chain:
         self._groups = _only(self._groups, kept)
         self._answers = _only(self._answers, kept)
         self._interjections = _only(self._interjections, kept)
-        self._asked = _only(self._asked, kept)
+        self._call_records = _only(self._call_records, kept)
         self.kept = {boundary: segment for boundary, segment in self.kept.items() if boundary in kept}
 
     def _in_force(self) -> list[_Kept]:
@@ -263,7 +263,7 @@ class Chain:
         return None
 
     def _ancestors(self, leaf: str) -> tuple[set[str], str | None, str | None]:
-        seen, elsewhere = set[str](), set[str]()
+        seen, off_branch = set[str](), set[str]()
         uuid: str | None = leaf
         while uuid is not None and uuid not in seen:
             if uuid not in self.nodes:
@@ -271,17 +271,17 @@ class Chain:
             seen.add(uuid)
             if isinstance(self.nodes[uuid].entry, Boundary) and uuid not in self.undone:
                 return seen, uuid, None
-            uuid = self.parent(uuid, elsewhere)
+            uuid = self.parent(uuid, off_branch)
         return seen, None, None
 
     def _close(self, live: set[str], until: Mapping[str, float] = {}) -> set[str]:
         """Add what belongs to live records: the rest of an answer, results before ``until``, and interjections."""
         for uuid in tuple(live):
-            live.update(self.mates(uuid))
+            live.update(self.records_of_answer(uuid))
         for uuid in tuple(live):
             for call in self._calls(uuid):
                 given = self._answers.get(call, ())
-                if len(self._asked[call]) > 1:
+                if len(self._call_records[call]) > 1:
                     given = tuple(one for one in given if not self._answers_elsewhere(one, call, live))
                 if (end := until.get(uuid, inf)) != inf:
                     given = tuple(one for one in given if self.nodes[one].seq < end)
@@ -311,14 +311,14 @@ class Chain:
         for uuid in sorted(live, key=lambda uuid: self._place(uuid, boundary)):
             if uuid in placed:
                 continue
-            mates = [mate for mate in self.mates(uuid) if mate in live]
-            placed.update(dict.fromkeys(mates))
-            calls = [call for mate in mates for call in self._calls(mate)]
+            records = [record for record in self.records_of_answer(uuid) if record in live]
+            placed.update(dict.fromkeys(records))
+            calls = [call for record in records for call in self._calls(record)]
             results = {result for call in calls for result in self._answers.get(call, ()) if result in live}
             placed.update(dict.fromkeys(sorted(results, key=lambda result: self.nodes[result].seq)))
         return list(placed)
 
-    def mates(self, uuid: str) -> Sequence[str]:
+    def records_of_answer(self, uuid: str) -> Sequence[str]:
         """The records of the same answer as ``uuid``, including itself."""
         entry = self.nodes[uuid].entry
         if isinstance(entry, Said) and entry.role == "assistant":

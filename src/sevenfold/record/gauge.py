@@ -127,13 +127,13 @@ class Gauge(Struct, frozen=True):
         # The estimate from before the request can be reused if nothing happened in between.
         expected = measured.expected
         if expected is None or expected.anchor is not before or expected.gauge is not gauge:
-            expected = gauge.foresee(before)
+            expected = gauge.expect_report(before)
         estimator = gauge.estimator.corrected(expected.belief, prompt - expected.known)
         if before.output >= TELLING and expected.final:
             estimator = estimator.learn(before.reply, before.output)
         return replace(gauge, estimator=estimator)
 
-    def reminded(self, tokens: int, weight: Weight, model: str) -> Gauge:
+    def after_compaction(self, tokens: int, weight: Weight, model: str) -> Gauge:
         """The gauge after a compaction that expected a context of ``tokens`` in all, with messages of this weight.
 
         That estimate was based on the whole conversation, of which this gauge may have seen only a part: if it is
@@ -191,7 +191,7 @@ class Gauge(Struct, frozen=True):
             if anchor.removed is not NOTHING:
                 freed = ceil(self.estimator.tokens(anchor.removed))
                 twice = max(0, min(edited, freed))
-            layout.expected = self.foresee(anchor)
+            layout.expected = self.expect_report(anchor)
             seen = self._seen(layout.expected, layout, twice + back)
         sent = seen.tokens + edited
         if twice and (counted := self._counted(layout)).high < seen.high:
@@ -213,7 +213,7 @@ class Gauge(Struct, frozen=True):
 
     def expected(self, anchor: Anchor) -> Estimate:
         """The size from a report and what changed since."""
-        return self._seen(self.foresee(anchor))
+        return self._seen(self.expect_report(anchor))
 
     def _seen(self, expected: Expected, layout: Layout | None = None, back: int = 0) -> Estimate:
         """The expected size; ``layout`` has the content by which a count of another tokenizer is converted.
@@ -239,7 +239,7 @@ class Gauge(Struct, frozen=True):
             ceil(tokens), floor(tokens - reach), ceil(tokens + reach), self.estimator.estimate(weight)
         )
 
-    def foresee(self, anchor: Anchor) -> Expected:
+    def expect_report(self, anchor: Anchor) -> Expected:
         """What the next report is expected to say.
 
         Some clients record the output count while the answer still streams; it is then far below the estimate. For an

@@ -155,7 +155,7 @@ class Layout:
         them.
         """
         if said.role == "assistant":
-            return self._answer_end if self.goes_on(said) else len(self.items)
+            return self._answer_end if self.continues_answer(said) else len(self.items)
         return len(self.items) if self.calls.isdisjoint(said.answers) else self._round_end
 
     def in_round(self, *records: str | None) -> bool:
@@ -163,7 +163,7 @@ class Layout:
         newest = self.items[self._round_start :] if self._round_start is not None else ()
         return {item.said.uuid for item in newest}.issuperset(records)
 
-    def goes_on(self, said: Said) -> bool:
+    def continues_answer(self, said: Said) -> bool:
         """Whether this record continues the newest answer."""
         return said.message_id == self._answer != ""
 

@@ -61,7 +61,7 @@ class Effects(Struct):
     """Record → the block sent at its end that deletes results."""
     signed: dict[str, Block] = {}
     """Boundary → the provider's own summary, sent in place of the readable one, or before it."""
-    quiet: bool = True
+    spans_only: bool = True
     """Whether there are no effects other than spans; derived from the other fields."""
 
     def touch(self, said: Said, seq: int) -> bool:
@@ -128,9 +128,9 @@ class Ledger:
         self._holding = [made for made in self.all if self._holds(made, chain, lineage)]
         return self._undone(None)
 
-    def effects(self, seq: int | None = None, answers: str = "") -> Effects:
-        """What is hidden or replaced now that the model ``answers``; with ``seq``, as of before that record."""
-        undone, answers = self._undone(seq), answers if seq is None else self._model(seq)
+    def effects(self, seq: int | None = None, model: str = "") -> Effects:
+        """What is hidden or replaced now that ``model`` answers; with ``seq``, as of before that record."""
+        undone, model = self._undone(seq), model if seq is None else self._model(seq)
         found = Effects()
         for made in self._holding:
             if made.id in undone or (seq is not None and made.seq >= seq):
@@ -149,13 +149,13 @@ class Ledger:
                     found.deletions = {**found.deletions, record: blocks.deletion(calls)} if calls else {}
                 case Snip() | Fold() as span:
                     found.spans.append(span)
-                case Signed(boundary=boundary, block=block, model=model):
-                    if not answers or model in ("", answers):
+                case Signed(boundary=boundary, block=block, model=signer):
+                    if not model or signer in ("", model):
                         found.signed[boundary] = blocks.read(bytes(block))
                 case Epoch(drops_thinking=True):
                     found.thinking.append(made.drops)
         replaced = found.results or found.attachments or found.deletions or found.signed
-        found.quiet = not (replaced or found.thinking or found.references)
+        found.spans_only = not (replaced or found.thinking or found.references)
         return found
 
     def since(self, seq: int) -> list[Made]:
@@ -218,7 +218,7 @@ def place_of(made: Clearing | OwnDecision) -> str | None:
 def render(said: Said, seq: int, effects: Effects) -> Item:
     """A record as the model sees it, unless a span hides it."""
     made = effects.signed.get(said.parent or "") if said.summary else None
-    if made is not None and not blocks.opaque(made):
+    if made is not None and not blocks.is_encrypted_summary(made):
         return Item(said, seq, "assistant", (made,), total((made,)))
     shown = _blocks(said, seq, effects)
     if made is not None:

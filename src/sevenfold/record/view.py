@@ -73,9 +73,9 @@ class View:
         self.missing: str | None = None
         self.carry: Carry | None = None
         self.epoch: Epoch | None = None
-        self._lane: bool | None = None
+        self._on_sidechain: bool | None = None
         self._chain = Chain(complete=self._complete)
-        self._products: dict[str, str] = {}
+        self._added_by: dict[str, str] = {}
         """Record (a summary or an attachment) → the compaction that added it."""
         self._ledger = Ledger()
         self._compacted: dict[str, str] = {}
@@ -164,7 +164,7 @@ class View:
         node = self._chain.nodes.get(uuid)
         return node.entry if node else None
 
-    def said_at(self, tip: str | None) -> str | None:
+    def skip_clearings(self, tip: str | None) -> str | None:
         """The record ``tip``; if that is a clearing, the newest record before it that is not."""
         while isinstance(entry := self.entry(tip or ""), Clearing):
             tip = entry.parent
@@ -175,9 +175,9 @@ class View:
         """Whether all records of the transcript are in memory."""
         return self._chain.complete
 
-    def asked(self, call: str) -> str | None:
+    def call_record(self, call: str) -> str | None:
         """The newest record in memory that makes this tool call, on any branch."""
-        return self._chain.asked(call)
+        return self._chain.call_record(call)
 
     def start_of(self, segment: Segment) -> int | None:
         """The lowest position in the store of the records in this part of the view; None if it is not known."""
@@ -198,14 +198,14 @@ class View:
         if place is None:
             return False
         here = self.layout.items[place]
-        torn = any(self._chain.asked(call) in self.layout.index for call in here.said.answers)
-        first = next(iter(self._chain.mates(uuid))) == uuid
+        torn = any(self._chain.call_record(call) in self.layout.index for call in here.said.answers)
+        first = next(iter(self._chain.records_of_answer(uuid))) == uuid
         before = self.layout.items[:place]
         return first and not torn and all(item.seq < here.seq or item.said.summary for item in before)
 
-    def brought_by(self, uuid: str) -> str:
+    def added_by(self, uuid: str) -> str:
         """The compaction that added this record as its summary or an attachment; empty if none did."""
-        return self._products.get(uuid, "")
+        return self._added_by.get(uuid, "")
 
     def decisions(self) -> list[OwnDecision | Clearing]:
         """The decisions made on the live branch, in order, including those undone."""
@@ -240,13 +240,13 @@ class View:
         """Add the next entry of the log, at position ``offset``; returns the size measurement it brings, if any."""
         self._seq += 1
         if isinstance(entry, LINKED):
-            if entry.sidechain is not self._lane and self._elsewhere(entry):
+            if entry.sidechain is not self._on_sidechain and self._skip_sidechain(entry):
                 return None
             uuid, chain = entry.uuid, self._chain
             if uuid in chain.nodes or uuid in chain.links:
                 return None  # a copy of a record
         if not self._batch.open:
-            return self._hear(entry, offset) if isinstance(entry, Said) else self._take(entry, offset)
+            return self._add_record(entry, offset) if isinstance(entry, Said) else self._take(entry, offset)
         committed = self._batch.take(entry, offset)
         if committed is None:
             return self._take(entry, offset)
@@ -258,7 +258,7 @@ class View:
                 self._compact(held, place)
                 continue
             if compaction and isinstance(held, Said):
-                self._products[held.uuid] = compaction
+                self._added_by[held.uuid] = compaction
             measured = self._take(held, place) or measured
         return measured
 
@@ -266,7 +266,7 @@ class View:
         match entry:
             case Said() | Clearing():
                 self._batch.drop()
-                return self._hear(entry, offset)
+                return self._add_record(entry, offset)
             case Boundary(own=True):
                 self._batch.begin(entry, offset)
             case Boundary():
@@ -287,15 +287,15 @@ class View:
                     self._chain.link(Link(uuid, parent))
         return None
 
-    def _elsewhere(self, entry: Linked) -> bool:
+    def _skip_sidechain(self, entry: Linked) -> bool:
         """Whether a record is on a sidechain that shares the file; at the first main record, starts over with that."""
-        if self._lane is False:
+        if self._on_sidechain is False:
             self._sidechain.add(entry.uuid)
             return True
-        if self._lane:
+        if self._on_sidechain:
             self._sidechain.update(self._chain.nodes)
             self._clear()
-        self._lane = entry.sidechain
+        self._on_sidechain = entry.sidechain
         return False
 
     def _compact(self, boundary: Boundary, offset: int) -> None:
@@ -355,7 +355,7 @@ class View:
         node = self._chain.interject(self._seq, said, self.tip, offset)
         self.layout.add(self._item(node, said, self._effects))
 
-    def _hear(self, entry: Said | Clearing, offset: int) -> Measured | None:
+    def _add_record(self, entry: Said | Clearing, offset: int) -> Measured | None:
         parent, chain, layout = entry.parent, self._chain, self.layout
         if parent is None and self.tip and isinstance(entry, Said) and entry.attachment == QUEUED_COMMAND:
             self._interject(entry, offset)
@@ -372,10 +372,10 @@ class View:
             self._ledger.add(self._seq, entry, chain)
         else:
             if entry.summary and isinstance(self.entry(parent or ""), Boundary):
-                self._products[entry.uuid] = parent or ""
+                self._added_by[entry.uuid] = parent or ""
             # The fast path: nearly always no decision concerns it, and any calls it answers are the newest ones.
             effects = self._effects
-            plain = effects.quiet and not (joins or effects.spans or chain.kept or self._forks)
+            plain = effects.spans_only and not (joins or effects.spans or chain.kept or self._forks)
             newest = plain and (entry.role == "assistant" or layout.calls.issuperset(entry.answers))
             if grows and (newest or self._goes_last(entry, joins)):
                 self.tip = entry.uuid
@@ -389,7 +389,7 @@ class View:
                     self._forget()
                 return measured
         self._refold(entry.uuid)
-        if isinstance(entry, Clearing) or len(self._chain.mates(entry.uuid)) > 1:
+        if isinstance(entry, Clearing) or len(self._chain.records_of_answer(entry.uuid)) > 1:
             return None
         return self.layout.measured_alone(entry)
 
@@ -404,11 +404,11 @@ class View:
         if self._effects.spans and layout.place(said) < len(layout.items):
             return False
         if joins:
-            mates = set(chain.mates(said.uuid))
-            return layout.goes_on(said) and mates.difference(layout.index) == {said.uuid}
+            records = set(chain.records_of_answer(said.uuid))
+            return layout.continues_answer(said) and records.difference(layout.index) == {said.uuid}
         if said.role == "assistant" or layout.calls.issuperset(said.answers):
             return True
-        return not any(chain.asked(call) in layout.index for call in set(said.answers) - layout.calls)
+        return not any(chain.call_record(call) in layout.index for call in set(said.answers) - layout.calls)
 
     # -- folding again -----------------------------------------------------------------------
 
@@ -422,7 +422,7 @@ class View:
 
     def _show(self, order: list[str]) -> None:
         """Rebuild the layout from the live records."""
-        self._effects = self._ledger.effects(answers=self.epoch.model if self.epoch else "")
+        self._effects = self._ledger.effects(model=self.epoch.model if self.epoch else "")
         self.layout = Layout()
         for item in self._rendered(order, self._effects):
             self.layout.add(item, reported=self._report_holds(item.seq))
@@ -434,14 +434,14 @@ class View:
         for node in map(self._chain.nodes.__getitem__, order):
             assert isinstance(node.entry, Said)
             item = self._item(node, node.entry, active)
-            if (compaction := self._products.get(node.entry.uuid)) in self._chain.undone:
+            if (compaction := self._added_by.get(node.entry.uuid)) in self._chain.undone:
                 item = ledger.hide(item, compaction)
             items.append(item)
         return ledger.hide_spans(items, active)
 
     def _item(self, node: Node, said: Said, active: Effects) -> Item:
         """A record as the model sees it; one that no decision touches is rendered and weighed only once."""
-        if not active.quiet and active.touch(said, node.seq):
+        if not active.spans_only and active.touch(said, node.seq):
             item = ledger.render(said, node.seq, active)
         elif (known := node.item) is not None:
             item = known
@@ -471,6 +471,6 @@ class View:
     def _cleared_unseen(self, clearing: Clearing) -> Weight:
         """The weight of cleared results whose calls are not in memory, as in a session resumed from another file."""
         calls = clearing.about.compacted_tool_ids
-        if not calls or any(self._chain.asked(call) for call in calls):
+        if not calls or any(self._chain.call_record(call) for call in calls):
             return NOTHING
         return typical(CHARACTERS_PER_SAVED_TOKEN * (clearing.about.tokens_saved or 0))

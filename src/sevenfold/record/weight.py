@@ -285,7 +285,7 @@ class Estimator(Struct, frozen=True):
     tokenizer: str
     rates: tuple[float, ...]
     """Tokens per unit of each field of a `Weight`, in the order of `COUNTED`."""
-    doubt: tuple[float, ...]
+    rate_variances: tuple[float, ...]
     """The variance of each rate."""
     above: float = 3.5
     """How many standard deviations the band extends upwards."""
@@ -304,11 +304,11 @@ class Estimator(Struct, frozen=True):
     def believing(cls, tokenizer: str, rates: Mapping[str, float], spread: float) -> Estimator:
         """An estimator with these rates, each with a relative standard deviation of ``spread``."""
         known = tuple(rates.get(name, 0.0) for name in COUNTED)
-        doubt = [
+        variances = [
             (spread * abs(rate) + _VARIES.get(name, 0.0)) ** 2
             for name, rate in zip(COUNTED, known, strict=True)
         ]
-        return cls(tokenizer, known, tuple(doubt))
+        return cls(tokenizer, known, tuple(variances))
 
     def tokens(self, weight: Weight) -> float:
         """The estimate without a band."""
@@ -350,11 +350,11 @@ class Estimator(Struct, frozen=True):
         """Predict the tokens of some content, with the variance."""
         tokens = less = unsure = 0.0
         # No `strict=`: it would add a twentieth to the time of the loop.
-        for count, rate, doubt in zip(weight, self.rates, self.doubt):  # noqa: B905
+        for count, rate, variance in zip(weight, self.rates, self.rate_variances):  # noqa: B905
             if count:
                 part = count * rate
                 tokens += part
-                unsure += doubt * (count * count)
+                unsure += variance * (count * count)
                 if part < 0:
                     less += part
         rounds = sqrt(abs(weight.results)) or 1.0
@@ -365,10 +365,10 @@ class Estimator(Struct, frozen=True):
         """Move each rate as far as its variance and the noise allow, which shrinks its variance; and set the band."""
         weight, unsure, noise = belief.weight, belief.unsure, belief.noise
         if unsure < _TELLING * noise:
-            return Estimator(self.tokenizer, self.rates, self.doubt, above, below)
+            return Estimator(self.tokenizer, self.rates, self.rate_variances, above, below)
         noise *= max(1.0, (_TAIL + error**2 / (unsure + noise)) / (_TAIL + 1))
-        towards = tuple(map(mul, self.doubt, weight))
+        towards = tuple(map(mul, self.rate_variances, weight))
         gain = tuple(map(truediv, towards, repeat(unsure + noise)))
         rates = tuple(map(add, self.rates, map(mul, gain, repeat(error))))
-        doubt = tuple(map(sub, self.doubt, map(mul, gain, towards)))
-        return Estimator(self.tokenizer, rates, doubt, above, below)
+        variances = tuple(map(sub, self.rate_variances, map(mul, gain, towards)))
+        return Estimator(self.tokenizer, rates, variances, above, below)

@@ -96,7 +96,7 @@ class Frame(Struct, frozen=True):
         """The setting for the provider's own edits; None if there is none."""
         return next((raw for name, raw in self.settings if name == EDITS), None)
 
-    def saying(self, prompt: SystemPrompt) -> Frame:
+    def with_system(self, prompt: SystemPrompt) -> Frame:
         """The frame with this system prompt instead."""
         return replace(self, system=prompt.blocks(), sections=tuple(prompt.parts().items()))
 
@@ -110,7 +110,7 @@ class Frame(Struct, frozen=True):
         named += [(f"setting {name}", raw) for name, raw in self.settings if name not in UNCACHED]
         return named
 
-    def varied(self, fields: Mapping[str, bytes | Raw]) -> Frame:
+    def with_fields(self, fields: Mapping[str, bytes | Raw]) -> Frame:
         """The frame for one request with other fields; null removes a field, ``betas`` are added."""
         if not fields:
             return self
@@ -181,7 +181,7 @@ def markable(block: Block) -> bool:
     return block.kind not in THINKING and block.kind != "cache_edits" and not block.blank
 
 
-def spared(edits: bytes) -> set[str]:
+def excluded_tools(edits: bytes) -> set[str]:
     """Tools whose results the provider's own edits exclude."""
     decoded: dict[str, Any] = msgspec.json.decode(edits)
     return {name for edit in decoded.get("edits") or () for name in edit.get("exclude_tools") or ()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sevenfold.clock import SystemClock
 from sevenfold.errors import SettingError
 from sevenfold.ports import Clock
-from sevenfold.settings import Setting, Settings, Source, by_name, checked, described, overlaid, unknown
+from sevenfold.settings import Setting, Settings, Source, all_settings, by_name, checked, overlaid, unknown
 
 if TYPE_CHECKING:
     from openfeature.client import OpenFeatureClient
@@ -119,7 +119,7 @@ class FlagSource:
         base = self._base.current()
         flags: dict[str, Any] = {}
         problems: list[str] = []
-        for setting in described():
+        for setting in all_settings():
             if setting.latched:
                 continue
             try:

@@ -261,7 +261,7 @@ class McpUpdater(Struct, eq=False):
         """Add late instructions: to the prompt if the conversation is empty, otherwise as a note in it."""
         conversation = self.conversation
         if self.prompt is not None and not len(conversation.transcript.view):
-            conversation.want(conversation.wanted.saying(self.prompt()))
+            conversation.want(conversation.wanted.with_system(self.prompt()))
         elif words := McpInstructions.of(news):
             conversation.note(words.render())
         self.announced.update(news)

@@ -261,7 +261,7 @@ def _drafted(reply: Reply) -> Attempt:
 
 def _by_provider(reply: Reply) -> Attempt:
     for block in reply.answer.blocks:
-        if blocks.opaque(block):
+        if blocks.is_encrypted_summary(block):
             return Attempt(Failure("no_summary", "the provider's summary cannot be read"), opaque=block.raw)
         match block.body():
             case Compaction(content=str() as words, signature=str()) if words.strip():

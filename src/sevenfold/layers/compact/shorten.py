@@ -44,7 +44,7 @@ def lean(items: Iterable[Item], restored: frozenset[str] = frozenset()) -> list[
         shown = tuple(
             _marked(_lean(block)) if ours else _lean(block)
             for block in item.shown
-            if block.kind not in THINKING and not block.blank and not blocks.opaque(block)
+            if block.kind not in THINKING and not block.blank and not blocks.is_encrypted_summary(block)
         )
         if shown:
             same = shown == item.shown

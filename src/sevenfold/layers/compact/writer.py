@@ -197,8 +197,8 @@ def _compaction(
     shown = tuple(dropwhile(lambda item: item.hidden_by and not item.shown, divided.kept))
     segment, kept = None, divided.kept if divided.front else shown
     if kept:
-        first, last = kept[0].said.uuid, kept[-1].said.uuid
-        tip = next((item for item in kept if item.said.uuid == script.view.said_at(script.view.tip)), None)
+        view, first, last = script.view, kept[0].said.uuid, kept[-1].said.uuid
+        tip = next((item for item in kept if item.said.uuid == view.skip_clearings(view.tip)), None)
         if tip is not None and tip.seq < max(item.seq for item in kept):
             # After a rewind, the newest results of an answer may follow abandoned records: end the segment at the tip.
             last = tip.said.uuid

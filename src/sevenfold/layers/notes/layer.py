@@ -277,7 +277,7 @@ class NotesKeeper:
 
         def fresh(item: Item) -> bool:
             # A summary or attachment that a compaction added is not new content: growth is counted from there.
-            return item.said.uuid not in known and not view.brought_by(item.said.uuid)
+            return item.said.uuid not in known and not view.added_by(item.said.uuid)
 
         since = list(takewhile(fresh, reversed(view.items)))
         first = len(since) == len(view.items) and view.boundary is None

@@ -293,7 +293,7 @@ def summary_reader(asked: bytes) -> BodyReader:
     def read(raw: bytes) -> Reply:
         answer = decoded(_compacted, raw)
         items = [blocks.read(blocks.minify(bytes(item))) for item in answer.output]
-        made = [item for item in items if blocks.opaque(item)]
+        made = [item for item in items if blocks.is_encrypted_summary(item)]
         name, model = answer.id or f"resp_{id_from(asked)}", AskedFor.of(asked).model
         stop = "compaction" if made else "end_turn"
         return Reply(Answer(name, model, tuple(made[-1:]), chat.usage(answer.usage), stop))
