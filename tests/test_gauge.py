@@ -224,6 +224,20 @@ def test_reasoning_stays_while_tools_are_at_work():
 # Without a report
 
 
+@pytest.mark.spec("S0.6")
+def test_without_a_report_too_reasoning_of_earlier_turns_is_left_out_where_the_model_does_not_keep_it():
+    sizes = {}
+    for model in (OLDER, STRIPS):
+        story = Story()
+        story.user("think")
+        story.assistant(thinking(40_000), "thought", model=model, used=usage(0, 0))
+        story.user("and now")
+        sizes[model] = size(story, model)
+    assert not sizes[STRIPS].anchored
+    assert sizes[STRIPS].tokens < 100
+    assert sizes[OLDER].tokens > 6_000
+
+
 @pytest.mark.spec("S0.6", "S0.8")
 def test_before_any_report_system_and_tools_are_counted_from_their_bytes():
     story = Story()

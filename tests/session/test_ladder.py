@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from sevenfold.conversation.events import Events
+from sevenfold.conversation.room import overloaded
 from sevenfold.errors import ContextFull, PromptTooLong, Refused
 from sevenfold.events import Event, SteppedAside
 from sevenfold.lab.simulator.clock import VirtualClock
 from tests.session.holding import LINE, PICTURE, Held, calls, scripted
-from tests.session.talking import ALONE, BOUND, FREE, fake_reply, hear, thought, world
+from tests.session.talking import ALONE, BOUND, FREE, alone, calling, fake_reply, hear, thought, world
 
 SMALL = {"context_window": 40_000}
 
@@ -74,6 +75,39 @@ def test_a_compaction_is_not_named_where_no_answer_is_left_in_view_to_summarise(
             assert "compact()" not in str(raised.value)
             with pytest.raises(Refused, match="nothing to compact"):
                 session.compact()
+
+
+@pytest.mark.spec("S2.8")
+@pytest.mark.parametrize("calls_a_tool", [False, True])
+def test_a_compaction_is_named_if_an_answer_comes_before_the_newest_round(calls_a_tool: bool) -> None:
+    session = alone(settings={**SMALL, "offload": False, "size_clearing": False})
+    session.user(LINE * 1_000)
+    hear(session, fake_reply(*([calling("c1")] if calls_a_tool else []), prompt=17_000))
+    if calls_a_tool:
+        session.tool_results({"c1": LINE * 1_600})
+    else:
+        session.user(LINE * 1_600)
+    with pytest.raises(ContextFull, match="next: ") as raised:
+        session.prepare()
+    assert ("compact()" in str(raised.value)) is not calls_a_tool
+    if not calls_a_tool:
+        assert session.compact(engine="extractive") is not None
+        session.prepare()
+
+
+@pytest.mark.spec("S2.8")
+def test_images_and_documents_of_the_newest_message_are_not_blamed_on_the_conversation() -> None:
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}}
+    session = alone(settings={"images_limit": 3})
+    session.user([PICTURE, {"type": "text", "text": "Look."}])
+    hear(session, fake_reply())
+    conversation = session.conversation
+    session.user([PICTURE, document, {"type": "text", "text": "And these."}])
+    assert not overloaded(conversation, conversation.size())
+    session.user([PICTURE, {"type": "text", "text": "And this."}])
+    assert overloaded(conversation, conversation.size())
+    session.user([document, {"type": "text", "text": "And that."}])
+    assert not overloaded(conversation, conversation.size())
 
 
 @pytest.mark.spec("S2.8")

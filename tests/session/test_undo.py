@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 import sevenfold
+from sevenfold.conversation.transcript import Attachment
 from sevenfold.errors import InputError, Refused
 from sevenfold.events import Acted, EpochOpened
 from sevenfold.lab.simulator.brains import ScriptedBrain
+from sevenfold.record import blocks
 from sevenfold.record.decisions import MicrocompactMetadata
 from sevenfold.record.entries import Clearing
+from tests.session.holding import scripted
 from tests.session.talking import (
+    ALONE,
     BOUND,
     FREE,
     World,
@@ -627,3 +631,52 @@ def test_reasoning_from_behind_another_system_prompt_does_not_come_back_with_an_
             session.undo()
             talk(session, "eight")
         assert [request.status for request in here.simulator.requests if request.status != 200] == []
+
+
+@pytest.mark.spec("S8.6", "S9.2")
+def test_what_comes_while_the_model_answers_follows_its_answer(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    options = {"model": BOUND, "settings": ALONE, "file": file, "folder": tmp_path}
+    with sevenfold.Session.open("s", **options) as session:
+        session.user("one")
+        assert b"one" in session.prepare().body
+        session.user("two")
+        session.conversation.attach(Attachment("note", (blocks.text("three"),)))
+        session.observe(fake_reply())
+        said = session.conversation.transcript.view.encoded()
+        words = b"".join(said)
+        places = [words.index(each) for each in (b"one", b"answer 1", b"two", b"three")]
+        assert places == sorted(places)
+        assert words.count(b"two") == words.count(b"three") == 1
+        newest = session.conversation.transcript.view.items[-1].said
+        assert (newest.attachment, newest.meta) == ("note", True)
+    with sevenfold.Session.open("s", **options) as session:
+        assert session.conversation.transcript.view.encoded() == said
+
+
+@pytest.mark.spec("S8.2")
+def test_a_snip_heeds_a_switch_that_was_turned_since_the_last_request() -> None:
+    held = scripted(*["Yes."] * 4)
+    held.session.user("Begin.")
+    held.run(4)
+    records = uuids(held.session)
+    held.settings.set(snip=False)
+    with pytest.raises(Refused, match="switched off"):
+        held.session.snip(records[1], records[2])
+    held.settings.set(snip=True)
+    held.session.snip(records[1], records[2])
+
+
+@pytest.mark.spec("S9.2")
+def test_another_model_gets_a_changed_system_prompt_as_its_own_and_not_as_a_message(tmp_path: Path) -> None:
+    file, changed = tmp_path / "s.jsonl", "You are a quick assistant. " * 600
+    with world(talker()) as here:
+        with here.open(file) as session:
+            talk(session, "one")
+        with here.open(file, system=changed) as session:
+            talk(session, "two")
+            assert b"changed-instructions" in here.bodies[-1]
+        with here.open(file, model=FREE, system=changed) as session:
+            talk(session, "three")
+            assert b"changed-instructions" not in here.bodies[-1]
+            assert changed.strip().encode() in here.bodies[-1]
