@@ -680,3 +680,22 @@ def test_another_model_gets_a_changed_system_prompt_as_its_own_and_not_as_a_mess
             talk(session, "three")
             assert b"changed-instructions" not in here.bodies[-1]
             assert changed.strip().encode() in here.bodies[-1]
+
+
+@pytest.mark.spec("S0.6", "S10.1")
+def test_after_an_undo_sizes_rest_on_the_reports_from_before_the_compaction(tmp_path: Path) -> None:
+    options = {"model": BOUND, "settings": ALONE, "file": tmp_path / "s.jsonl", "folder": tmp_path}
+    odd = "zq" * 2_000
+    with sevenfold.Session.open("s", **options) as session:
+        for number in range(1, 9):
+            session.user(odd)
+            # This server counts one token a character, far more than is expected of such text.
+            hear(session, fake_reply(number=number, prompt=1_000 + number * len(odd)))
+        session.user(odd)
+        live = session.gauge.seen
+        session.rewind(uuids(session)[-2])
+        assert session.compact(engine="extractive") is not None
+    with sevenfold.Session.open("s", **options) as session:
+        session.undo()
+        session.user(odd)
+        assert session.gauge.seen == pytest.approx(live, rel=0.02)

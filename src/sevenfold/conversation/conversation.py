@@ -160,8 +160,8 @@ class Conversation:
         self.new_fork = False
         """Whether this is a fork that has its parent's messages but no answer of its own yet."""
         self.answered_at = answered_at(log)
-        self.boundary_at_last_answer = self.transcript.view.boundary or ""
-        """The boundary at the time of the newest answer; if the view has another one now, it was compacted since."""
+        self.boundary_at_opening = self.boundary_at_last_answer = self.transcript.view.boundary or ""
+        """Boundaries when it was opened, and at the newest answer: another one in view now was made since."""
         epoch = self.transcript.view.epoch
         self.frame = with_edits(self, frame) if epoch is not None and EDITS in epoch.settings else frame
         enter(self, asked=options.lifetimes == self.lifetimes)

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sevenfold.conversation import events, history
-from sevenfold.conversation.epoch import clear_unsupported_amendments, frame_of
-from sevenfold.conversation.resume import resume
+from sevenfold.conversation.epoch import clear_unsupported_amendments, frame_of, learned
+from sevenfold.conversation.resume import SizeReport, resume
 from sevenfold.errors import Refused
 from sevenfold.events import Proposed
 from sevenfold.ports import Log
@@ -277,9 +277,8 @@ def _open_epoch_keeping_thinking(
     then = resume(transcript.log.upto(max(0, _decided_at(transcript.log, name)))) if bound else View()
     now = transcript.view_after(Undone(decision=since.id)) if since else transcript.view
     before = _sent(then)
-    same = _sent(now)[: len(before)] == before and (
-        then.epoch is None or _precedes(frame_of(then.epoch)) == _precedes(c.frame)
-    )
+    frame = frame_of(then.epoch) if then.epoch else c.frame
+    same = _sent(now)[: len(before)] == before and _precedes(frame) == _precedes(c.frame)
     c.open_epoch(why, drops_thinking=bound, after=place if same else None)
 
 
@@ -380,13 +379,16 @@ def _undo_compaction(c: Conversation) -> str:
     if not isinstance(entry, Boundary):
         raise Refused("there is no compaction to undo in this session")
     _compaction_must_fit(c, entry)
-    own = _epoch_of(c, entry.uuid)
-    before = _before(c, own)
+    own, reports = _epoch_of(c, entry.uuid), list[SizeReport]()
     c.transcript.decide(Undone(decision=entry.uuid))
     if own is not None:
         c.transcript.decide(Undone(decision=own.id))
-    if before is not None:
+    if before := _before(c, own):
         c.return_to(before)
+    if entry.uuid == c.boundary_at_opening:
+        # The reports from before the compaction were not read when the session was opened.
+        c.transcript.view_after(reports=reports)
+        c.gauge = learned(c.profile, reports, *c.frame.tools, *c.frame.system)
     _open_epoch_keeping_thinking(c, "undo", entry.uuid, entry.logical_parent)
     c.tail = None
     return entry.uuid

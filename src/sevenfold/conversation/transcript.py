@@ -302,10 +302,13 @@ class Transcript:
         self.written += sum(map(len, made))
         return positions
 
-    def view_after(self, *decisions: OwnDecision) -> View:
-        """The view as it would be after these decisions, folded from as far back as the live branch needs."""
+    def view_after(self, *decisions: OwnDecision, reports: list[SizeReport] | None = None) -> View:
+        """The view as it would be after these decisions, folded from as far back as the live branch needs.
+
+        Size reports found on the way are added to ``reports``.
+        """
         made = [Decision(replace(one, at=self.view.tip)) for one in decisions]
-        return resume(self.log, unwritten=[*(one.entry for one in self._unwritten or ()), *made])
+        return resume(self.log, reports, [*(one.entry for one in self._unwritten or ()), *made])
 
     def _find_epoch(self) -> int | None:
         """The position of the current epoch's record; None if there is none."""
