@@ -29,7 +29,7 @@ def histories(_: Path | None) -> list[Outcome]:
 
 
 def examples(_: Path | None) -> list[Outcome]:
-    """All other property-based tests, and those that cut a session off at every byte."""
+    """All other property-based tests, and those that try more seeds, models or crash points under `./dev prove`."""
     return _searched("properties, and sessions cut off at every byte", "import given", ", given", "PROVING")
 
 

@@ -115,7 +115,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether everything is true that must be."""
+        """Whether every requirement is met."""
         wrong = self.score.lost or self.invented or self.refused or self.moved or not self.reopened
         return not wrong and self.why_large != "?"
 
