@@ -1,7 +1,7 @@
-"""An environment for each peer, made when it is first needed, so that versions never clash.
+"""A separate environment for each peer, created on first use, so that versions never clash.
 
-They are in `.dev/peers`, with everything else that is installed for this project; delete it to get the newest
-versions. uv makes them where there is one, else venv and pip do.
+The environments are in `.dev/peers`, with everything else that is installed for this project; delete that folder to
+get the newest versions. uv creates them if it is available, otherwise venv and pip do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.peers.timing import Adapter
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOME = ROOT / ".dev" / "peers"
 PATIENCE = 300
-"""Seconds an installation may take."""
+"""Seconds each command of an installation may take."""
 
 
 class Unavailable(Exception):
@@ -24,7 +24,7 @@ class Unavailable(Exception):
 
 
 def python_of(adapter: Adapter) -> Path:
-    """The interpreter that has what the adapter needs."""
+    """The interpreter with the adapter's packages, installed first if necessary; raises `Unavailable` on failure."""
     if not adapter.packages:
         return Path(sys.executable)
     folder = HOME / adapter.name

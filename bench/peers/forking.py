@@ -1,9 +1,9 @@
-"""Eight agents over one conversation, each woken again, with a peer; `bench/forks.py` runs this where it is installed.
+"""A peer's sub-agents over one conversation, each woken again; `bench/forks.py` runs this in the peer's environment.
 
     python bench/peers/forking.py PEER URL TOKENS FORKS WAKES
 
-Neither peer can fork an agent, so each sub-agent is given the parent's messages and its task, all at the same time; the
-cache is marked the way the peer's documentation says. Before each part a line is written, and one is awaited.
+Neither peer can fork an agent, so each sub-agent gets the parent's messages and its task, all at the same time; caching
+is set up as the peer's documentation says. Before each part, the script prints a line and waits for a line of input.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 MODEL = "claude-sonnet-5-5"
 TEXT = "The harbour has many berths, and each of them is described here in a line of its own. "
 Ask = Callable[[Any, str], Awaitable[Any]]
-"""Takes what was said so far (None: nothing) and what is said now, and gives what was said then."""
+"""Takes the messages so far (None: none yet) and the user's next words; returns all messages after the answer."""
 
 
 def deepagents(url: str) -> Ask:
-    """A deep agent; its prompt caching is part of it."""
+    """An agent of Deep Agents, which has prompt caching built in."""
     chat = import_module("langchain_anthropic").ChatAnthropic
     model = chat(model=MODEL, base_url=url, api_key="simulated-key", max_tokens=1_000, max_retries=0)
     agent = import_module("deepagents").create_deep_agent(model=model)
@@ -34,7 +34,7 @@ def deepagents(url: str) -> Ask:
 
 
 def pydantic_ai(url: str) -> Ask:
-    """An agent of Pydantic AI, with its settings for caching."""
+    """An agent of Pydantic AI, with its cache settings on."""
     client = import_module("anthropic").AsyncAnthropic(base_url=url, api_key="simulated-key", max_retries=0)
     provider = import_module("pydantic_ai.providers.anthropic").AnthropicProvider(anthropic_client=client)
     models = import_module("pydantic_ai.models.anthropic")
@@ -59,7 +59,7 @@ def _await(part: str) -> None:
 
 
 async def work(ask: Ask, tokens: int, forks: int, wakes: int) -> None:
-    """The conversation, the sub-agents, and their wakes."""
+    """Run the parent's conversation, then the sub-agents, then wake each of them ``wakes`` times."""
     _await("parent")
     parent = await ask(None, TEXT * (tokens * 2 // len(TEXT)))
     _await("forks")

@@ -1,4 +1,4 @@
-"""Runs one case of one engine, in the engine's environment, and prints its median: started by `run`."""
+"""Run one case of one engine in the engine's environment and print its median; started by `run`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.peers.timing import Adapter, Bench
 
 
 def main(module: str, name: str, path: str, length: str) -> None:
-    """Measure the case called ``name`` on a session that was written before."""
+    """Measure the case called ``name`` on the session file at ``path``."""
     adapter: Adapter = import_module(f"bench.peers.adapters.{module}").ADAPTER
     case = next(one for one in adapter.cases if one.name == name)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""One compaction by a peer, in the peer's environment: started by `bench/retention.py`.
+"""One compaction by a peer, in the peer's environment; started by `bench/retention.py`.
 
     python -m bench.peers.retaining PEER FILE
 
-``FILE`` holds the messages of a conversation. Whenever the peer wants a summary, the messages it would show its model
-are printed as a line of JSON, and the summary is read from standard input, so that the same code summarises for all.
-At the end a line says what the model would be shown next, and what the peer moved to files.
+``FILE`` contains the messages of a conversation. Whenever the peer wants a summary, the script prints the messages it
+would show its model as a line of JSON and reads the summary from standard input, so the same code summarises for all
+peers. The last line has the messages the model would see next, and the content that the peer moved to files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 def converted(messages: list[Json]) -> Iterator[Any]:
-    """The messages as LangChain's."""
+    """The messages converted to LangChain's classes."""
     kinds = import_module("langchain_core.messages")
     for number, message in enumerate(messages):
         blocks = message["content"]
@@ -50,7 +50,7 @@ def _flat(block: Json) -> str:
 
 
 def plain(messages: list[Any]) -> list[Json]:
-    """LangChain's messages as those of the Messages API."""
+    """LangChain's messages in the format of the Messages API."""
     return [_plain(message) for message in messages]
 
 
@@ -75,13 +75,13 @@ def _plain(message: Any) -> Json:
 
 
 def ask(messages: list[Any]) -> str:
-    """Have a summary made of what a peer shows its model."""
+    """Request a summary of the messages that a peer shows its model."""
     print(json.dumps({"summarise": plain(messages)}), flush=True)
     return str(json.loads(sys.stdin.readline()))
 
 
 def langchain(messages: list[Any], *, trimmed: bool) -> tuple[list[Any], list[str]]:
-    """LangChain's middleware as it comes, or with its limit on what is summarised lifted."""
+    """Compact with LangChain's middleware, with (``trimmed``) or without its limit on what is summarised."""
     middleware = import_module("langchain.agents.middleware").SummarizationMiddleware
     runnable = import_module("langchain_core.runnables").RunnableLambda(ask)
     more = {} if trimmed else {"trim_tokens_to_summarize": None}
@@ -91,7 +91,7 @@ def langchain(messages: list[Any], *, trimmed: bool) -> tuple[list[Any], list[st
 
 
 def deepagents(messages: list[Any]) -> tuple[list[Any], list[str]]:
-    """Deep Agents' middleware with its defaults; what it removes goes to a file."""
+    """Compact with Deep Agents' middleware and its defaults; it moves what it removes to a file."""
     summarization = import_module("deepagents.middleware.summarization")
     types = import_module("langchain.agents.middleware.types")
     answer = import_module("langchain_core.messages").AIMessage("ok")
@@ -122,7 +122,7 @@ def deepagents(messages: list[Any]) -> tuple[list[Any], list[str]]:
 
 
 def main(peer: str, file: str) -> None:
-    """Compact the conversation in a file the way a peer does."""
+    """Compact the conversation in a file the way a peer does, and print the result."""
     messages = list(converted(json.loads(Path(file).read_text("utf-8"))))
     if peer == "deepagents":
         shown, files = deepagents(messages)

@@ -1,11 +1,11 @@
-"""What engines spend on the context in every turn, ours beside the floor and its peers, in one run.
+"""The CPU time that engines spend on the context in every turn: ours, the floor and the peers, in one run.
 
     python -m bench.peers.run [PEER...] [--messages 100,1000,10000] [--kind turn,request]
 
-Without names, all are measured. Every case of every engine runs in a process of its own, in an environment of
-its own, on the same session; no model is called, and its stand-in answers at once. Times are CPU milliseconds
-a step (median); the last column compares the longest session with a whole turn of ours. Engines differ in
-what they do in a turn, so each line says what is timed. A peer that cannot be installed is left out.
+Without names, all are measured. Every case runs in its own process, in the environment of its engine, on the same
+session. No model is called; a stand-in answers at once. Times are CPU milliseconds per step (median); the column "x our
+turn" is the time for the longest session, relative to a whole turn of ours. Engines differ in what they do in a turn,
+so each line says what is timed. A peer that cannot be installed is left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENGINES = ("floor", "sevenfold_", "langchain_", "deepagents_", "pydantic_ai_", "
 """Modules of `adapters`."""
 LENGTHS = (100, 1_000, 10_000)
 PATIENCE = 240
-"""Seconds a case may take, building the session included."""
+"""Seconds a case may take, including the time to build the session."""
 YARDSTICK = ("sevenfold", "turn: everything")
 QUIET = {
     "ANTHROPIC_API_KEY": "none",
@@ -36,10 +36,10 @@ QUIET = {
     "DO_NOT_TRACK": "1",
     "PYTHONWARNINGS": "ignore",
 }
-"""What keeps peers from looking for services: nothing here talks to any."""
+"""Environment variables that keep peers from looking for services; nothing here uses one."""
 
 Times = dict[int, float]
-"""CPU milliseconds by length of the session."""
+"""CPU milliseconds by session length."""
 Table = dict[tuple[str, str], Times]
 
 
@@ -52,7 +52,7 @@ def adapter_of(module: str) -> Adapter:
 def measure(
     engines: Sequence[str] = ENGINES, lengths: Sequence[int] = LENGTHS, kinds: Collection[str] = ()
 ) -> Table:
-    """The times of all cases of these kinds (of all, if none is named) of these engines."""
+    """The times of these engines' cases, of the given kinds or, if there are none, of all kinds."""
     table: Table = {}
     with tempfile.TemporaryDirectory() as folder:
         paths = {length: Path(folder, f"{length}.jsonl") for length in lengths}
@@ -75,7 +75,7 @@ def measure(
 
 
 def timed(python: Path, module: str, case: Case, length: int, path: Path) -> Iterator[tuple[int, float]]:
-    """The time of a case at a length, or nothing, with the reason said."""
+    """The time of a case at a session length; if the case fails, prints the reason and yields nothing."""
     command = [str(python), "-m", "bench.peers.one", module, case.name, str(path), str(length)]
     try:
         shown = subprocess.run(
@@ -96,7 +96,7 @@ def timed(python: Path, module: str, case: Case, length: int, path: Path) -> Ite
 
 
 def show(table: Table, lengths: Sequence[int]) -> None:
-    """Print the table, sorted by kind of work."""
+    """Print the table, cases of kind ``turn`` first."""
     ours = table.get(YARDSTICK, {}).get(lengths[-1])
     heads = "".join(f"{length:>12,}" for length in lengths)
     print(f"\n{'CPU ms a step':15}{'':28}{heads}{'x our turn':>12}  what is timed")
@@ -124,7 +124,7 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure what was asked for and print it."""
+    """Measure the requested engines and print the table."""
     parser = argparse.ArgumentParser(prog="bench.peers.run", description="Engines side by side.")
     names = {adapter_of(module).name: module for module in ENGINES}
     parser.add_argument("peers", nargs="*", help=f"of {', '.join(names)}; ours and the floor always are")

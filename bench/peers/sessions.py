@@ -1,9 +1,9 @@
-"""The session every engine is given: an agent at work, in the shape of the Messages API, made by a fixed seed.
+"""The session that every engine gets: an agent at work, in the format of the Messages API, from a fixed seed.
 
-One prompt, then answers that call a tool and results of 2 to 8 KB, every hundredth of 100 KB; after ten such
-rounds the model answers in words and the user asks again. Results are source code of the standard library
-(three in five), log lines and listings, so that whoever counts tokens meets what agents meet. The same
-interpreter makes the same session, so it is written to a file once and read by every environment.
+A prompt, then answers that call a tool and results of 2 to 8 KB, every hundredth one of 100 KB; after ten such rounds
+the model answers in words and the user asks again. Results are source code of the standard library (three in five),
+log lines and listings, so that token counters get realistic input. Only the same interpreter generates the same
+session, so the session is written to a file once, which every environment reads.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 Message = dict[str, Any]
 
 SPARE = 40
-"""Messages beyond the length of a session: the turns that are measured."""
+"""Messages beyond the length of a session, for the measured turns."""
 TURNS = SPARE // 2
 TOOLS = ("read_file", "bash", "grep", "edit_file", "list_dir", "web_fetch")
 CHARACTERS_PER_TOKEN = 3.6
 
 
 class _Author:
-    """Makes up texts."""
+    """Generates texts."""
 
     def __init__(self) -> None:
         self.chance = random.Random(7)
@@ -45,11 +45,11 @@ class _Author:
         return self._source[start : start + size]
 
     def code_between(self, least: int, most: int) -> str:
-        """A piece of source code of about that size."""
+        """A piece of source code, of a random size in that range."""
         return self.code(self.chance.randrange(least, most))
 
     def result(self, size: int) -> str:
-        """What a tool might answer."""
+        """A plausible tool result."""
         kind = self.chance.random()
         if kind < 0.6:
             return self.code(size)
@@ -80,7 +80,7 @@ class _Author:
 
 
 def _contents() -> Iterator[tuple[str, list[Message]]]:
-    """An endless session: who speaks, and what."""
+    """The messages of an endless session, as roles and contents."""
     author, results = _Author(), 0
     while True:
         yield "user", [_text("Please look at this and continue:\n" + author.code_between(200, 800))]
@@ -107,13 +107,13 @@ def _text(words: str) -> Message:
 
 
 def characters(block: Message) -> int:
-    """How many characters of a block a model reads."""
+    """How many characters of a block the model reads."""
     size = len(block.get("text") or "") + len(block.get("content") or "")
     return size + (len(json.dumps(block["input"])) if "input" in block else 0)
 
 
 def write(path: Path, messages: int) -> None:
-    """Write a session of that many messages, and the spare ones behind it."""
+    """Write a session of that many messages, followed by the spare ones."""
     total = 0
     with path.open("w", encoding="utf-8") as file:
         for number, (role, content) in enumerate(islice(_contents(), messages + SPARE)):
@@ -127,7 +127,7 @@ def write(path: Path, messages: int) -> None:
 
 
 class Session:
-    """A session of about ``length`` messages, and the turns to add to it while the clock runs."""
+    """A session of about ``length`` messages, and the measured turns to add to it."""
 
     def __init__(self, path: Path, length: int) -> None:
         with path.open(encoding="utf-8") as file:
@@ -138,14 +138,14 @@ class Session:
             number for number in range(max(0, length - TURNS), length) if calls_a_tool(messages[number])
         )
         self.history = messages[:start]
-        """What was said before the first turn that is measured."""
+        """The messages before the first measured turn."""
         rest = messages[start:]
         self.turns = [rest[number : number + 2] for number in range(0, 2 * TURNS, 2)]
-        """Two messages each."""
+        """The measured turns, two messages each."""
 
     @property
     def finished(self) -> list[Message]:
-        """The session up to its last answer in words: no call is left open."""
+        """The session up to its last answer in words, so that no tool call is left open."""
         ends = [
             number
             for number, one in enumerate(self.all)
@@ -155,5 +155,5 @@ class Session:
 
 
 def calls_a_tool(message: Message) -> bool:
-    """True for an answer that ends in a call."""
+    """Whether a message is an answer that ends in a tool call."""
     return message["role"] == "assistant" and bool(message["content"][-1]["type"] == "tool_use")

@@ -1,4 +1,4 @@
-"""How a case is measured: a step is repeated once a turn, and its CPU time taken; the first is a warm-up."""
+"""How a case is measured: its step runs once per turn and its CPU time is recorded; the first run is a warm-up."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from bench.peers.sessions import TURNS, Session
 Given = TypeVar("Given")
 
 BUDGET = 15.0
-"""Seconds after which a slow case is not repeated any more."""
+"""Seconds after which a slow case is no longer repeated."""
 
 
 class Bench:
-    """Takes the times of one case."""
+    """Records the times of one case."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        """For files; removed afterwards."""
+        """For the case's files; deleted afterwards."""
         self.spent: list[float] = []
 
     def loop(
@@ -42,23 +42,23 @@ class Bench:
 
     @property
     def median(self) -> float:
-        """CPU milliseconds a step, the first left out."""
+        """The median CPU time of a step in milliseconds, without the warm-up."""
         return statistics.median(self.spent[1:] or self.spent)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Something an engine does in every turn, or now and then."""
+    """Something an engine does in every turn, or only sometimes."""
 
     name: str
-    """What it is called in the table; its first word says what kind of work it is."""
+    """Its name in the table; the part before the colon is the kind of work."""
     what: str
     run: Callable[[Session, Bench], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An engine, and what has to be installed to measure it; nothing for those that are already here."""
+    """An engine, with the packages to install before measuring it: none if everything is already here."""
 
     name: str
     cases: tuple[Case, ...]

@@ -1,10 +1,9 @@
-"""What must hold, point by point, for `./dev prove`.
+"""The acceptance points that `./dev prove` measures.
 
-Each module here has a list `POINTS` of (name, callable). A callable measures something, in a process of its own,
-and returns the outcomes that follow from it: one line each in the report. It is given the folder of real
-transcripts, or None where there is none. A new part of the engine adds its points in a module of its own and
-names that module in `bench/prove.py`. Where a full measurement takes minutes, it takes a smaller sample when
-`is_quick()`.
+Each module here has a list `POINTS` of (name, callable). A callable runs in its own process, measures something and
+returns outcomes, each of which is one line of the report. Its argument is the folder of real transcripts, or None if
+there is none. For a new part of the engine, add a module with its points and list it in `bench/prove.py`. A
+measurement that takes minutes should use a smaller sample when `is_quick()`.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from msgspec import Struct
 
 
 class Outcome(Struct, frozen=True):
-    """Whether something holds."""
+    """The result of one check."""
 
     name: str
     met: bool | None
-    """None when it could not be found out here."""
+    """Whether the bar is met; None if it could not be measured here."""
     figure: str
-    """What was found."""
+    """What was measured, or why it could not be."""
     bar: str = ""
-    """What was asked for."""
+    """What is required."""
 
 
 def is_quick() -> bool:
-    """Should a measurement be content with a small sample?"""
+    """Whether measurements should use a small sample."""
     return os.environ.get("SEVENFOLD_PROVE") == "quick"
 
 
@@ -38,15 +37,15 @@ Point = tuple[str, Measurement]
 
 
 def at_most(name: str, figure: float, bar: float) -> Outcome:
-    """An outcome that is met up to a bar."""
+    """An outcome that is met if the figure is at most the bar."""
     return Outcome(name, figure <= bar, f"{figure:,.3g}", f"at most {bar:g}")
 
 
 def all_of(name: str, good: int, total: int) -> Outcome:
-    """An outcome that is met if nothing is left out, and there was something."""
+    """An outcome that is met if all are good and there is at least one."""
     return Outcome(name, good == total > 0, f"{good:,} of {total:,}", "all")
 
 
 def without_corpus(*names: str) -> list[Outcome]:
-    """Outcomes that cannot be had for want of real transcripts."""
+    """Skipped outcomes, for points that need real transcripts when there are none."""
     return [Outcome(name, None, "no folder of real transcripts here") for name in names]

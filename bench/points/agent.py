@@ -1,4 +1,4 @@
-"""The agent: the demonstration held twice, a thousand turns with failures, and the time to the prompt."""
+"""The agent: two runs of the demo, a thousand turns with failures, and the time until the chat prompt appears."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sevenfold.lab.demo.run import FAST, FULL, run, scratch_folder
 
 QUICK_TURNS = 120
 ORDER_OF_REQUESTS = 0.001
-"""The share of a cost that depends on which of two requests made at the same time finds the other's cache entry."""
+"""The share of a cost that depends on which of two simultaneous requests finds the other's cache entry."""
 
 
 def demonstration(_: Path | None) -> list[Outcome]:
-    """What must hold of the demonstration, and that its figures are the same twice."""
+    """The bars of the demo, and that two runs give the same figures."""
     outcomes = []
     scale = FAST if is_quick() else FULL
     for _run in range(2):
@@ -44,7 +44,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def long_run(_: Path | None) -> list[Outcome]:
-    """A thousand turns with a provider that fails now and then; of a few, the memory says nothing."""
+    """A thousand turns with a provider that sometimes fails; a quick run is too short to judge memory growth."""
     turns = QUICK_TURNS if is_quick() else soak.TURNS
     soaked = soak.measure(turns)
     return [
@@ -55,7 +55,7 @@ def long_run(_: Path | None) -> list[Outcome]:
 
 
 def start(_: Path | None) -> list[Outcome]:
-    """How long the terminal app takes to its prompt."""
+    """How long the terminal app takes to show its prompt."""
     found = startup.measure()
     bar = f"under {startup.MOST_SECONDS} s; a bare Python takes {found['bare']:.2f} s"
     return [Outcome("chat: to the prompt", startup.verdict(found), f"{found['chat']:.2f} s", bar)]

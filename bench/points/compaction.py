@@ -1,4 +1,4 @@
-"""Compaction: nothing is lost, nothing invented, little is left, and little is asked of a model."""
+"""Compaction: nothing is lost or invented, the context becomes small, and few model calls are needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _outcomes(bars: Iterable[Bar]) -> list[Outcome]:
 
 
 def real_sessions(corpus: Path | None) -> list[Outcome]:
-    """Every session at five points, by code alone and with models that summarise badly."""
+    """Every session compacted at five points: by code alone, by bad or failing models, and by the provider."""
     if corpus is None:
         return without_corpus(*(f"sessions compacted {sort}" for sort in SORTS))
     tallies = compaction.compact_all(corpus)
@@ -32,17 +32,17 @@ def next_requests(corpus: Path | None) -> list[Outcome]:
 
 
 def in_a_row(_: Path | None) -> list[Outcome]:
-    """Ten compactions one after the other."""
+    """Ten compactions in a row."""
     return _outcomes(compaction.chain_bars(compaction.chained()))
 
 
 def price(_: Path | None) -> list[Outcome]:
-    """Time, and calls to a model."""
+    """The time and the model calls that compactions take."""
     return _outcomes([*compaction.time_bars(compaction.timed()), *compaction.cost_bars(compaction.costs())])
 
 
 def claims(_: Path | None) -> list[Outcome]:
-    """Planted claims and honest sentences of all writers, in every layout of a summary."""
+    """Planted claims and honest sentences by all writers, in every summary layout."""
     sets = {"": inventing.SETS, " (not learnt from)": inventing.FRESH}
     return _outcomes(
         (f"{name}{which}", figure, asked, met)

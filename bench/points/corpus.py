@@ -1,4 +1,4 @@
-"""Real transcripts: they load, round-trip, are accounted for, and every request in them could have been sent."""
+"""Real transcripts: they load and round-trip, their figures match a recount, and every request in them is valid."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ FOUND = "what users said is found by recall among their words"
 TRUE = "quoted, what users said is not called invented"
 INVENTED = "statements about the user called invented"
 OPENING = "opens its file"
-"""Said of answers with nothing before them: the prompt they had is in no file."""
+"""For responses with nothing before them: their prompt is in no file."""
 
 _decode = msgspec.json.Decoder().decode
 
 
 def _files(corpus: Path) -> dict[Path, str]:
-    """The files of the two kinds, by kind."""
+    """The Claude and Codex files in the corpus, each with its kind."""
     kinds = {path: kind_of(path) for path in sorted(corpus.rglob("*.jsonl"))}
     return {path: kind for path, kind in kinds.items() if kind}
 
 
 def profiled(corpus: Path | None) -> list[Outcome]:
-    """Every file is profiled, and its figures are those of the recount."""
+    """Every file can be profiled, and its figures match the recount."""
     if corpus is None:
         return without_corpus(PROFILED, ACCOUNTED)
     files = _files(corpus)
@@ -64,7 +64,7 @@ def _counted(session: SessionProfile) -> Count:
 
 
 def round_trip(corpus: Path | None) -> list[Outcome]:
-    """What is written back is what was read, line by line and block by block."""
+    """Copied lines and blocks keep their bytes, and a file opened from its end gives the same view."""
     if corpus is None:
         return without_corpus(COPIED, KEPT, OPENED)
     files = _files(corpus)
@@ -87,7 +87,7 @@ def _copies(path: Path) -> bool:
 
 
 def _blocks_kept(path: Path) -> Iterator[bool]:
-    """Whether each block is in its line just as it was read; plain words become a block only here."""
+    """Whether the bytes of each block occur in its line; skips plain strings, which only reading makes into blocks."""
     for _, line in JsonlLog(path).read():
         entry = entries.read(line)
         if isinstance(entry, Said) and isinstance(_decode(line).get("message", {}).get("content"), list):
@@ -100,7 +100,7 @@ def _opens(path: Path) -> bool:
 
 
 def requests(corpus: Path | None) -> list[Outcome]:
-    """The view in front of every answer, held against the rules for the model that gave it."""
+    """The view before every response, checked against the rules for the model that gave the response."""
     if corpus is None:
         return without_corpus(VALID)
     found, calls = Counter[str](), 0
@@ -116,7 +116,7 @@ def requests(corpus: Path | None) -> list[Outcome]:
 
 
 def _requests(path: Path, *, sidechain: bool) -> Iterator[str]:
-    """For each call of the main conversation, or of the side ones, whether it is valid, or why not."""
+    """For each call of the main conversation, or of the sidechains, whether its request is valid, or why not."""
     view, seen = View(), set[str]()
     for _, line in JsonlLog(path).read():
         entry = entries.read(line)
@@ -134,7 +134,7 @@ def _requests(path: Path, *, sidechain: bool) -> Iterator[str]:
 
 
 def whose_words(corpus: Path | None) -> list[Outcome]:
-    """What users said, read off the raw lines by rules of its own, held against recall and the audit."""
+    """The users' words, read from the raw lines by separate rules, checked against recall and the audit."""
     if corpus is None:
         return without_corpus(FOUND, TRUE, INVENTED)
     found, believed, said, invented, statements = 0, 0, 0, 0, 0
@@ -160,7 +160,7 @@ def whose_words(corpus: Path | None) -> list[Outcome]:
 
 
 def _said(line: bytes) -> Iterator[str]:
-    """What the user says on a line, however the client recorded it."""
+    """The user's words on a line, wherever the client records them."""
     match _decode(line) if line.strip() else None:
         case {"type": "queue-operation", "operation": "enqueue", "content": str() as words}:
             yield from [words] if not words.startswith(("<", "/")) else []

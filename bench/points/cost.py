@@ -1,4 +1,4 @@
-"""Time, memory and what an install brings."""
+"""Time, memory, and the packages an install brings in."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ QUICK_SIZE = 100 * resume.MB
 
 
 def turns(_: Path | None) -> list[Outcome]:
-    """The cost of a turn does not grow, and stays near the floor."""
+    """The cost of a turn does not grow with the session and stays near the floor."""
     rows = turn_cost.measure_all(turn_cost.SIZES)
     return [at_most(name, figure, bar) for name, figure, bar, _ in turn_cost.bars(rows)]
 
 
 def opening_whole(_: Path | None) -> list[Outcome]:
-    """A long session that was never compacted, up to the body of its first request."""
+    """Opening a long session that was never compacted, up to the body of its first request."""
     return [
         at_most(name, figure, bar) if met is not None else Outcome(name, None, "no peer is installed")
         for name, figure, bar, met in open_cost.bars(open_cost.measure())
@@ -25,12 +25,12 @@ def opening_whole(_: Path | None) -> list[Outcome]:
 
 
 def opening_own(_: Path | None) -> list[Outcome]:
-    """A large transcript of ours, opened from its end and read whole."""
+    """A large transcript in our own format, opened from its end and read whole."""
     return _opening("own", ("decode", "fold"))
 
 
 def opening_foreign(_: Path | None) -> list[Outcome]:
-    """The same in the shape of other tools."""
+    """The same for a large transcript in the format of other tools."""
     return _opening("foreign", ("decode",))
 
 
@@ -47,7 +47,7 @@ def _opening(shape: str, whole: tuple[str, ...]) -> list[Outcome]:
 
 
 def package(_: Path | None) -> list[Outcome]:
-    """What importing costs, and what installing brings."""
+    """The cost of importing the package, and the packages an install brings in."""
     return [
         Outcome(name, met, figure if isinstance(figure, str) else f"{figure:,.3g}", f"at most {bar}")
         for name, figure, bar, met in importing.measure()["bars"]

@@ -1,4 +1,4 @@
-"""The estimator against what servers reported in real transcripts."""
+"""The estimator compared with the prompt sizes that servers reported in real transcripts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.points import Outcome, Point, without_corpus
 
 
 def estimates(corpus: Path | None) -> list[Outcome]:
-    """All bars of `bench/estimator.py`, with the rates as shipped."""
+    """All bars of `bench/estimator.py`, with the rates that ship with the package."""
     if corpus is None:
         return without_corpus("estimates against reported sizes")
     return [

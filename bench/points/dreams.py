@@ -1,4 +1,4 @@
-"""What dreaming closes, and that no fact is lost by it."""
+"""Which memory entries a dream closes, and that it loses no fact."""
 
 from __future__ import annotations
 

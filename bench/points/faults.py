@@ -1,10 +1,10 @@
-"""Small faults put into Python source: a comparison turned round, a condition negated, a call left out.
+"""Small faults to put into Python source: a comparison changed, a condition negated, a call removed.
 
-Only what a run can notice is changed: no docstrings, annotations, texts, assertions (the ``strict`` of `zip` is one),
-class options or decorators.
-Nor is a fault one that changes nothing: a limit of thousands that is off by one, or None where False was meant. Such a
-figure becomes ten times as large, a comparison with it is turned round as a whole, and so is what a function that
-answers yes or no returns. A fault replaces one expression or statement and leaves every other byte as it is.
+Only code whose effect a test can notice is changed: no docstrings, annotations, texts, assertions (the ``strict`` of
+`zip` is one), class options or decorators. Faults that would change nothing that matters are avoided too, such as a
+limit in the thousands that is off by one, or None returned instead of False. So a large figure becomes ten times as
+large, a comparison with one is reversed completely, and the result of a function that returns a bool is negated. A
+fault replaces one expression or statement and leaves every other byte unchanged.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _ROUND: dict[type[ast.AST], type[ast.cmpop]] = {
     ast.Gt: ast.LtE,
     ast.GtE: ast.Lt,
 }
-"""For a comparison with a limit, where being off by one changes nothing that matters."""
+"""Complete reversals, for comparisons with a limit, where being off by one changes nothing that matters."""
 _NO_EFFECT = ("log", "logger", "logging", "warnings")
 """Calls on these are left alone: no test should depend on them."""
 SMALL = 10
-"""Figures below this one are counts and places, where being off by one matters."""
+"""Figures below this are counts and indexes, where being off by one matters."""
 _FOR_READERS = ("__repr__", "__str__")
 
 
@@ -52,26 +52,26 @@ class Fault(Struct, frozen=True):
     """One change to one file."""
 
     path: str
-    """From the root of the tree."""
+    """Relative to the root of the tree."""
     line: int
     start: int
-    """In bytes from the beginning of the file, as is the end."""
+    """An offset in bytes from the beginning of the file, like ``end``."""
     end: int
     old: str
     new: str
 
     def __str__(self) -> str:
-        """Where it is and what it changes, in a line."""
+        """The location and the change, on one line."""
         old, new = (" ".join(text.split())[:60] for text in (self.old, self.new))
         return f"{self.path}:{self.line}: {old} -> {new}"
 
     def applied(self, source: bytes) -> bytes:
-        """The file with the fault in it."""
+        """The source of the file with the fault in it."""
         return source[: self.start] + self.new.encode() + source[self.end :]
 
 
 def choose(root: Path, packages: Sequence[str], number: int, seed: int) -> list[Fault]:
-    """So many faults from all over the packages, the same for the same tree and seed."""
+    """Draw ``number`` faults (all, if there are fewer) from the packages; reproducible for a tree and seed."""
     chance = random.Random(seed)
     paths = [path for name in packages for path in sorted((root / name).rglob("*.py"))]
     found = [fault for path in paths for fault in faults(path.read_bytes(), str(path.relative_to(root)))]
@@ -95,7 +95,7 @@ def faults(source: bytes, path: str = "") -> list[Fault]:
         assert node.end_col_offset is not None
         begin = place(node.lineno, node.col_offset)
         end = place(node.end_lineno, node.end_col_offset)
-        # Brackets, because what is around it may bind more tightly than what it was.
+        # Parentheses, because the surrounding code may bind more tightly than the new expression.
         new = f"({ast.unparse(wrong)})" if isinstance(wrong, ast.expr) else ast.unparse(wrong)
         made.append(Fault(path, node.lineno, begin, end, source[begin:end].decode(), new))
     return made
@@ -105,7 +105,7 @@ Place = ast.expr | ast.stmt
 
 
 def _limits(tree: ast.Module) -> frozenset[str]:
-    """The names of a module's own figures that are no small counts."""
+    """The names of a module's constants that are limits, not small counts."""
     found: set[str] = set()
     for node in tree.body:
         match node:
@@ -124,7 +124,7 @@ def _limits(tree: ast.Module) -> frozenset[str]:
 
 
 def _is_limit(node: ast.expr, limits: frozenset[str]) -> bool:
-    """Is it a figure that is no small count, or computed from one?"""
+    """Whether an expression is a limit, that is, a figure that is not a small count, or is computed from one."""
     match node:
         case ast.Constant(value=bool()):
             return False
@@ -143,7 +143,7 @@ def _is_limit(node: ast.expr, limits: frozenset[str]) -> bool:
 def _changes(
     node: ast.AST, limits: frozenset[str], *, answers: bool = False
 ) -> Iterator[tuple[Place, Place]]:
-    """What can be replaced below a node, and by what; ``answers``: it is in a function that returns a bool."""
+    """The nodes to replace in a tree, with their replacements; ``answers``: inside a function that returns a bool."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         answers = isinstance(node.returns, ast.Name) and node.returns.id == "bool"
     if isinstance(node, Place):
@@ -153,7 +153,7 @@ def _changes(
 
 
 def _run_parts(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a node that run in a way a test can notice."""
+    """The children of a node whose effect a test can notice."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield from () if name in _FOR_READERS else node.body

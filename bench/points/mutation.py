@@ -1,9 +1,9 @@
-"""Would the tests notice? Small faults in the engine's core, each run against the tests that cover its line.
+"""Mutation testing: small faults in the engine's core, each run against the tests that cover its line.
 
-A copy of the tree is tested once, with coverage, for a map from lines to tests. Then each fault is put into a copy
-and up to `MOST_TESTS` of the tests that run its line are run: those that run the fewest lines, because they are about
-it; those that hold a recording, because it has every byte that is logged and sent; and some of the rest. The map is
-kept in `.dev/` until the sources or the tests change.
+The tests run once with coverage in a copy of the tree, which gives a map from lines to tests. Then each fault is put
+into a copy, and up to `MOST_TESTS` of the tests that cover its line run: those that run the fewest lines, because they
+are the most specific; those that compare with a recording, because it has every byte that is logged and sent; and
+some of the rest. The map is kept in `.dev/` until the sources or the tests change.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ TESTS = (
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "rules", "tokens", "window", "wiring")),
     *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
 )
-"""The tests that are about the core."""
+"""The tests of the core."""
 RECORDED = re.compile(r"tests/recorded/.*_recorded\[")
-"""In the names of tests that hold a scenario or a part against its recording."""
+"""Matches the names of tests that compare a scenario or a part with its recording."""
 QUICK_CORE = ("src/sevenfold/record", "src/sevenfold/request")
 QUICK_TESTS = (
     *("tests/record", "tests/request", "tests/layers"),
     *(f"tests/test_{name}.py" for name in ("gauge", "price", "tokens", "window")),
     *(f"tests/recorded/{name}.py" for name in ("test_recorded", "test_recorded_parts")),
 )
-"""A part of the core and its tests, which can be mapped in two minutes."""
+"""A part of the core and its tests, small enough to be mapped in two minutes."""
 SEED, NUMBER, FEW = 7, 40, 10
 BAR = 0.8
 MOST_TESTS = 200
 CPU_SECONDS = 180
-"""What no selection of tests needs: a run that takes longer goes round in circles."""
+"""More than any selection of tests needs: a run that takes longer is in an endless loop."""
 PATIENCE = 400
-"""Seconds until a run that does nothing counts as one that hangs."""
+"""Wall-clock seconds after which a run counts as hung, even if it uses no CPU time."""
 COPIES = 2
 
 AT_IMPORT = 0
-"""In place of a line that runs when its module is imported, before any test: a table, a default."""
+"""The key for lines that run when their module is imported, before any test: a table, a default."""
 
 LineTests = dict[str, dict[int, list[str]]]
-"""For each file and line, the tests that run it, the most particular first; for `AT_IMPORT`, the tests of the whole
-file, first those that run little else."""
+"""For each file and line, the tests that run it, the most specific first. For `AT_IMPORT`, all tests that run the file,
+those that run little else first."""
 
 
 def copy_tree(folder: Path) -> Path:
-    """The files under version control, in a folder of their own, with the times they have here."""
+    """Copy the files under version control to a folder, with their modification times; returns the folder."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in filter(None, listed.decode().split("\0")):
         if (ROOT / name).is_file():
@@ -86,7 +86,7 @@ def run_tests(
     output: BinaryIO | None = None,
     **more: str,
 ) -> int:
-    """Run pytest in a copy; returns its exit code, or one below zero when it was stopped."""
+    """Run pytest in a copy and return its exit code, which is negative if the run was killed."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "SEVENFOLD_PROVE": "faults", **more}
 
     def limit() -> None:
@@ -110,7 +110,7 @@ def run_tests(
 
 
 def line_tests(tree: Path, core: Sequence[str] = CORE, tests: Sequence[str] = TESTS) -> LineTests:
-    """Which tests run which lines of the core: as it is kept, or measured now."""
+    """Which tests run which lines of the core: from the stored map if it is current, otherwise measured now."""
     names = [
         path for name in (*core, *tests) for path in [tree / name, *sorted((tree / name).rglob("*.py"))]
     ]
@@ -127,7 +127,7 @@ def line_tests(tree: Path, core: Sequence[str] = CORE, tests: Sequence[str] = TE
     shown = report.read_text(encoding="utf-8", errors="replace")
     if code > pytest.ExitCode.TESTS_FAILED:
         raise RuntimeError(f"without any fault, the tests end with exit code {code}: {shown[-2_000:]}")
-    # One that fails without a fault can tell of none.
+    # A test that fails without a fault cannot detect one.
     found = _read_map(tree, data_file, set(re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", shown, re.M)))
     KEPT.mkdir(parents=True, exist_ok=True)
     kept.write_bytes(msgspec.json.encode(found))
@@ -156,7 +156,7 @@ def _read_map(tree: Path, data_file: Path, without: set[str]) -> LineTests:
 
 
 def tests_for(fault: Fault, mapped: LineTests) -> list[str]:
-    """The tests to run against a fault: the most particular, and some of the rest."""
+    """The tests to run against a fault: the most specific ones, some recorded ones, and some of the rest."""
     lines = mapped.get(fault.path, {})
     tests = lines.get(fault.line) or lines.get(AT_IMPORT, [])
     near, rest = tests[: MOST_TESTS // 2], tests[MOST_TESTS // 2 :]
@@ -167,24 +167,24 @@ def tests_for(fault: Fault, mapped: LineTests) -> list[str]:
 
 
 def is_noticed(tree: Path, fault: Fault, tests: Sequence[str]) -> bool:
-    """Does any of the tests fail, or never end, with the fault in the copy?"""
+    """Whether any of the tests fails or hangs with the fault in the copy."""
     path = tree / fault.path
     source, stat = path.read_bytes(), path.stat()
     path.write_bytes(fault.applied(source))
     try:
-        # Bytecode of the file with a fault in it must not outlive it.
+        # Bytecode compiled from the faulty file must not outlive the fault.
         code = run_tests(tree, tests, limited=True, PYTHONDONTWRITEBYTECODE="1") if tests else 0
     finally:
         path.write_bytes(source)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    # Nothing was run: because of the fault, or because a test is not called what it was when it was mapped.
+    # No test ran, because of the fault or because a test was renamed since it was mapped: retry without the fault.
     return run_tests(tree, tests, limited=True) == 0 if code >= pytest.ExitCode.INTERRUPTED else code != 0
 
 
 def unnoticed(
     number: int, seed: int = SEED, core: Sequence[str] = CORE, tests: Sequence[str] = TESTS
 ) -> list[Fault]:
-    """Those of so many faults that no test notices."""
+    """Draw ``number`` faults and return those that no test notices."""
     with tempfile.TemporaryDirectory() as folder:
         trees = [copy_tree(Path(folder, str(index))) for index in range(COPIES)]
         mapped = line_tests(trees[0], core, tests)

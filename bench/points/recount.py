@@ -1,4 +1,4 @@
-"""A plain count of what a transcript reports, which shares no code with the engine: to hold it against."""
+"""A simple count of what a transcript reports, to check the engine's figures; it shares no code with the engine."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LOOKED_AT = 50
-"""Records that are looked at to tell what a file is."""
+"""How many records to read before giving up on recognising a file."""
 USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 
 Record = dict[str, Any]
 
 
 class Count(NamedTuple):
-    """What a file reports."""
+    """The figures that a file reports."""
 
     calls: int
     usage: tuple[int, ...]
-    """Added up over the calls, in the order of `USAGE`."""
+    """Totals over all calls, in the order of `USAGE`."""
     compactions: int
     clearings: int
 
 
 def kind_of(path: Path) -> str:
-    """``claude``, ``codex``, or empty for files of another kind."""
+    """``claude``, ``codex``, or an empty string for any other file."""
     for number, record in enumerate(records(path)):
         if isinstance(record.get("payload"), dict) and "timestamp" in record:
             return "codex"
@@ -37,7 +37,7 @@ def kind_of(path: Path) -> str:
 
 
 def records(path: Path) -> Iterator[Record]:
-    """The records of a file; lines that hold none are passed over."""
+    """The records of a file; lines that are not JSON objects are skipped."""
     with path.open("rb") as file:
         for line in file:
             try:
@@ -49,12 +49,12 @@ def records(path: Path) -> Iterator[Record]:
 
 
 def count(path: Path, kind: str) -> Count:
-    """What a file of that kind reports."""
+    """The figures that a file of this kind reports."""
     return _count_claude(path) if kind == "claude" else _count_codex(path)
 
 
 def _count_claude(path: Path) -> Count:
-    """One call is one response id; it used what the last of its records says."""
+    """Each response id is one call; the last record with that id has its usage."""
     used: dict[str, Record] = {}
     kinds: list[Any] = []
     for record in records(path):
@@ -69,7 +69,7 @@ def _count_claude(path: Path) -> Count:
 
 
 def _count_codex(path: Path) -> Count:
-    """One call is one report whose total grew; the last total says what all of them used."""
+    """Each report with a larger total is one call; the last total is the usage of all calls."""
     calls, compactions, last = 0, 0, Record()
     for record in records(path):
         payload = record.get("payload") or {}

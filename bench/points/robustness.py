@@ -18,23 +18,23 @@ SECONDS_TO_FUZZ = 20
 QUICK_KILLS = 60
 QUICK_MESSAGES = 5_000
 PATIENCE = 840
-"""Seconds for random searches; a failure that is being made smaller can take longer than that."""
+"""Seconds allowed for a random search; shrinking a failing example can take longer than that."""
 
 
 def histories(_: Path | None) -> list[Outcome]:
-    """All stateful tests, with many more examples than `./dev test` tries, and new ones every time."""
+    """All stateful tests, with many more examples than in `./dev test`, and fresh ones on every run."""
     return _searched(
         "stateful tests: appends, branches, decisions, crashes, reopening", "RuleBasedStateMachine"
     )
 
 
 def examples(_: Path | None) -> list[Outcome]:
-    """All other tests that search for counter-examples, and those that stop a session at every place."""
+    """All other property-based tests, and those that try more seeds, models or crash points under `./dev prove`."""
     return _searched("properties, and sessions cut off at every byte", "import given", ", given", "PROVING")
 
 
 def _searched(name: str, *marks: str) -> list[Outcome]:
-    """Run the test files that have one of these marks, two at a time."""
+    """Run the test files whose source contains one of these strings, in two processes."""
     sources = {
         path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))
     }
@@ -61,7 +61,7 @@ def _last_line(shown: str) -> str:
 
 
 def damaged_files(_: Path | None) -> list[Outcome]:
-    """The reader and the view, given transcripts bent at random."""
+    """The reader and the view, given transcripts damaged at random."""
     seed = random.randrange(10**6)
     found = fuzz_reader.search(SECONDS_TO_FUZZ, seed)
     name = "no bent transcript upsets the reader or the view"
@@ -73,7 +73,7 @@ def damaged_files(_: Path | None) -> list[Outcome]:
 
 
 def random_conversations(_: Path | None) -> list[Outcome]:
-    """Random conversations, every body held against the rules of the simulator."""
+    """Random conversations, with every request body checked against the simulator's rules."""
     seed, count = random.randrange(10**9), 2_000 if is_quick() else 100_000
     found = conversations.search(count, seed, processes=2)
     figure = f"{found.conversations:,} with {found.requests:,} requests from seed {seed}"
@@ -87,7 +87,7 @@ def random_conversations(_: Path | None) -> list[Outcome]:
 
 
 def random_edits(_: Path | None) -> list[Outcome]:
-    """Sessions that are edited at random, closed and opened again."""
+    """Sessions that are edited at random, closed and reopened."""
     seed, count = random.randrange(10**9), 150 if is_quick() else 3_000
     found = edits.search(count, seed)
     worst = next(iter(found.problems), "")
@@ -106,7 +106,7 @@ def _number(kinds: Mapping[str, Sequence[int]]) -> str:
 
 
 def killed(_: Path | None) -> list[Outcome]:
-    """Sessions whose process is killed at random moments, and their next request."""
+    """Sessions whose process is killed at random moments: what is lost, and whether the next request is accepted."""
     seed = random.randrange(10**6)
     tally = kills.search(QUICK_KILLS if is_quick() else kills.KILLS, seed)
     name = "killed at any moment nothing is lost, and the next request is accepted"
@@ -117,7 +117,7 @@ def killed(_: Path | None) -> list[Outcome]:
 
 
 def mail(_: Path | None) -> list[Outcome]:
-    """Two processes that write to each other and are killed at random."""
+    """Two processes that send each other messages and are killed at random."""
     seed, count = random.randrange(10**6), QUICK_MESSAGES if is_quick() else mailbox.MESSAGES
     with tempfile.TemporaryDirectory() as folder:
         found = mailbox.soak(Path(folder), messages=count, seed=seed)

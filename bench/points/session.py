@@ -1,4 +1,4 @@
-"""The session with the layers that cost no model call: recorded sessions held once more, and what that costs."""
+"""The session with the layers that need no model call: recorded sessions replayed, checked and priced."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from bench.replay.run import ReplayRun, replay
 from sevenfold.events import Checked
 
 SMALL = 100_000
-"""A window in which hardly any of the sessions fits, so that the layers have to act."""
+"""A window too small for almost all of the sessions, so that the layers have to act."""
 HELD, MONEY, PAUSES = "sessions held once more", "money", "what a pause saves"
 MOST_ERROR = 0.10
-"""How far what a pause saves may be from what was foretold."""
+"""The largest allowed error in forecasts of what clearing after a pause saves."""
 
 
 class Held(Struct, frozen=True):
-    """A session held once more, with everything checked."""
+    """A replayed session and the results of its checks."""
 
     run: ReplayRun
     found: CheckFindings
 
     @property
     def over(self) -> int:
-        """Prompts above the size at which sending stops."""
+        """The number of prompts above the blocking limit."""
         limit = max(check.blocking for _, check in self.run.events_of(Checked))
         return sum(prompt > limit for prompt in self.run.prompts)
 
     @property
     def well_ended(self) -> bool:
-        """It came to its end, or to a full window with the next step named."""
+        """Whether it reached its end, or stopped at a full window with an error that names the next step."""
         return self.run.whole or (self.run.full and names_next_step(self.run.ended))
 
 
 def names_next_step(problem: str) -> bool:
-    """Does the text of an error say what to do?"""
+    """Whether an error message says what to do next."""
     return "; next: " in problem or "take a model with a larger window" in problem
 
 
 def hold(path: Path, model: str, window: int | None) -> Held:
-    """One session, held and checked."""
+    """Replay and check one session."""
     recording = read(path)
     checker = ReplayChecker(recording)
     settings = {} if window is None else {"context_window": window}
@@ -54,7 +54,7 @@ def hold(path: Path, model: str, window: int | None) -> Held:
 
 
 def sessions(corpus: Path | None) -> list[Outcome]:
-    """Every session with either kind of model, in the window it has and in a small one."""
+    """Every session with each model, in the model's own window and in a small one."""
     if corpus is None:
         return without_corpus(HELD)
     paths = policies.sessions(corpus)
@@ -68,7 +68,7 @@ def sessions(corpus: Path | None) -> list[Outcome]:
 
 
 def judged(held: Sequence[Held], where: str) -> list[Outcome]:
-    """What must hold of sessions that were held with a model."""
+    """The outcomes of sessions that were replayed with one model and window."""
     runs, found = [one.run for one in held], [one.found for one in held]
     requests = sum(len(run.prompts) for run in runs)
     refused = [failed.reason for run in runs for failed in run.refused]
@@ -99,7 +99,7 @@ def _none(name: str, found: Sequence[str], looked: str) -> Outcome:
 
 
 def money(corpus: Path | None) -> list[Outcome]:
-    """What sessions cost under each policy."""
+    """What sessions cost under each clearing policy."""
     if corpus is None:
         return without_corpus(MONEY)
     outcomes = []
@@ -118,7 +118,7 @@ def money(corpus: Path | None) -> list[Outcome]:
 
 
 def pauses(corpus: Path | None) -> list[Outcome]:
-    """What clearing after a pause saves, beside what was foretold."""
+    """What clearing after a pause saves, compared with the forecast."""
     if corpus is None:
         return without_corpus(PAUSES)
     outcomes = []
@@ -140,7 +140,7 @@ def _savings(path: Path, model: str) -> list[Saving]:
 
 
 def preparing(_: Path | None) -> list[Outcome]:
-    """What getting the next request ready takes, beside others."""
+    """What preparing the next request costs, compared with peers."""
     table = prepare_cost.measure()
     return [
         Outcome(name, met, f"{figure:,.3g}", f"{'at least' if '/ ours' in name else 'at most'} {bar:g}")

@@ -1,6 +1,6 @@
-"""The test suite itself: what `./dev test` takes in processor time, and how much of the code it covers.
+"""The test suite itself: how much CPU time `./dev test` takes, and how much of the code the tests cover.
 
-Coverage doubles the time of the suite, so it is measured here and not in `./dev test`.
+Measuring coverage doubles the time of the suite, so it is done here and not in `./dev test`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 MOST_CPU_MINUTES = 8.0
 LEAST_COVERED = 94.0
 SUBREAPER = 36
-"""The number of `PR_SET_CHILD_SUBREAPER`: processes whose parents have ended become this one's children."""
+"""`PR_SET_CHILD_SUBREAPER`: makes orphaned descendants children of this process, so their CPU time is counted."""
 
 
 def cpu_time(_: Path | None) -> list[Outcome]:
-    """The processor time of every step of `./dev test`."""
+    """The CPU time of all steps of `./dev test` together, and whether they pass."""
     name = "processor time of ./dev test"
     if is_quick():
         return [Outcome(name, None, "measured in full runs only")]
@@ -65,8 +65,8 @@ def coverage(_: Path | None) -> list[Outcome]:
 
 
 def _run(program: str, *arguments: str, **more: str) -> int:
-    """Run a program of the environment in this tree; returns its exit code."""
-    # As `./dev test` does: what is proved is the sample that everyone runs.
+    """Run a program of the environment in this tree and return its exit code."""
+    # Like `./dev test`, run the small sample: that is the suite everyone runs.
     environment = {name: value for name, value in os.environ.items() if name != "SEVENFOLD_PROVE"}
     beside = Path(sys.executable).with_name(program)
     return subprocess.call(

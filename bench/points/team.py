@@ -1,4 +1,4 @@
-"""Agents that start agents: fifty of them over a simulated hour, with compactions and kills."""
+"""Fifty sub-agents over a simulated hour, with compactions and kills of their parent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUICK_ROUNDS = 3
 
 
 def hour(_: Path | None) -> list[Outcome]:
-    """Each agent runs once and each result arrives once, whatever happens to their parent."""
+    """Each sub-agent runs once and each result arrives once, whatever happens to the parent."""
     rounds = QUICK_ROUNDS if is_quick() else team_hour.ROUNDS
     found = team_hour.measure(rounds)
     name = f"{found.agents} sub-agents, {found.kills} kills"

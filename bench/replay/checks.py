@@ -1,6 +1,6 @@
 """What must hold at every step of a replay, and what clearing after a pause saves.
 
-What left the context must be fetched as it was, and a clearing must be undone and redone to the byte.
+Content that left the context must be fetched unchanged, and undoing and redoing a clearing must restore every byte.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sevenfold.record.entries import Clearing
 from sevenfold.session.session import Session
 
 EXPIRED = "the cache has expired"
-"""In the planner's reason for a clearing after a pause."""
+"""Part of the planner's reason for a clearing after a pause."""
 
 
 class CheckFindings(Struct, frozen=True):
@@ -30,17 +30,17 @@ class CheckFindings(Struct, frozen=True):
     undone: int = 0
     """Clearings that were undone and redone."""
     refused: int = 0
-    """Clearings that could not be undone, because what they took out would not fit."""
+    """Clearings that could not be undone, because the content they removed would no longer fit."""
     altered: Sequence[str] = ()
-    """Clearings after which the messages were not the same bytes."""
+    """Clearings whose undo or redo did not restore the exact bytes of the messages."""
     fetched: int = 0
-    """Results that had left the context and were fetched."""
+    """Results that had left the context and were fetched unchanged."""
     lost: Sequence[str] = ()
     """Results that came back altered, or not at all."""
 
 
 class ReplayChecker:
-    """Checks a session before each of its requests: given to `replay` as ``before``, its results are in `found`."""
+    """Checks a session before each of its requests: pass it to `replay` as ``before``, then read `found`."""
 
     def __init__(self, recording: Recording) -> None:
         self._originals = {block.id: whole(block) for step in recording.steps for block in step.results}
@@ -60,7 +60,7 @@ class ReplayChecker:
         )
 
     def __call__(self, session: Session) -> None:
-        """Let the session prepare its next request; undo and redo every clearing."""
+        """Let the session prepare its next request; undo and redo every clearing, and fetch what left the context."""
         if self._listening is not session:
             session.listen(self._hear)
             self._listening = session
@@ -70,7 +70,7 @@ class ReplayChecker:
                 break
 
     def _prepared(self, session: Session) -> list[Acted]:
-        """One pass of the layers, with every clearing undone and redone."""
+        """Run the layers once, undo and redo every clearing, and return what the layers did."""
         self._acted = []
         session.prepare()
         acted, self._acted = self._acted, []
@@ -119,7 +119,7 @@ class ReplayChecker:
 
 
 def gone(session: Session) -> list[str]:
-    """The calls whose results have left the context, cleared or offloaded."""
+    """The ids of the calls whose results have left the context, cleared or offloaded."""
     view = session.conversation.transcript.view
     found: dict[str, None] = {}
     for made in view.decisions():
@@ -133,9 +133,9 @@ def gone(session: Session) -> list[str]:
 
 
 def whole(block: Block) -> bytes:
-    """What a fetch must return for a result: its text, or all its parts if they are more than text.
+    """What a fetch must return for a result: its text, or all its parts if they are not only text.
 
-    An empty result gets a text before it is ever sent.
+    An empty result gets a placeholder text before it is ever sent.
     """
     block = with_placeholder(block) if is_empty(block) else block
     body = block.body()
@@ -158,12 +158,12 @@ class Saving(Struct, frozen=True):
 
     @property
     def error(self) -> float:
-        """The error of the forecast, as a share of what was found."""
+        """The error of the forecast, as a share of the actual saving."""
         return abs(self.expected - self.found) / max(1e-9, abs(self.found))
 
 
 def savings(recording: Recording, model: str, settings: Mapping[str, object] | None = None) -> list[Saving]:
-    """Every clearing after a pause in a session, compared with the same session without that clearing."""
+    """Every clearing after a pause in a session, compared with a replay without that clearing."""
     cleared = replay(recording, model, settings=settings)
     found = []
     for step, acted in cleared.cleared:

@@ -1,7 +1,7 @@
-"""A recorded session as a list of steps: what came in, and what the model answered.
+"""A recorded session as a list of steps: the input to the model, and its answer.
 
-Compactions and clearings of the recorded tool are skipped: everything said is here in full, in the order of the live
-branch, and the engine decides what to let go.
+Compactions and clearings in the recording are skipped: a step has the full content, in the order of the live branch,
+and the engine decides what to remove.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ KINDS: Mapping[str, str] = {
 }
 """The kinds of tools by the names that coding agents use."""
 SPOKEN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
-"""Blocks that a replayed model can say; results of the provider's own tools it cannot."""
+"""Blocks that a replayed model can produce; it cannot produce results of the provider's own tools."""
 NO_RESULT = "No result was recorded for this call."
 OPENING = "Please begin."
-"""The first message of a recording that begins with an answer."""
+"""The first message for a recording that begins with an answer."""
 
 
 class RecordedStep(Struct, frozen=True):
-    """What the session got after an answer, and the next answer."""
+    """The input to the session after an answer, and the next answer."""
 
     results: tuple[Block, ...]
     words: tuple[Block, ...]
@@ -69,7 +69,7 @@ class Recording(Struct, frozen=True):
 
 
 def read(path: Path) -> Recording:
-    """The recording in a transcript."""
+    """Read the recording in a transcript."""
     view = View()
     for line in lines.scan(path):
         if (entry := _uncompacted(entries.read(line.raw))) is not None:
@@ -110,7 +110,7 @@ def _steps(items: Iterable[Item]) -> Iterator[RecordedStep]:
 
 
 def _results(incoming: Iterable[Said], calls: Iterable[str]) -> tuple[Block, ...]:
-    """A result for every call; one that says so if none was recorded."""
+    """A result for every call; if none was recorded, an error result that says so."""
     given = {block.id: block for one in incoming for block in one.blocks if block.kind == "tool_result"}
     return tuple(given.get(call) or blocks.result(call, NO_RESULT, is_error=True) for call in calls)
 
@@ -126,7 +126,7 @@ def _words(incoming: Iterable[Said], calls: list[str]) -> tuple[Block, ...]:
 
 
 def _spoken(block: Block) -> Mapping[str, Any]:
-    """The block as a model says it; the provider makes signatures."""
+    """The block as the scripted model's output, without citations and signatures: the provider makes its own."""
     match block.body():
         case ToolUse(id=call, name=name, input=given):
             return {"type": "tool_use", "id": call, "name": name, "input": msgspec.json.decode(given)}

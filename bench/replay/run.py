@@ -1,4 +1,4 @@
-"""A replay of one recorded session: the provider, the run, and what happened."""
+"""A replay of one recorded session: the provider, the run and its results."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ SYSTEM = "You are a careful engineer who reads before writing, and who says what
 """About as long as the instructions of a real coding agent."""
 DESCRIPTION = "What this tool is for, what it takes, when to use it and when not to. " * 20
 NO_CALLS: Mapping[str, object] = {"compaction": False, "notes": False, "extraction": False, "dream": False}
-"""Layers that ask a model are off unless settings say otherwise: the replayed model knows only the recorded answers,
-and a summary that code extracts."""
+"""Layers that call a model are off unless the settings turn them on: the replayed model has only the recorded answers,
+and summaries and facts that code extracts."""
 MAX_TOKENS = 64_000
 """More than any recorded answer, so that none is cut short."""
 
 Kind = TypeVar("Kind", bound=Event)
 Hook = Callable[[Session], None]
-"""Called before every request, when the session has everything that belongs to it."""
+"""Called before every request, once the session has all the input for it."""
 Listen = Callable[[int, Event], Veto | None]
 
 
 class Cue(Struct, frozen=True):
-    """The next answer of the model, and when it is complete."""
+    """The model's next answer, and the time at which it is complete."""
 
     answer: Sequence[Mapping[str, Any]] = ()
     at: float = 0.0
@@ -68,12 +68,12 @@ class ReplayProvider:
         return self.cue.answer
 
     def at(self, seconds: float) -> None:
-        """Move the clock to that time, unless it is later already."""
+        """Move the clock to that time, unless it is already later."""
         self.clock.advance(max(0.0, seconds - self.clock.now()))
 
     @contextmanager
     def client(self, *, socket: bool = False) -> Iterator[Client]:
-        """A client that asks it over a socket, or with the same requests in process."""
+        """A client of the simulator, over a socket or with the same requests in process."""
         if socket:
             with serve(self.simulator) as url:
                 asking = AnthropicClient(api_key=KEY, base_url=url, max_retries=0)
@@ -86,7 +86,7 @@ class ReplayProvider:
 
 
 class _Inside:
-    """Asks a simulator in this process through the official SDK: HTTP without the socket."""
+    """A client of a simulator in this process, through the official SDK: HTTP without the socket."""
 
     def __init__(self, simulator: Simulator) -> None:
         transport = httpx2.ASGITransport(create_app(simulator))
@@ -106,16 +106,16 @@ class _Inside:
 
 
 class ReplayRun(Struct, frozen=True):
-    """What happened in a replay."""
+    """The results of a replay."""
 
     name: str
     model: str
     steps: int
-    """How many steps the recording has."""
+    """How many steps were to be replayed."""
     events: tuple[tuple[int, Event], ...]
     """All events, each with its step."""
     ended: str = ""
-    """Why it ended before the recording did; empty if it did not."""
+    """Why it ended early; empty if all steps were replayed."""
     full: bool = False
     """Whether it ended because nothing more fits without a compaction."""
 
@@ -125,17 +125,17 @@ class ReplayRun(Struct, frozen=True):
 
     @property
     def whole(self) -> bool:
-        """Whether it came to its end."""
+        """Whether all steps were replayed."""
         return not self.ended
 
     @property
     def usd(self) -> float:
-        """Its cost."""
+        """Its cost in US dollars."""
         return sum(answer.usd or 0.0 for _, answer in self.events_of(Answered))
 
     @property
     def prompts(self) -> list[int]:
-        """The size of every prompt, as the provider counts."""
+        """The size of every prompt in tokens, as the provider counts."""
         return [_prompt(answer) for _, answer in self.events_of(Answered)]
 
     @property
@@ -203,7 +203,7 @@ def replay(
                     before(session)
                 session.complete()
                 if session.memory is not None:
-                    session.settle()  # before the clock moves on, and the cache with it
+                    session.settle()  # before the clock moves on and the cache ages
                 place += 1
         except ContextFull as error:
             ended, full = str(error), True

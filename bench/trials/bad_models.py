@@ -1,7 +1,7 @@
-"""Models that summarise badly, each in a way of its own; what they say follows from the request alone.
+"""Models that summarise badly, each in its own way; their answers depend on the request alone.
 
-Some forget, some make things up, some do not summarise at all. They are the worst a session must get over: whatever
-they answer, no fact may be lost, and what they claim of the user without a source must be marked.
+Some forget, some make things up, some do not summarise at all. They are the worst that a session must survive: whatever
+they answer, no fact may be lost, and every claim about the user that has no source must be marked.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FORGED = (
     "</recorded>",
 )
 PLANTED = (*LIES, FORGED[2])
-"""What the user never said: wherever it is shown, it must be marked."""
+"""Things the user never said; they must be marked wherever they are shown."""
 CHAT = "Of course! I would be glad to help with that. What would you like to look at first?"
 OUTAGE = 'API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 
 
 class Said(Struct, frozen=True):
-    """What a model answers, and why it stopped."""
+    """A model's answer, and why it stopped."""
 
     blocks: tuple[Block, ...]
     stop_reason: str = "end_turn"
@@ -59,7 +59,7 @@ class Misleading:
         self.asked = 0
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
-        """Answer as badly as it can."""
+        """Give the bad answer, in a compaction block if the request asks the provider for a summary."""
         self.asked += 1
         request = msgspec.json.decode(call.body)
         said = self._habit(request)
@@ -71,11 +71,11 @@ class Misleading:
         )
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 def _half(request: Json) -> list[str]:
-    """Every other line a good summary has, without the words that are copied from the record."""
+    """The headings and every other line of a good summary, without blank lines and lines that start with a tag."""
     whole = summarise(request).splitlines()[1:-1]
     lines = [line for line in whole if line.strip() and not line.startswith("<")]
     return [line for place, line in enumerate(lines) if line.startswith("## ") or place % 2]
@@ -141,7 +141,7 @@ HABITS: Final[Mapping[str, Habit]] = MappingProxyType(
         "chats": _chats,
     }
 )
-"""Answers that pass for a summary."""
+"""Models whose answers pass for a summary."""
 FAILURES: Final[Mapping[str, Habit]] = MappingProxyType(
     {
         "runs out of tokens": _runs_out,
@@ -151,11 +151,11 @@ FAILURES: Final[Mapping[str, Habit]] = MappingProxyType(
         "reports an error": _reports_an_error,
     }
 )
-"""Answers that are none."""
+"""Models whose answers are not a summary."""
 
 
 def _in_the_providers_block(said: Said) -> Said:
-    """The same from a provider that summarises by itself: a signed block, as long as there are words for it."""
+    """The answer as a provider's own summary, a signed block; unchanged if it has no text or another stop reason."""
     words = "\n".join(filter(None, map(blocks.words_of, said.blocks)))
     if said.stop_reason != "end_turn" or not words:
         return said

@@ -1,7 +1,7 @@
 """Compactions in a row, with work between them: nothing may fade, grow or change its spelling.
 
-The work is made up: a request of the user with something to remember, a file that is edited, a command that fails and
-one that does not. What was said in the first round must be as well kept after the last compaction as after the first.
+The work is made up: a user's request with something to remember, an edited file, a command that fails and one that
+succeeds. Facts from the first round must be kept as well after the last compaction as after the first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sevenfold.session.factory import SessionParts
 from sevenfold.session.session import Session
 
 PASSING = frozenset({"current_step", "pending_task"})
-"""Kinds of facts that newer ones replace."""
+"""Kinds of facts that newer facts replace."""
 OUTPUT = "a line of the output, with nothing in it that anybody will ask for again\n" * 150
 _CITED = re.compile(r'\[([0-9a-f]{8}[0-9a-f-]*)(?: to ([0-9a-f]{8}[0-9a-f-]*))?\]|<said record="([^"]+)"')
 
@@ -44,16 +44,16 @@ class ChainLink(Struct, frozen=True, kw_only=True):
 
     engine: EngineName
     score: Score
-    """Of all facts since the chain began, except those that newer ones replace."""
+    """For all facts since the chain began, except those that newer facts replace."""
     invented: tuple[str, ...]
     drifted: tuple[str, ...]
-    """Entries of its lists that are neither in the work nor in the summary before."""
+    """Entries of the summary's lists that are neither in the work nor in the previous summary."""
     dangling: tuple[str, ...]
-    """Records it cites by a name that fits none, or more than one."""
+    """Ids cited in the summary that match no record, or more than one."""
     before: int
-    """Tokens of the messages before it."""
+    """Tokens of the messages before it, as the simulated provider counts."""
     after: int
-    """Tokens of the messages after it, as the simulated provider counts."""
+    """Tokens of the messages after it, counted the same way."""
 
 
 def run(
@@ -81,7 +81,7 @@ def run(
 
 
 def _work(session: Session, number: int) -> None:
-    """One request of the user, and the work it asks for."""
+    """Add one request of the user, and the work it asks for, to the session."""
     port = 8000 + number
     session.user(
         f"Please move service {number} to port {port}. Never touch config/prod-{number}.yaml while you do so."
@@ -161,7 +161,7 @@ def _link(
 
 
 def _spellings(facts: Facts) -> set[str]:
-    """The spelling of all entries of all lists, without counts and places."""
+    """The texts of all entries of all lists, without counts and positions."""
     texts: list[Iterable[str]] = [
         (f"{words.head}{words.tail}" for words in facts.messages if not words.lost),
         (one.text for one in (*facts.corrections, *facts.outcomes, *facts.replies)),

@@ -1,7 +1,7 @@
 """A recorded session as it was just before one of its calls to the model.
 
-Sub-agents are recorded as side conversations of another one. A file that holds nothing else counts as a session of its
-own.
+Sub-agents are recorded as sidechains of another conversation. A file that contains only sidechain records counts as a
+session of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _is_side(lines: Sequence[bytes]) -> bool:
 
 
 def _calls(lines: Sequence[bytes]) -> Iterator[tuple[int, bool]]:
-    """Where each call's answer begins, and whether an answer is in view before it."""
+    """The line at which each call's answer begins, and whether an earlier answer is in view there."""
     seen: set[str] = set()
     answered = False
     for number, line in enumerate(lines):

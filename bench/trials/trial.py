@@ -1,9 +1,9 @@
-"""One compaction of a recorded session, and everything that must hold of it.
+"""One compaction of a recorded session, with everything that must be true afterwards.
 
-The trial looks at what the next model would get: the request before and the request after, byte for byte, sized as the
-simulated provider counts. Facts are looked for in the context and by recall, by code that has no part in making
-summaries. `send` also sends the request after a compaction, to see whether the provider accepts it and reads from the
-cache what it can.
+The trial examines the exact requests that a model would get before and after the compaction, sized as the simulated
+provider counts. Code that takes no part in making summaries searches for facts in the context and by recall. `send`
+also sends the request after a compaction, to see whether the provider accepts it and reads everything it can from the
+cache.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _OTHERS = "auto_compact background_compaction gap_clearing notes provider_edits 
 ALONE: Final[Mapping[str, object]] = MappingProxyType(dict.fromkeys(_OTHERS.split(), False))
 """Settings with which only the requested compaction happens."""
 LARGEST_SHARE = 0.25
-"""How large the context may be after a compaction, as a share of the one before."""
+"""How large the context may be after a compaction, as a share of its size before."""
 LEAST_SUMMARY = 3_500
-"""Tokens of the shortest summary with nine sections and the note around it: that is never too large."""
+"""Tokens of the shortest summary with nine sections and the note around it: this size is never too large."""
 _MESSAGES = b',"messages":['
 ANSWER = ({"type": "text", "text": "I see, and go on from there."},)
 
@@ -54,9 +54,9 @@ class ContextSizes(Struct, frozen=True):
     """The parts of a context, in tokens as the simulated provider counts."""
 
     opening: int
-    """System and tools, which a compaction does not change."""
+    """The system prompt and tools, which a compaction does not change."""
     kept: int
-    """Messages that are kept word for word, because the work continues from them."""
+    """Messages that are kept verbatim, because the work continues from them."""
     signed: int
     """The provider's own summary, which cannot be shortened."""
     rest: int
@@ -64,7 +64,7 @@ class ContextSizes(Struct, frozen=True):
 
     @property
     def whole(self) -> int:
-        """All of it."""
+        """The size of the whole context."""
         return self.opening + self.kept + self.signed + self.rest
 
 
@@ -74,31 +74,31 @@ class Trial(Struct, frozen=True, kw_only=True):
     name: str
     engine: EngineName
     left: tuple[str, ...]
-    """Engines that were not used."""
+    """Engines that were not used, with the reasons."""
     score: Score
     unsampled: int
-    """How many facts were not looked for, because there were too many."""
+    """How many facts were not checked, because there were too many."""
     invented: tuple[str, ...]
     refused: tuple[str, ...]
     """Rules that the next request breaks."""
     moved: bool
-    """Whether a byte before the messages differs from the request before."""
+    """Whether any byte ahead of the messages differs from the request before the compaction."""
     reopened: bool
-    """Whether the session, opened again, shows the same messages."""
+    """Whether the session shows the same messages after it is reopened."""
     before: ContextSizes
     after: ContextSizes
     handed_on: int
-    """Tokens of the summary before this one, which must not fade."""
+    """Tokens of the previous summary, which must not fade."""
     summary: str
 
     @property
     def share(self) -> float:
-        """The size of the context, as a share of the one before."""
+        """The size of the context after the compaction, as a share of its size before."""
         return self.after.whole / self.before.whole
 
     @property
     def why_large(self) -> str:
-        """Why the context is too large: empty if it is not, a question mark if nothing explains it."""
+        """The main reason why the context is too large: empty if it is not, a question mark if nothing explains it."""
         if self.share <= LARGEST_SHARE:
             return ""
         allowed = self.handed_on + LARGEST_SHARE * (self.before.rest - self.handed_on)
@@ -115,7 +115,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether everything is as it must be."""
+        """Whether every requirement is met."""
         wrong = self.score.lost or self.invented or self.refused or self.moved or not self.reopened
         return not wrong and self.why_large != "?"
 
@@ -143,7 +143,7 @@ def open_session(
     clock: Clock | None = None,
     listen: Iterable[Listener] = (),
 ) -> tuple[Session, SessionParts]:
-    """The session in memory, as it was before the call, with the tools it uses."""
+    """Open the session in memory, as it was before the call, with the tools of `KINDS`; returns it and its parts."""
     store = factory.in_memory(cut.name, ALONE)
     store.log.append(cut.lines)
     tools = [tool_named(name) for name in KINDS]
@@ -154,13 +154,13 @@ def open_session(
 
 
 def tool_named(name: str) -> factory.Tool:
-    """A tool with a name that coding agents use."""
+    """A tool with this name, which must be one of `KINDS`."""
     schema = {"name": name, "description": DESCRIPTION, "input_schema": {"type": "object"}}
     return tool(schema, kind=KINDS[name])
 
 
 def _next_body(session: Session) -> bytes:
-    """The next request; empty if the conversation is too large for one."""
+    """The body of the next request; empty if the conversation is too large for one."""
     try:
         return session.prepare().body
     except ContextFull:
@@ -206,11 +206,11 @@ def _looked_at(
 
 
 def made_up(new: Sequence[Item], before: Sequence[Item], log: Log) -> Iterator[str]:
-    """Lies that were planted and are shown without a mark, and other claims that no record bears out."""
+    """Planted lies that are shown without a mark, and other claims that no record supports."""
     shown = "\n".join(fidelity.texts(new))
     for lie in PLANTED:
         unmarked = shown.count(lie) - shown.count(f"{lie} {MARK}")
-        # A signed summary cannot be marked: what it claims is listed behind it.
+        # A signed summary cannot be marked: its unsupported claims are listed after it.
         if unmarked and f"\n- {lie}\n" not in shown:
             yield lie
     others = (one for one in unsupported([shown], before, log) if not any(lie in one for lie in PLANTED))
@@ -229,7 +229,7 @@ def _sizes(opening: int, kept: Sequence[Item], others: Sequence[Item], tokenizer
 
 
 def shown_tokens(items: Sequence[Item], tokenizer: str, kind: str = "") -> int:
-    """The tokens of what these records show, or only of their blocks of one kind."""
+    """The tokens of all blocks that these items show, or only of the blocks of one kind."""
     shown = [block for item in items for block in item.shown if kind in ("", block.kind)]
     return _tokens([msgspec.json.decode(block.raw) for block in shown], tokenizer)
 
@@ -242,7 +242,7 @@ def body_tokens(body: bytes, tokenizer: str) -> int:
 
 
 def opening_tokens(body: bytes, tokenizer: str) -> int:
-    """The tokens of system and tools in a request."""
+    """The tokens of the system prompt and tools in a request."""
     request = msgspec.json.decode(body)
     return _tokens([*request.get("tools", ()), *request.get("system", ())], tokenizer)
 
@@ -258,18 +258,18 @@ class Accepted(Struct, frozen=True):
     refused: str
     """Its error; empty if it accepted the request."""
     shared: int
-    """Tokens of system and tools, which are the same in every request."""
+    """Tokens of the system prompt and tools, which are the same in every request."""
     read: int
     """Tokens it read from the cache."""
 
     @property
     def holds(self) -> bool:
-        """Whether it was accepted, and everything read from the cache that could be."""
+        """Whether the request was accepted and at least the system prompt and tools were read from the cache."""
         return not self.refused and self.read >= self.shared > 0
 
 
 def send(cut: Cut, engine: EngineName = "extractive", *, model: str = MODEL) -> Accepted:
-    """Continue a recorded session for one request, compact it, and continue again."""
+    """Continue a recorded session for one request, compact it, and send the next request."""
     provider, events = ReplayProvider(), list[Event]()
     provider.cue = Cue(ANSWER)
 

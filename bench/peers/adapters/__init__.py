@@ -1,7 +1,7 @@
-"""One module for each engine that is measured.
+"""One module for each measured engine.
 
-An adapter module can be read anywhere: the engine's own packages are loaded by name, when a case runs, in the
-environment made for it. They are not installed here, so nothing is known of their types.
+An adapter module can be imported anywhere: the engine's own packages are imported by name, when a case runs, in the
+engine's environment. They are not installed here, so their types are unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SUMMARY = "\n".join(
         "- the rest",
     ]
 )
-"""What every stand-in for a model answers; about 1.6 KB."""
+"""The answer of every stand-in for a model; about 1.6 KB."""
 
 SYSTEM = "You are a careful software engineer. " * 60
 """A system prompt of about 2 KB."""

@@ -1,4 +1,4 @@
-"""The floor: what the same work costs in plain Python, done directly and no more than it."""
+"""The floor: what the same work costs when done directly in plain Python, with nothing else around it."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from bench.peers.sessions import Message, Session, calls_a_tool
 from bench.peers.timing import Adapter, Bench, Case
 
 NEVER = 10**9
-"""A threshold in tokens that is not reached."""
+"""A threshold in tokens that is never reached."""
 THREAD = {"configurable": {"thread_id": "bench"}}
 
 
 def model() -> Any:
-    """A chat model that always answers the same, of the kind that the middleware takes for Anthropic's."""
+    """A chat model that always gives the same answer, and that the middleware takes for one of Anthropic's."""
     base = import_module("langchain_core.language_models.chat_models").BaseChatModel
     messages, outputs = import_module("langchain_core.messages"), import_module("langchain_core.outputs")
 
@@ -37,7 +37,7 @@ def model() -> Any:
 
 
 def converted(said: list[Message]) -> list[Any]:
-    """The messages as LangChain's, in the form its Anthropic model gives them."""
+    """The messages converted to LangChain's classes, in the form its Anthropic model returns them."""
     kinds = import_module("langchain_core.messages")
     return [_converted(kinds, message) for message in said]
 
@@ -63,7 +63,7 @@ def _converted(kinds: Any, message: Message) -> Any:
 
 
 def growing(session: Session) -> Callable[[int], list[Any]]:
-    """Lets the list of messages grow by a turn each time it is called."""
+    """A function that adds the given turn to the list of messages and returns the list."""
     messages, turns = converted(session.history), [converted(turn) for turn in session.turns]
 
     def prepare(turn: int) -> list[Any]:

@@ -32,7 +32,7 @@ def _model() -> Any:
 
 
 def _converted(said: list[Message]) -> list[Message]:
-    """The messages as items of the Responses API; an answer with a call is two of them."""
+    """The messages as items of the Responses API; an answer with a tool call becomes two items."""
     return [_item(message, block) for message in said for block in message["content"]]
 
 
@@ -53,7 +53,7 @@ def _item(message: Message, block: Message) -> Message:
 
 
 class _Store:
-    """A session in a file, and a loop to wait for it."""
+    """A session in a file, and an event loop to run its coroutines."""
 
     def __init__(self, bench: Bench) -> None:
         self._path = bench.folder / "session.db"

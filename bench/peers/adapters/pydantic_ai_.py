@@ -1,4 +1,4 @@
-"""Pydantic AI with its harness: tiers of compaction before a request, and steps stored in SQLite."""
+"""Pydantic AI with its harness: tiered compaction before a request, and steps stored in SQLite."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _model() -> Any:
 
 
 def converted(said: list[Message]) -> list[Any]:
-    """The conversation as its messages."""
+    """The messages converted to Pydantic AI's classes."""
     kinds, usage = import_module("pydantic_ai.messages"), import_module("pydantic_ai.usage")
     return [_message(kinds, usage, message) for message in said]
 
@@ -62,7 +62,7 @@ def _growing(session: Session) -> Callable[[int], list[Any]]:
 
 
 def _capability(session: Session, bench: Bench, capability: Any) -> None:
-    """What a capability does in front of a request, called as the agent calls it."""
+    """Time what a capability does before a request, called the way the agent calls it."""
     models, usage = import_module("pydantic_ai.models"), import_module("pydantic_ai.usage")
     context = import_module("pydantic_ai.tools").RunContext
     grow, scripted, loop = _growing(session), _model(), asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""Ours. A turn is everything: both messages stored in the file, folded, counted and held against the window."""
+"""Our engine. A turn is everything: both messages stored in a file, folded, counted and checked against the window."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ KINDS = {
     "web_fetch": "web",
 }
 BEHIND_BOUNDARY = 100
-"""Messages since the compaction in the session that is opened again."""
+"""Messages since the compaction in the session that is reopened."""
 
 
 class Engine:
-    """A transcript in a file, and the gauge that watches it."""
+    """A transcript in a file, and the gauge that estimates its size."""
 
     def __init__(self, bench: Bench, messages: list[Message]) -> None:
         self.path = bench.folder / "sevenfold.jsonl"
@@ -48,7 +48,7 @@ class Engine:
         self.hear(messages)
 
     def hear(self, messages: list[Message]) -> None:
-        """Take in messages as they come from a user, a tool or a server."""
+        """Add messages as if they came from a user, a tool or a server."""
         for message in messages:
             parts = tuple(blocks.read(msgspec.json.encode(block)) for block in message["content"])
             if message["role"] == "user":
@@ -60,11 +60,11 @@ class Engine:
                 self.gauge = self.gauge.observe(measured)
 
     def check(self) -> Check:
-        """What the size of the conversation calls for."""
+        """Check the size of the conversation against the limits."""
         return self._limits.check(self.gauge.size(self.script.view), self._window)
 
     def turn(self, messages: list[Message]) -> Check:
-        """A whole turn."""
+        """Run a whole turn: add the messages, then check the size."""
         self.hear(messages)
         return self.check()
 
@@ -86,7 +86,7 @@ def _check(session: Session, bench: Bench) -> None:
 
 
 def _prepare(session: Session, bench: Bench) -> None:
-    """The session as programs use it; what came in is taken in before the clock runs."""
+    """Time `prepare` on a session as programs use it; new messages are added before timing starts."""
     engine = Engine(bench, session.history)
     engine.script.close()
     with _opened(engine.path) as held:
@@ -110,7 +110,7 @@ def _prepare_taken_in(session: Session, bench: Bench) -> None:
 
 
 def _opened(path: Path) -> sevenfold.Session:
-    """The session with a window that is never full, as the peers have it."""
+    """Open the session with a window that never fills up, as for the peers."""
     tools = [
         sevenfold.tool({"name": name, "input_schema": {"type": "object"}}, kind=kind)
         for name, kind in KINDS.items()
