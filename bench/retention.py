@@ -115,7 +115,7 @@ Way = Callable[[Conversation], Left]
 
 
 def conversations(corpus: Path, most: int | None = None) -> Iterator[Conversation]:
-    """Yield the larger sessions of a folder, each cut before two of its calls, one of them the last."""
+    """Yield the larger sessions of a folder, cut halfway and before the last call; at most ``most`` of them."""
     files = [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
     found = 0
     for cut in (cut for path in files for cut in cuts(path, 2)):
