@@ -19,8 +19,8 @@ are compared that ran to their end under every policy.
 ``--long`` compares the planner with compaction at the threshold only, in windows of 100,000, 200,000 and 1,000,000
 tokens, with synthetic sessions besides the recorded ones. In total it must cost at most 0.97 times as much, no session
 more than 1.03 times, and none that ends right after a decision more than 1.10 times; a planner that never acts fails.
-Notes and background compaction are off on both sides: they run in parallel to the session, and a replay has no real
-time for that. ``--drawn`` uses random sessions instead, which the planner was not tuned on.
+Notes and background compaction are off on both sides: they run in parallel to the session, and a replay takes no real
+time in which they could run. ``--drawn`` uses random, previously unseen sessions instead.
 """
 
 from __future__ import annotations
