@@ -93,7 +93,7 @@ class Closings(NamedTuple):
     contradicting: int
     missed: list[tuple[str, str]]
     crossed: list[tuple[str, str]]
-    """Pairs of statements not meant to contradict each other of which one would close the other."""
+    """Other pairs of statements, not meant to contradict each other, in which one would close the other."""
 
 
 def closings() -> Closings:

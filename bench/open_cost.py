@@ -88,7 +88,7 @@ def save_ours(folder: Path, said: list[Message]) -> None:
 
 
 def open_ours(folder: Path) -> Opens:
-    """Open our session and prepare a request; its window is never full, like the peers' window."""
+    """Return a function that opens our session, with a window that is never full, as with the peers."""
     return lambda: bytes(_ours(folder).prepare().body)
 
 
@@ -114,7 +114,7 @@ def save_sdk(folder: Path, said: list[Message]) -> None:
 
 
 def open_sdk(folder: Path) -> Opens:
-    """Read the list and encode the body as the SDK does."""
+    """Return a function that reads the list and encodes the body as the SDK does."""
     return lambda: _encoded({"system": SYSTEM, "tools": TOOLS, "messages": _read(folder / "sdk.json")})
 
 
@@ -127,7 +127,7 @@ def save_pydantic_ai(folder: Path, said: list[Message]) -> None:
 
 
 def open_pydantic_ai(folder: Path) -> Opens:
-    """Validate the history and map it to API messages."""
+    """Return a function that validates the history and maps it to API messages."""
     import asyncio
 
     adapter = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
@@ -163,7 +163,7 @@ def save_langchain(folder: Path, said: list[Message]) -> None:
 
 
 def open_langchain(folder: Path) -> Opens:
-    """Rebuild the messages and let the library's model class build the payload."""
+    """Return a function that rebuilds the messages and lets the library's model class build the payload."""
     kinds = import_module("langchain_core.messages")
     made = import_module("langchain_anthropic").ChatAnthropic
     model = made(model=MODEL, api_key="none", max_tokens=MAX_TOKENS)

@@ -225,7 +225,7 @@ class LongSession(Struct, frozen=True):
 
 
 def made(rounds: int, characters: int, pause_every: int) -> Recording:
-    """Make a session of calls with results of this length, and a pause of ten minutes every so many rounds."""
+    """Make a session of calls with results of this length, and a ten-minute pause every ``pause_every`` rounds."""
     pauses = [600 if number % pause_every == pause_every - 1 else 20 for number in range(rounds)]
     return recorded(f"made {rounds}x{characters}", [characters] * rounds, pauses)
 
