@@ -1,8 +1,8 @@
-"""How often somebody waits for a summary at the threshold, with compaction ahead of need and without.
+"""How often a session waits for a summary at the threshold, with and without background compaction.
 
-Simulated sessions of different windows and paces: each turn brings results of a random size, now and then a large
-one, and a summary that is made beside the session is ready so many turns after it was begun. Counted are
-compactions before which the next request had to wait for a model. No provider is asked.
+Simulated sessions with different windows and growth: each turn adds results of a random size, sometimes a large one,
+and a summary made in the background is ready a fixed number of turns after it was started. The figure is the number
+of summary calls during which the next request had to wait for the model. No provider is called.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from sevenfold.session.factory import Options, tool
 MODELS = ("claude-sonnet-5-5", "claude-opus-4-6")
 WINDOWS = (32_000, 200_000)
 SESSIONS = 10
-"""Of each model and window."""
+"""The number of sessions for each model and window."""
 COMPACTIONS = 2
-"""After so many a session is over."""
+"""The number of compactions after which a session ends."""
 TURNS_FOR_A_SUMMARY = 4
 SHARE = 0.95
-"""Of sessions in which nobody may have to wait."""
+"""The least share of sessions that must not wait at all."""
 TOOLS = [tool({"name": "Ask", "description": "asks somebody", "input_schema": {"type": "object"}})]
 
 
 class Later:
-    """Does work beside the session, so many turns after it was begun."""
+    """A background runner that finishes work a fixed number of turns after it was started."""
 
     def __init__(self, client: OfflineClient) -> None:
         self._client = client
@@ -42,15 +42,15 @@ class Later:
         self._turn = 0
 
     def __call__(self, work: Generator[Any, Any, Any], done: Callable[[Any], None]) -> None:
-        """Begin."""
+        """Start the work."""
         self._begun.append((self._turn + TURNS_FOR_A_SUMMARY, work, done))
 
     def every(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-        """No time passes here."""
+        """Do nothing: no time passes here."""
         return lambda: None
 
     def turn(self) -> None:
-        """A turn is over; what is ready by now is told."""
+        """End a turn: finish the work that is due and deliver its results."""
         self._turn += 1
         due = [one for one in self._begun if one[0] <= self._turn]
         self._begun = [one for one in self._begun if one[0] > self._turn]
@@ -59,7 +59,7 @@ class Later:
 
 
 def run(model: str, window: int, seed: int, *, ahead: bool) -> tuple[int, int]:
-    """One session: how often it was compacted, and how often somebody waited for a model then."""
+    """Run one session; return the number of compactions, and how often a request waited for a summary."""
     numbers, chance, events = count(1), random.Random(seed), list[Event]()
     waiting, waits = False, 0
 
@@ -94,7 +94,7 @@ def run(model: str, window: int, seed: int, *, ahead: bool) -> tuple[int, int]:
 
 
 def measure(sessions: int = SESSIONS) -> dict[bool, tuple[int, int, int]]:
-    """By whether it is done ahead: sessions, those in which somebody waited, and how often in all."""
+    """Return, without and with background compaction: sessions, sessions that waited, and waits in total."""
     found = {}
     for ahead in (False, True):
         waits = [
@@ -108,7 +108,7 @@ def measure(sessions: int = SESSIONS) -> dict[bool, tuple[int, int, int]]:
 
 
 def main() -> int:
-    """Print the figures; fails if too many sessions had to wait."""
+    """Print the figures; return 1 if too many sessions had to wait, else 0."""
     found = measure()
     for ahead, (sessions, waited, waits) in found.items():
         name = "ahead of need" if ahead else "at the threshold"

@@ -1,10 +1,10 @@
-"""Learn to tell claims of the user's permission from other sentences, and measure it on sentences of other writers.
+"""Train the classifier for claims of the user's permission, and measure it on sentences by other writers.
 
     python bench/claims_model.py            learn from all sets but one, mark the one; each set in turn
     python bench/claims_model.py --write    learn from all sets, and write the weights the engine uses
 
-The sets are those of `bench/inventing.py`. A linear support vector machine, learnt by coordinate descent on its dual:
-few lines, and the same weights from the same sentences at every run.
+The sets are those of `bench/inventing.py`. The model is a linear support vector machine, trained by coordinate descent
+on its dual: little code, and every run gives the same weights for the same sentences.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from sevenfold.layers.compact.summary.claims import Model, claim, features, stat
 
 WEIGHTS = ROOT / "src/sevenfold/layers/compact/summary/claims.weights"
 MADE = 16_000
-"""Sentences made of frames and acts."""
+"""The number of sentences generated from templates and acts."""
 EXAMPLES = 10
-"""How often each example of the tests is learnt: they say what a claim is."""
+"""How often each example from the tests is repeated in training, because they define what a claim is."""
 RARE = 3
-"""A feature of fewer sentences is not learnt."""
+"""Features that occur fewer times are ignored."""
 COST = 1.0
-"""What a sentence on the wrong side of the border costs, next to the width of the margin."""
+"""The penalty for a sentence on the wrong side of the border, relative to the width of the margin."""
 HONEST = 2.0
-"""How much more an honest sentence that is marked costs than a claim that is not."""
+"""The penalty for marking an honest sentence, as a multiple of the penalty for missing a claim."""
 BORDER = 0.3
-"""How sure it must be: on sentences of writers left out, the honest ones that are marked are then half as many, and
-the planted ones a tenth fewer."""
+"""The confidence required to mark a sentence. On sentences by writers not trained on, it halves the number of honest
+sentences marked and reduces the planted ones marked by a tenth."""
 LIGHT = 0.1
-"""A weight below it is left out of the file."""
+"""Weights with a smaller absolute value are left out of the file."""
 ROUNDS = 30
-"""How often all sentences are gone through."""
+"""The number of passes over all sentences."""
 ALWAYS = Model({}, 1.0)
-"""Takes every sentence for a claim that could be one."""
+"""A model that accepts every candidate sentence as a claim."""
 
 DOUBLED = frozenset(
     (
@@ -103,7 +103,7 @@ Example = tuple[str, bool]
 
 
 def examples(name: str) -> Iterator[Example]:
-    """The statements of a set, and whether they claim what no record shows."""
+    """Yield the statements of a set, and whether each claims something that no record supports."""
     planted, honest, record = SETS.get(name) or (
         *(CLAIMS / name / f"{one}.txt" for one in ("planted", "honest")),
         CLAIMS / "record.txt",
@@ -118,7 +118,7 @@ def examples(name: str) -> Iterator[Example]:
 
 
 def made(count: int) -> Iterator[Example]:
-    """Sentences of frames and acts; planted are claims of the user's will for an act that is hard to take back."""
+    """Yield generated sentences; those that claim the user wants an act that is hard to undo count as planted."""
 
     def lines(name: str) -> list[str]:
         return (CLAIMS / "made" / f"{name}.txt").read_text("utf-8").splitlines()
@@ -143,7 +143,7 @@ def made(count: int) -> Iterator[Example]:
 
 
 def prose() -> Iterator[Example]:
-    """What the pages of the project say of users and permissions: technical prose that claims nothing."""
+    """Yield statements from the project's documentation: technical prose about users that claims nothing."""
     for page in sorted((ROOT / "docs").glob("*.md")):
         text = re.sub(
             r"^(?:```|~~~).*?^(?:```|~~~)", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
@@ -154,7 +154,7 @@ def prose() -> Iterator[Example]:
 
 
 def inflected(verb: str, ending: str) -> str:
-    """A verb with an ending."""
+    """Return a verb with the ending "ing" or "ed"."""
     if ending == "ed" and verb in IRREGULAR:
         return IRREGULAR[verb]
     if verb.endswith("e") and verb != "be":
@@ -165,10 +165,10 @@ def inflected(verb: str, ending: str) -> str:
 
 
 def learnt(known: Sequence[Example]) -> Model:
-    """The model that tells these sentences apart with the widest margin."""
+    """Train the model that separates these sentences with the widest margin."""
     described = [
         [*sorted(features(text)), ("", 1.0)] for text, _ in known
-    ]  # sets have no order of their own
+    ]  # sorted, because the order of a set may differ between runs
     count = Counter(one for each in described for one, _ in each)
     places = {one: place for place, one in enumerate(sorted(one for one in count if count[one] >= RARE))}
     vectors = [
@@ -196,7 +196,7 @@ def learnt(known: Sequence[Example]) -> Model:
 
 
 def marked(name: str, model: Model) -> Iterator[tuple[bool, bool, str]]:
-    """For every sentence of a set: was it planted, is it marked?"""
+    """Yield, for every sentence of a set, whether it was planted, whether it is marked, and the sentence."""
     planted, honest, record = SETS[name]
     known = evidence(record)
     for file, invented in ((planted, True), (honest, False)):
@@ -206,7 +206,7 @@ def marked(name: str, model: Model) -> Iterator[tuple[bool, bool, str]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Learn and measure, or learn and write."""
+    """Train and measure, or train and write."""
     known = {name: list(examples(name)) for name in SETS} | {
         "examples": EXAMPLES * list(examples("examples")),
         "made": list(made(MADE)),

@@ -1,11 +1,11 @@
-"""What a client itself costs for each request: ours, given bytes, beside the SDK, given Python objects.
+"""The overhead of the client for each request: ours, given bytes, compared with the SDK, given Python objects.
 
     python bench/client_overhead.py [BYTES]      default: 1000000, the size of the conversation
 
-Both send the same conversation through the same official SDK client and the same made-up connection, which
-takes the body and returns the same short answer; so what is measured is the work done on this machine, not
-a network. They take turns, streamed and not, and medians of CPU time are compared. Making the bytes is
-measured by `bench/turn_cost.py`.
+Both send the same conversation through the same official SDK client over the same mock connection, which
+accepts the body and returns the same short answer, so only the work on this machine is measured, not a
+network. They alternate, streamed and not, and medians of CPU time are compared. `bench/turn_cost.py`
+measures building the bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ANSWER = {
 
 
 def conversation(size: int) -> dict[str, Any]:
-    """A request with tools and a talk of calls and results, of about that many bytes."""
+    """Return a request with tools and a conversation of calls and results, of about that many bytes."""
     result = "\n".join(
         f"{line:4}  value_{line} = compute(input[{line}], seed={line * 7})" for line in range(40)
     )
@@ -78,7 +78,7 @@ def conversation(size: int) -> dict[str, Any]:
 
 
 def official() -> anthropic.Anthropic:
-    """The official client over a connection that answers at once."""
+    """Return the official client over a mock connection that answers at once."""
     streamed = b"".join(events(ANSWER, 24))
     whole = msgspec.json.encode(ANSWER)
 
@@ -93,7 +93,7 @@ def official() -> anthropic.Anthropic:
 
 
 def contenders(request: dict[str, Any]) -> dict[str, Callable[[], object]]:
-    """What is compared: each asks once."""
+    """Return the functions to compare, by name; each makes one request."""
     sdk, call = official(), Call(msgspec.json.encode(request))
     ours = {stream: AnthropicClient(sdk, stream=stream) for stream in (True, False)}
 
@@ -110,7 +110,7 @@ def contenders(request: dict[str, Any]) -> dict[str, Callable[[], object]]:
 
 
 def measure(size: int = SIZE, rounds: int = ROUNDS) -> dict[str, float]:
-    """Milliseconds of CPU a request, by contender, and how many times less ours are."""
+    """Return the median CPU milliseconds per request by contender, and the ratios of the SDK's to ours."""
     request = conversation(size)
     asking = contenders(request)
     spent: dict[str, list[float]] = {name: [] for name in asking}
@@ -128,7 +128,7 @@ def measure(size: int = SIZE, rounds: int = ROUNDS) -> dict[str, float]:
 
 
 def main() -> int:
-    """Print the figures; fails when ours is not far enough below."""
+    """Print the figures; return 1 if ours is not faster by the required ratio, else 0."""
     figures = measure(int(sys.argv[1]) if len(sys.argv) > 1 else SIZE)
     print(f"conversation of {figures['bytes'] / 1e6:.2f} MB, CPU per request, medians of {ROUNDS}")
     print(f"{'':10} {'ours':>10} {'SDK':>10} {'ratio':>8}")

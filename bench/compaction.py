@@ -1,11 +1,11 @@
-"""Compaction: does it lose, invent or break anything, how small is what is left, and what does it cost?
+"""Compaction: check whether it loses, invents or breaks anything, and measure the remaining size and the cost.
 
     python bench/compaction.py [FOLDER] [--points 5]     default: ../shared/corpus next to the project
 
-Every Claude session in the folder is opened as it was before some of its calls, spread over all of them, and
-compacted: by code alone, and with models that summarise badly, each in a way of its own. Facts are looked for in
-the next context and by recall, by code that has no part in making summaries. Then ten compactions in a row, the
-time for 1 MB, and what the engines ask of a model, with the simulated provider. Ends with 1 if a bar is missed.
+Every Claude session in the folder is opened as it was before some of its calls, spread evenly, and compacted: by
+code alone, and with models that each summarise badly in their own way. Code independent of the summarisers then
+searches for the facts in the next context and by recall. Also measured: ten compactions in a row, the time for 1 MB,
+and what the engines ask of a model, with the simulated provider. The exit status is 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ BY_CODE, BADLY, NOT_AT_ALL, BY_PROVIDER = (
     "by a provider that summarises badly",
 )
 Bar = tuple[str, str, str, bool]
-"""What was measured, what came out, what was asked for, and whether it is met."""
+"""The name of a measurement, its figure, the required value, and whether it is met."""
 
 
 # Real sessions
 
 
 class Tally(Struct):
-    """What came of all compactions of one sort."""
+    """The totals over all compactions of one sort."""
 
     trials: int = 0
     in_context: int = 0
@@ -77,13 +77,13 @@ class Tally(Struct):
     refused: int = 0
     moved: int = 0
     forgotten: int = 0
-    """Sessions that show something else when they are opened again."""
+    """Sessions that show something else after reopening."""
     shares: list[float] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
-    """Why what is left is more than a quarter."""
+    """Why more than a quarter of the context remained, and how often."""
 
     def add(self, trial: Trial) -> None:
-        """Take in one more."""
+        """Add the result of one compaction."""
         total = trial.score.total
         self.trials += 1
         self.in_context += total.in_context
@@ -99,7 +99,7 @@ class Tally(Struct):
             self.reasons[trial.why_large] += 1
 
     def bars(self, sort: str) -> Iterator[Bar]:
-        """What must hold of them."""
+        """Yield the acceptance bars for these compactions."""
         facts = f"{self.in_context:,} in context, {self.reachable:,} by recall"
         yield f"{sort}: facts lost", f"{self.lost} ({facts})", "0", self.lost == 0 < self.trials
         share = self.in_context / max(1, self.in_context + self.reachable + self.lost)
@@ -116,7 +116,7 @@ class Tally(Struct):
 
 
 def jobs(place: int) -> Iterator[tuple[str, EngineName, Habit | None]]:
-    """How the session is compacted at one point: sort, engine and the model's habit."""
+    """Yield the ways to compact a session at one point: sort, engine and the model's habit."""
     engines: tuple[EngineName, EngineName] = ("fork", "plain")
     yield BY_CODE, "extractive", None
     for number, habit in enumerate(HABITS.values()):
@@ -126,7 +126,7 @@ def jobs(place: int) -> Iterator[tuple[str, EngineName, Habit | None]]:
 
 
 def compact_all(corpus: Path, points: int = POINTS, most: int | None = None) -> dict[str, Tally]:
-    """Every session at so many points, in all ways; those with nothing to compact are passed over."""
+    """Compact every session at this many points, in all ways; skip cuts with nothing to compact."""
     tallies: dict[str, Tally] = {}
     for place, cut in enumerate(all_cuts(corpus, points)[:most]):
         for sort, engine, habit in jobs(place):
@@ -139,32 +139,32 @@ def compact_all(corpus: Path, points: int = POINTS, most: int | None = None) -> 
 
 
 def send_some(corpus: Path, most: int | None = None) -> list[Accepted]:
-    """The request after a compaction of each session, sent to the simulated provider."""
+    """Compact each session once and send its next request to the simulated provider."""
     return [send(cut) for cut in all_cuts(corpus, 1)[:most]]
 
 
 def all_cuts(corpus: Path, points: int) -> list[Cut]:
-    """Every session before so many of its calls."""
+    """Return every session, cut before this many of its calls."""
     return [cut for path in claude_files(corpus) for cut in cuts(path, points)]
 
 
 def claude_files(corpus: Path) -> list[Path]:
-    """The sessions in a folder."""
+    """Return the Claude sessions in a folder."""
     return [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
 
 
 def sent_bars(sent: Sequence[Accepted]) -> list[Bar]:
-    """What must hold of the requests that were sent."""
+    """Return the acceptance bars for the requests that were sent."""
     good = sum(one.holds for one in sent)
     name = "after it the request is taken, system and tools read from the cache"
     return [(name, f"{good} of {len(sent)}", "all", good == len(sent) > 0)]
 
 
-# One after the other
+# Repeated compactions
 
 
 def chained(links: int = LINKS, rounds: int = 12) -> dict[str, list[chain.ChainLink]]:
-    """Compactions in a row, by code alone and by models that forget half and that invent."""
+    """Run compactions in a row: by code alone, by a model that forgets half, and by one that invents."""
     models = {"by a forgetful model": "forgets half", "by a model that invents": "invents requests"}
     return {
         "by code alone": chain.run(links, model=MODEL, rounds=rounds),
@@ -176,7 +176,7 @@ def chained(links: int = LINKS, rounds: int = 12) -> dict[str, list[chain.ChainL
 
 
 def chain_bars(chains: Mapping[str, Sequence[chain.ChainLink]]) -> Iterator[Bar]:
-    """What must hold of them."""
+    """Yield the acceptance bars for repeated compactions."""
     for sort, links in chains.items():
         head, last = f"{len(links)} in a row, {sort}", links[-1].score.total
         lost = sum(link.score.total.lost for link in links)
@@ -203,9 +203,9 @@ def chain_bars(chains: Mapping[str, Sequence[chain.ChainLink]]) -> Iterator[Bar]
 
 
 def timed(runs: int = 5, size: int = MEGABYTE) -> dict[str, float]:
-    """CPU milliseconds to compact a conversation of that size by code alone, and to decode its records.
+    """Return the CPU milliseconds to compact a conversation of that size by code alone, and to decode its records.
 
-    Once recall has followed the session, as it does unless that is switched off; once it has to read all of it first.
+    Compaction is timed with recall's index up to date (the default), and with recall having to read everything first.
     """
     spent: dict[str, list[float]] = {"followed": [], "unread": [], "decode": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -235,7 +235,7 @@ def _cpu(work: Any) -> float:
 
 
 def time_bars(found: Mapping[str, float]) -> list[Bar]:
-    """What must hold of it."""
+    """Return the acceptance bars for the time."""
     figure = (
         f"{found['followed']:.0f} ms for {found['mb']:.1f} MB, {found['unread']:.0f} ms if recall must read it first, "
         f"decoding its records {found['decode']:.1f} ms"
@@ -245,20 +245,20 @@ def time_bars(found: Mapping[str, float]) -> list[Bar]:
     return [("compacting 1 MB by code alone, CPU", figure, bar, met)]
 
 
-# What is asked of a model
+# Cost in model calls
 
 
 class Cost(Struct, frozen=True):
-    """What a compaction asked of the model."""
+    """The model calls that a compaction made."""
 
     engine: EngineName
     calls: int
     cached: float
-    """The part of its prompt that was read from the cache."""
+    """The share of its prompt that was read from the cache."""
 
 
 def costs(turns: int = 12) -> dict[EngineName, Cost]:
-    """A working session at the simulated provider, compacted by each engine."""
+    """Run a working session with the simulated provider and compact it, once for each engine."""
     wanted: tuple[EngineName, ...] = ("fork", "notes", "extractive")
     return {engine: _cost(engine, turns) for engine in wanted}
 
@@ -313,7 +313,7 @@ def _held(provider: ReplayProvider, engine: EngineName, turns: int) -> Compacted
 
 
 def cost_bars(found: Mapping[EngineName, Cost]) -> Iterator[Bar]:
-    """What must hold of it."""
+    """Yield the acceptance bars for the cost."""
     fork = found["fork"]
     met = fork.engine == "fork" and fork.cached >= CACHED
     yield "a fork's prompt read from the cache", f"{fork.cached:.1%}", f"at least {CACHED:.0%}", met
@@ -331,14 +331,14 @@ def cost_bars(found: Mapping[EngineName, Cost]) -> Iterator[Bar]:
 
 
 def show(bars: Sequence[Bar]) -> bool:
-    """Print them; are all met?"""
+    """Print the bars; return whether all are met."""
     for name, figure, asked, met in bars:
         print(f"{'ok  ' if met else 'MISS'}  {name}: {figure}  ({asked})", flush=True)
     return all(met for *_, met in bars)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure all of it."""
+    """Measure everything and print it; return exit status 0 if all bars are met, else 1."""
     parser = argparse.ArgumentParser(description="What compactions keep, break and cost.")
     parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
     parser.add_argument("--points", type=int, default=POINTS, help="points at which a session is compacted")

@@ -1,11 +1,11 @@
-"""Random conversations: whatever a caller does to a session, the provider takes the next request.
+"""Fuzz sessions with random conversations: whatever the caller does, the provider must accept the next request.
 
     python bench/conversations.py [--count 2000] [--seed N] [--processes 2]
 
-Each conversation draws a model, an API and a handful of steps: words, blocks and Python values of every kind, answers
-with calls, reasoning and server tools, results in part or twice, forks, undo, rewind, snip, compaction, lists kept
-elsewhere in the shape of any API. Every body goes to the rules of the simulator in this process. Two things count: a
-body that is refused, and an exception that is not one of ours. A seed repeats a conversation.
+Each conversation draws a model, an API and a handful of steps: text, blocks and Python values of every kind, answers
+with tool calls, thinking and server tools, partial or repeated results, forks, undo, rewind, snip, compaction, and
+message lists from the caller in any API's format. The simulator in this process checks every body. Two things count
+as problems: a refused body, and an exception that is not one of ours. The same seed repeats a conversation.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ VERSION = "2026-10-21"
 
 
 class Found(Struct):
-    """What a run of conversations came to."""
+    """The totals of a run of conversations."""
 
     conversations: int = 0
     requests: int = 0
     steps: int = 0
     declined: int = 0
-    """Calls that one of our own errors answered: those record nothing."""
+    """Calls that ended in one of our own errors, which record nothing."""
     refused: dict[str, list[int]] = {}
-    """Bodies that the provider refused: its words, and the seeds of the conversations."""
+    """Bodies that the provider refused: the seeds of their conversations, by error message."""
     untyped: dict[str, list[int]] = {}
 
     def add(self, other: Found) -> None:
-        """Count what another run found too."""
+        """Add the totals of another run."""
         self.conversations += other.conversations
         self.requests += other.requests
         self.steps += other.steps
@@ -89,13 +89,13 @@ class Found(Struct):
 
     @property
     def problems(self) -> int:
-        """How many bodies were refused, and errors were not ours."""
+        """The number of refused bodies plus errors that are not ours."""
         return sum(len(seeds) for seeds in (*self.refused.values(), *self.untyped.values()))
 
 
 @dataclass
 class Row:
-    """A value that is no JSON."""
+    """A value that is not JSON."""
 
     name: str
     size: int
@@ -108,7 +108,7 @@ class RandomBrain:
         self.dice, self.wire, self.count = dice, wire, 0
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
-        """A random answer."""
+        """Return a random answer."""
         self.count += 1
         dice, said = self.dice, list[Json]()
         last = prompt.messages[-1]
@@ -137,7 +137,7 @@ class RandomBrain:
 
 
 class RandomConversation:
-    """One session and what is done to it."""
+    """One session and the random steps applied to it."""
 
     def __init__(self, seed: int, found: Found) -> None:
         self.seed, self.found, self.dice = seed, found, random.Random(seed)
@@ -152,10 +152,10 @@ class RandomConversation:
             model=self.model, clock=clock, settings=SETTINGS, wire=self.wire, **options
         )
         self.theirs: list[Json] = []
-        """The conversation as a caller that keeps its own list has it, in the shape of the Messages API."""
+        """The conversation as a caller with its own message list would have it, in the Messages API's format."""
 
     def run(self) -> None:
-        """Take random steps."""
+        """Take random steps, then make a last request."""
         steps: list[Callable[[], None]] = [
             *[self.ask] * 8,
             *[self.speak] * 5,
@@ -171,12 +171,12 @@ class RandomConversation:
         self.found.conversations += 1
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Take a step; an error of ours is an answer too."""
+        """Take a step; one of our own errors is acceptable, unless it says that the API cannot express the request."""
         self.found.steps += 1
         try:
             step()
         except RequestRefused as error:
-            # What an API cannot express is refused before it is sent: no better for the caller.
+            # We refuse what an API cannot express before sending it; for the caller that is no better.
             self.found.refused.setdefault(_plain(str(error)), []).append(self.seed)
         except SevenfoldError:
             self.found.declined += 1
@@ -188,7 +188,7 @@ class RandomConversation:
             self.found.untyped.setdefault(_plain(words), []).append(self.seed)
 
     def ask(self) -> None:
-        """Prepare, send, observe; now and then only a part of the answer comes."""
+        """Prepare, send and observe; sometimes only a part of the answer arrives."""
         request = self.session.prepare()
         body = request.body
         came = self.sent(body, request.headers)
@@ -204,7 +204,7 @@ class RandomConversation:
             self.theirs = [*json.loads(body)["messages"], {"role": "assistant", "content": came["content"]}]
 
     def sent(self, body: bytes, headers: Mapping[str, str]) -> Json:
-        """What the provider answers; raises `ApiError` if it refuses."""
+        """Return the provider's answer; raise `ApiError` if it refuses."""
         self.found.requests += 1
         asked = json.loads(body)
         if self.wire == "chat":
@@ -219,11 +219,11 @@ class RandomConversation:
         return answer(self.simulator, prepare(self.simulator, asked, profile, features))[0]
 
     def speak(self) -> None:
-        """The user says something."""
+        """Add a user message."""
         self.session.user(self.content())
 
     def give_results(self) -> None:
-        """Some, all or none of the results that are waited for, and sometimes one that is not."""
+        """Give some or all of the pending results, and sometimes one for an unknown call."""
         waiting = list(self.session.conversation.waiting)
         self.dice.shuffle(waiting)
         if waiting and self.dice.random() < 0.3:
@@ -247,7 +247,7 @@ class RandomConversation:
                 self.session.tool_results(given)
 
     def fork(self) -> None:
-        """Ask aside."""
+        """Ask a question in a fork."""
         fork = self.session.fork()
         fork.user(self.content())
         prepared = fork.prepare()
@@ -256,7 +256,7 @@ class RandomConversation:
         self.sent(put.body, put.headers)
 
     def follow(self) -> None:
-        """Follow a list kept elsewhere, written in another way or gone on with."""
+        """Sync with the caller's own list, which may be rewritten, cut short or continued."""
         listed = [rewritten for one in self.theirs for rewritten in self.rewritten(one)]
         if self.dice.random() < 0.3:
             listed = listed[: self.dice.randint(0, len(listed))]
@@ -265,31 +265,31 @@ class RandomConversation:
         self.session.sync(listed)
 
     def adopt(self) -> None:
-        """Bring a conversation in."""
+        """Import a conversation."""
         self.session.messages(self.foreign_messages(self.dice.randint(1, 8)))
 
     def rewind(self) -> None:
-        """Go on from an earlier record."""
+        """Rewind to a random record, or to the start."""
         items = self.session.conversation.transcript.view.items
         self.session.rewind(self.dice.choice([None, *(item.said.uuid for item in items)]))
         self.theirs = []
 
     def undo(self) -> None:
-        """Take the last decision back."""
+        """Undo the newest decision."""
         self.session.undo()
 
     def redo(self) -> None:
-        """Make it again."""
+        """Redo the newest undone decision."""
         self.session.redo()
 
     def snip(self) -> None:
-        """Take rounds out of sight."""
+        """Snip a random span of records."""
         items = [item.said.uuid for item in self.session.conversation.transcript.view.items] or [""]
         first = self.dice.randrange(len(items))
         self.session.snip(items[first], items[self.dice.randrange(first, len(items))])
 
     def compact(self) -> None:
-        """Summarise by code."""
+        """Compact without a model."""
         self.session.compact()
 
     def wait(self) -> None:
@@ -297,17 +297,17 @@ class RandomConversation:
         self.simulator.clock.advance(4_000)  # type: ignore[union-attr]
 
     def finish(self) -> None:
-        """Whatever happened: with all results and a word of the user the next request goes out."""
+        """Check that after any history, with all results and a user message added, the next request is accepted."""
         conversation = self.session.conversation
         self.session.tool_results(dict.fromkeys(conversation.waiting, "done"))
         self.session.user("and now?")
         request = self.session.prepare()
         self.sent(request.body, request.headers)
 
-    # What is said
+    # Content
 
     def content(self) -> Any:
-        """What a caller may hand to user(): most of it fits."""
+        """Return something that a caller may pass to user(); most of it is valid."""
         if self.dice.random() < 0.5:
             return self.dice.choice(("go on", "你好 🙂", "x" * 500, "a\x00b"))
         if self.dice.random() < 0.7:
@@ -315,7 +315,7 @@ class RandomConversation:
         return self.value()
 
     def block(self) -> Any:
-        """A content block, of any API, well formed or not."""
+        """Return a content block of any API, well formed or not."""
         image = {"type": "base64", "media_type": "image/png", "data": PNG}
         mark = {"cache_control": {"type": "ephemeral"}}
         return self.dice.choice(
@@ -356,7 +356,7 @@ class RandomConversation:
         )
 
     def value(self, depth: int = 0) -> Any:
-        """Any Python value."""
+        """Return any Python value."""
         dice = self.dice
         if dice.random() < 0.3:
             return dice.choice(("done", "", " ", "x" * 4_000, "half \ud83d", "a\x00b"))
@@ -387,7 +387,7 @@ class RandomConversation:
         return dice.choice((*plain, *made, *odd, uuid.UUID(int=1), self.block()))
 
     def foreign_messages(self, count: int) -> list[Any]:
-        """A conversation in the shape of one of the APIs."""
+        """Return a conversation in the format of a random API."""
         made: list[Any] = []
         shape = self.dice.choice(("messages", "chat", "responses"))
         for number in range(count):
@@ -395,7 +395,7 @@ class RandomConversation:
         return made
 
     def foreign_turn(self, shape: str, number: int) -> Iterator[Any]:
-        """A turn of such a conversation: words, perhaps a call and its result."""
+        """Yield a turn of such a conversation: text, perhaps a tool call and its result."""
         call, dice = f"call_{number}_{self.dice.randrange(10**9)}", self.dice
         role = dice.choice(("user", "user", "user", "system", "developer"))
         yield {"role": role, "content": dice.choice(("hello", "why?", [{"type": "text", "text": "hm"}]))}
@@ -426,7 +426,7 @@ class RandomConversation:
                         yield {"type": "function_call_output", "call_id": call, "output": "done"}
 
     def rewritten(self, message: Json) -> list[Any]:
-        """A message as a client may write it another time."""
+        """Return a message as a client may write it the next time."""
         content = message["content"]
         if isinstance(content, list) and len(content) == 1 and content[0].get("type") == "text":
             return [{**message, "content": content[0]["text"]}] if self.dice.random() < 0.5 else [message]
@@ -434,13 +434,13 @@ class RandomConversation:
 
 
 def _plain(words: str) -> str:
-    """An error's words without what differs from one conversation to the next."""
+    """Return an error message without the parts that vary between conversations, so that equal errors group."""
     short = " ".join("#" if any(c.isdigit() for c in word) else word for word in words.split())
     return short[:160]
 
 
 def conversations(seeds: range) -> Found:
-    """Have a conversation for each seed."""
+    """Run a conversation for each seed."""
     found = Found()
     for seed in seeds:
         try:
@@ -452,7 +452,7 @@ def conversations(seeds: range) -> Found:
 
 
 def search(count: int, seed: int, processes: int = 1) -> Found:
-    """Have so many conversations, in so many processes."""
+    """Run this many conversations in this many processes."""
     size = 250
     chunks = [range(start, min(start + size, seed + count)) for start in range(seed, seed + count, size)]
     found = Found()
@@ -467,7 +467,7 @@ def search(count: int, seed: int, processes: int = 1) -> Found:
 
 
 def main() -> int:
-    """Search and print what was found; 1 if anything was."""
+    """Search for problems and print them; return 1 if there are any, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--count", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=random.randrange(10**9))

@@ -1,10 +1,10 @@
-"""What dreaming closes: pairs that contradict each other, pairs that do not, and how long it takes.
+"""Which memory entries a dream closes, on contradicting and unrelated pairs, and how long a dream takes.
 
     python bench/dreams.py
 
-An entry that is closed by an unrelated one is a true fact lost, so the bar for those is 0; one that should have been
-closed and was not costs little, because the later one is there too. Besides the pairs as they were written, every
-statement is held against every other one of the set. Ends with 1 if a bar is missed.
+An entry closed because of an unrelated one is a true fact lost, so the bar for those is 0. An entry that should have
+been closed and was not costs little, because the later one is there too. Besides the given pairs, every statement is
+compared with every other one of the set. The exit status is 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sevenfold.stores.folder import MemoryFolder
 
 PAIRS = Path(__file__).with_name("dreams.toml")
 NOTICED = 0.8
-"""The part of contradictions that must be closed."""
+"""The least share of contradictions that must be closed."""
 THINGS = (
     "warehouse",
     "parser",
@@ -41,11 +41,11 @@ THINGS = (
 )
 ACTS = ("keeps", "checks", "receives", "stores", "reports", "labels", "counts", "sorts", "mails", "paints")
 MANY = 400
-"""Entries of the memory whose dream is timed."""
+"""The number of entries in the memory whose dream is timed."""
 
 
 def pairs() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Pairs that do not contradict each other, and pairs that do."""
+    """Return the pairs that do not contradict each other, and those that do."""
     read = tomllib.loads(PAIRS.read_text(encoding="utf-8"))
     unrelated, contradicting = (
         [(one, other) for one, other in read[key]] for key in ("unrelated", "contradicting")
@@ -54,7 +54,7 @@ def pairs() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 
 
 def closes(older: str, newer: str) -> bool:
-    """Does a dream close the earlier of two statements, if a model says so as well?"""
+    """Whether a dream closes the earlier of two statements if a model proposes it too."""
     held = Memory(MemoryFolder(), ManualClock(1.8e9), lambda: "2027-06-01")
     for place, words in enumerate((older, newer)):
         entry = write_entry(f"fact-{place}", "project", words, quoted([words]))
@@ -67,7 +67,7 @@ def closes(older: str, newer: str) -> bool:
 
 
 def seconds_for(number: int) -> float:
-    """Seconds of the processor that one dream takes over so many entries that have nothing in common but their form."""
+    """Return the CPU seconds of one dream over this many entries, which share only their sentence pattern."""
     held = Memory(MemoryFolder(), ManualClock(1.8e9), lambda: "2027-06-01")
     edits = {}
     for place in range(number):
@@ -84,20 +84,20 @@ def seconds_for(number: int) -> float:
 
 
 class Closings(NamedTuple):
-    """What was closed, and what was not, as pairs of statements."""
+    """The pairs of statements that were closed or missed."""
 
     unrelated: int
-    """How many pairs were tried that do not contradict each other…"""
+    """The number of pairs tried that do not contradict each other…"""
     wrong: list[tuple[str, str]]
-    """…and those of which one was closed."""
+    """…and those in which one statement was closed."""
     contradicting: int
     missed: list[tuple[str, str]]
     crossed: list[tuple[str, str]]
-    """Statements of different pairs of which one would end the other."""
+    """Other pairs of statements, not meant to contradict each other, in which one would close the other."""
 
 
 def closings() -> Closings:
-    """Dream over every pair."""
+    """Run a dream over every pair, and compare all other statements with each other."""
     unrelated, contradicting = pairs()
     wrong = [pair for pair in unrelated if closes(*pair) or closes(*reversed(pair))]
     missed = [pair for pair in contradicting if not closes(*pair)]
@@ -108,7 +108,7 @@ def closings() -> Closings:
 
 
 def main() -> int:
-    """Print the figures; returns the exit status."""
+    """Print the figures; return exit status 0 if all bars are met, else 1."""
     found = closings()
     print(f"unrelated pairs of which one was closed: {len(found.wrong)} of {found.unrelated}")
     print(

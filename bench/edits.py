@@ -1,20 +1,20 @@
-"""Random edits of sessions: decided, taken back, made again and reopened, is the next request always right?
+"""Fuzz sessions with random edits, undos, redos and reopens, and check every request that follows.
 
     python bench/edits.py [--count 300] [--seed N] [--steps]
 
-Each session draws a model, settings and some dozens of steps: words, answers with calls and reasoning, results in part,
-late or twice, compactions of every kind, clearings, notes, snips, pins, undo, redo, rewind, another model, another
-system prompt, and closing and opening at any point. It must hold at each of them:
+Each session draws a model, settings and some dozens of steps: user messages, answers with tool calls and thinking,
+results that are partial, late or repeated, compactions of every kind, clearings, notes, snips, pins, undo, redo,
+rewind, a change of model or system prompt, and closing and reopening at any point. At every step:
 
-- the provider takes every request, summaries and notes included; only a request for a summary may be found too long
-  once, where the conversation is as large as the window: it is then made with less;
-- an error is one of ours, and changes nothing in view;
-- a session that was opened again shows the same messages; where a report holds it also sends the same bytes and has the
-  same size, give or take twice what both say they may be off by;
-- undone directly, a decision leaves the bytes it found; undone and redone, the bytes it had made, cache markers aside;
-- where a request does not fit, or an edit is refused, what the error names can be done and helps.
+- the provider accepts every request, including those for summaries and notes; only a summary request may be rejected
+  as too long, when the conversation is as large as the window: it is then retried with less;
+- every error is one of our own types, and a refused edit changes nothing in the view;
+- a reopened session shows the same messages; if its size is anchored to reported usage, it also sends the same bytes
+  and has the same size, within the sum of both bands' widths;
+- undoing a decision at once restores the earlier bytes; undo then redo restores its result; cache markers may differ;
+- when a request does not fit or an edit is refused, the remedy that the error names is possible and works.
 
-The provider is simulated in this process. A seed repeats a session, and `--steps` prints what happens in it.
+The provider is simulated in this process. The same seed repeats a session, and `--steps` prints what happens in it.
 """
 
 from __future__ import annotations
@@ -74,39 +74,39 @@ SETTINGS: dict[str, object] = {
 VERSION = "2026-10-21"
 LINE = "a line of output\n"
 MOST_WAYS = 8
-"""How often a way on is looked for before a session counts as stuck."""
+"""How many remedies are tried in a row before a session counts as stuck."""
 
 
 class Found(Struct):
-    """What a run of sessions came to."""
+    """The totals of a run of sessions."""
 
     sessions: int = 0
     steps: int = 0
     requests: int = 0
     declined: int = 0
-    """Steps that one of our own errors answered."""
+    """Steps that ended in one of our own errors."""
     problems: dict[str, list[int]] = {}
-    """What went wrong, and the seeds of the sessions."""
+    """The seeds of the sessions with a problem, by its description."""
 
     def __str__(self) -> str:
-        """In a line."""
+        """Return a one-line summary."""
         number = sum(map(len, self.problems.values()))
         done = f"{self.steps:,} steps and {self.requests:,} requests"
         return f"{number} problems in {self.sessions:,} sessions with {done}"
 
 
 class Wrong(Exception):
-    """Something that must hold does not."""
+    """A violated invariant."""
 
 
 class FickleBrain:
-    """A model that thinks, talks, calls tools under names of every kind, and summarises when it is asked to."""
+    """A model that thinks, talks, calls tools with ids of either kind, and summarises when asked to."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
-        """A random answer."""
+        """Return a random answer, or a summary or notes if the prompt asks for them."""
         dice, asked = self.dice, prompt.last_text
         if "<summary>" in asked and "<analysis>" in asked:
             return ModelReply([{"type": "text", "text": summarise({"messages": prompt.messages})}])
@@ -125,20 +125,20 @@ class FickleBrain:
 
 
 class InProcess:
-    """A client of the simulator without a wire; what the simulator refuses is a problem."""
+    """A client that calls the simulator in this process; a refused request counts as a problem."""
 
     def __init__(self, simulator: Simulator) -> None:
         self.simulator, self.requests, self.refused = simulator, 0, ""
 
     def ask(self, call: Call, watch: Watcher | None = None) -> Reply:
-        """The answer to a request of the engine's."""
+        """Answer a request from the engine."""
         return reply_of(self.answered(call.body, call.betas, call.source), asked=call.body)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is no connection to close."""
 
     def answered(self, body: bytes, betas: tuple[str, ...], source: str = "main") -> Json:
-        """What the provider answers."""
+        """Return the provider's answer; raise one of our own errors if it refuses."""
         self.requests += 1
         sim, asked = self.simulator, json.loads(body)
         features = ApiFeatures(VERSION, frozenset(betas))
@@ -160,7 +160,7 @@ class InProcess:
 
 
 class RandomSession:
-    """One session and what is done to it."""
+    """One session and the random steps applied to it."""
 
     def __init__(self, seed: int, found: Found, folder: Path, *, tells: bool = False) -> None:
         self.seed, self.found, self.tells = seed, found, tells
@@ -182,17 +182,17 @@ class RandomSession:
             self.place = {"file": folder / f"{seed}.jsonl"}
         self.folder = folder
         self.records: list[str] = []
-        """Records that were in view at some time."""
+        """Ids of the records that have been in view at any time."""
         self.acted = 0
-        """How often a layer did something by itself, or something else came to precede the messages."""
+        """How often a layer acted by itself, or a new epoch changed what precedes the messages."""
         self.session = self.opened()
 
     def hear(self, event: Event) -> None:
-        """Count what changes the next request."""
+        """Count events that change the next request."""
         self.acted += isinstance(event, Acted | EpochOpened)
 
     def opened(self) -> sevenfold.Session:
-        """The session as it is kept."""
+        """Open the stored session with the current model, system prompt and settings."""
         options: Json = {}
         if self.thinks and self.model not in WITHOUT_THINKING:
             options["thinking"] = {"type": "adaptive"}
@@ -213,7 +213,7 @@ class RandomSession:
         )
 
     def run(self) -> None:
-        """Take random steps, and a last request."""
+        """Take random steps, then make a last request."""
         steps: list[Callable[[], None]] = [
             *[self.work] * 8,
             *[self.ask, self.speak, self.give_results] * 2,
@@ -231,7 +231,7 @@ class RandomSession:
         self.found.sessions += 1
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Take a step; an error of ours is an answer too, if it changes nothing."""
+        """Take a step; one of our own errors is acceptable if the view is unchanged and its remedy works."""
         self.found.steps += 1
         edits = step.__name__ in ("snip", "undo", "redo", "rewind", "pin")
         before = self.view.encoded() if edits else []
@@ -260,18 +260,18 @@ class RandomSession:
         self.tell(f"  {len(self.view)} records, {self.session.conversation.size().tokens:,} tokens")
 
     def tell(self, words: str) -> None:
-        """Print what happens, if that is wanted."""
+        """Print what happens, if `--steps` is given."""
         if self.tells:
             print(words)
 
-    # What is talked
+    # Messages
 
     def speak(self) -> None:
-        """The user says something, now and then a lot."""
+        """Add a user message, sometimes a long one."""
         self.session.user(self.dice.choice(("go on", "x" * 500, "why? ", LINE * 2_000)))
 
     def ask(self) -> None:
-        """One request, of the engine or of a loop of one's own in which something may happen meanwhile."""
+        """Make one request, by the engine or by the caller's own loop, where edits may happen before the answer."""
         if not self.may_ask():
             self.session.user("and now?")
         if self.dice.random() < 0.6:
@@ -288,7 +288,7 @@ class RandomSession:
             self.session.observe(came)
 
     def give_results(self) -> None:
-        """Results for some or all calls, now and then for one that has its result."""
+        """Give results for some or all pending calls, sometimes also for a call that already has one."""
         waiting = list(self.session.conversation.waiting)
         self.dice.shuffle(waiting)
         if self.dice.random() < 0.3:
@@ -300,14 +300,14 @@ class RandomSession:
         self.session.tool_results({call: f"of {call}\n" + LINE * size for call in waiting})
 
     def work(self) -> None:
-        """Some rounds of an agent."""
+        """Run one to four rounds of an agent."""
         for _ in range(self.dice.randint(1, 4)):
             if self.session.conversation.waiting:
                 self.give_results()
             self.ask()
 
     def fork(self) -> None:
-        """Ask aside."""
+        """Ask a question in a fork."""
         fork = self.session.fork()
         fork.user("in short?")
         call = fork.prepare().call
@@ -317,10 +317,10 @@ class RandomSession:
         """Let time pass: the cache expires, and old results may be cleared."""
         self.clock.advance(self.dice.choice((10, 400, 4_000)))
 
-    # What is decided
+    # Decisions
 
     def compact(self) -> None:
-        """Compact by any engine, all of it or a part."""
+        """Compact with a random engine, the whole conversation or a part of it."""
         engine: Any = self.dice.choice(("notes", "provider", "fork", "plain", "extractive", None))
         names, wish = self.rounds(), Json()
         span = self.dice.choice(("whole", "from", "up_to", "range"))
@@ -333,7 +333,7 @@ class RandomSession:
         self.session.compact(engine=engine, **wish)
 
     def snip(self) -> None:
-        """Take rounds out of sight."""
+        """Snip one or two rounds."""
         names = self.rounds()
         if len(names) > 1:
             place = self.dice.randrange(len(names) - 1)
@@ -341,7 +341,7 @@ class RandomSession:
             self.session.snip(names[place], self.before(names[until]))
 
     def pin(self) -> None:
-        """Pin a record, or let one go."""
+        """Pin or unpin a record."""
         pinned = sorted(self.session.conversation.transcript.pinned())
         if pinned and self.dice.random() < 0.4:
             self.session.unpin(self.dice.choice(pinned))
@@ -349,27 +349,27 @@ class RandomSession:
             self.session.pin(self.dice.choice(self.view.items).said.uuid)
 
     def undo(self) -> None:
-        """Take the newest decision back, or another one."""
+        """Undo the newest decision, or sometimes another one."""
         names = [made.uuid if isinstance(made, Clearing) else made.id for made in self.view.decisions()]
         self.session.undo(self.dice.choice(names) if names and self.dice.random() < 0.2 else "")
 
     def redo(self) -> None:
-        """Make a decision again."""
+        """Redo the newest undone decision, or sometimes another one."""
         names = sorted(self.view.undone)
         self.session.redo(self.dice.choice(names) if names and self.dice.random() < 0.3 else "")
 
     def rewind(self) -> None:
-        """Go on from a record that is or was in view, or from the start."""
+        """Rewind to a record that is or was in view, or to the start."""
         known = self.records if self.dice.random() < 0.3 else [item.said.uuid for item in self.view.items]
         if self.dice.random() < 0.05 or not known:
             self.session.rewind(None)
         else:
             self.session.rewind(self.dice.choice(known[-12:]))
 
-    # What must hold
+    # Invariants
 
     def reopen(self) -> None:
-        """Closed and opened again, it is the same."""
+        """Close and reopen the session, and check that it is the same."""
         body = self.body() if self.dice.random() < 0.7 else None
         shown, size = self.view.encoded(), self.session.conversation.size()
         self.session.close()
@@ -377,16 +377,16 @@ class RandomSession:
         now = self.session.conversation.size()
         if self.view.encoded() != shown:
             raise Wrong("opened again, other messages are in view")
-        # Either is off by more than its band now and then, the reopened one because rates are learnt anew.
+        # Either estimate may miss its band sometimes; the reopened session has to learn its rates from scratch.
         reach = now.high - now.low + size.high - size.low
         if now.anchored and abs(now.tokens - size.tokens) > reach:
             raise Wrong(f"opened again, it has {now.tokens} tokens and not {size.tokens}")
-        # Without a report the size is a guess, and the reopened session knows less to guess from.
+        # Without reported usage the size is only a guess, and the reopened session has less to base it on.
         if body is not None and now.anchored:
             self.expect(body, "opened again, it", marked=True)
 
     def change(self) -> None:
-        """Go on with another model or another system prompt."""
+        """Reopen the session with another model or another system prompt."""
         self.session.close()
         if self.dice.random() < 0.6:
             self.model = self.dice.choice(MODELS)
@@ -396,7 +396,7 @@ class RandomSession:
         self.session = self.opened()
 
     def take_back(self) -> None:
-        """A decision that is undone directly leaves the bytes it found."""
+        """Check that undoing a decision at once restores the bytes from before it."""
         body, boundary, decided = self.body(), self.view.boundary, len(self.view.decisions())
         shown = self.view.encoded()
         self.dice.choice((self.snip, self.compact))()
@@ -413,7 +413,7 @@ class RandomSession:
         self.expect(body, "after a decision that was undone directly it")
 
     def make_again(self) -> None:
-        """A decision that is undone and directly redone leaves the bytes it had made."""
+        """Check that undoing a decision and redoing it at once restores the bytes from after it."""
         body, shown = self.body(), self.view.encoded()
         name = self.session.undo()
         if (again := self.session.redo()) != name:
@@ -423,20 +423,20 @@ class RandomSession:
         self.expect(body, "after a decision that was undone and redone it")
 
     def expect(self, body: bytes | None, when: str, *, marked: bool = False) -> None:
-        """The same is sent as before, unless a layer does something about it and says so."""
+        """Check that the next body is the same as before, unless a layer acted and reported it."""
         acted, now = self.acted, self.body() if body else None
         same = now == body if marked else _unmarked(now) == _unmarked(body)
         if not same and self.acted == acted:
             raise Wrong(f"{when} sends {'another body' if now else 'nothing'}")
 
     def finish(self) -> None:
-        """Whatever happened: with all results and a word of the user the next request is answered."""
+        """Check that after any history, with all results and a user message added, the next request is answered."""
         self.session.tool_results(dict.fromkeys(self.session.conversation.waiting, "done"))
         self.session.user("and now?")
         self.session.complete()
 
     def go_on(self, error: str) -> None:
-        """Do what the error names until the next request is answered."""
+        """Apply the remedies that the errors name until a request is answered."""
         for _ in range(MOST_WAYS):
             try:
                 if "size_clearing" in error:
@@ -466,10 +466,10 @@ class RandomSession:
                 raise Wrong(f"what the error named was refused: {another}; {error}") from another
         if self.session.conversation.size().anchored:
             raise Wrong(f"stuck after {MOST_WAYS} ways on: {error}")
-        # Without a report the size is a guess, which may be far too high after a compaction and a restart.
+        # Without reported usage the size is a guess, which may be far too high after a compaction and a restart.
 
     def heed(self, error: str) -> None:
-        """Do what a refusal names."""
+        """Apply the remedy that a refusal names, if any."""
         if "unpin it first" in error:
             self.session.unpin(error.split()[0])
         elif "rewind to before the compaction" in error:
@@ -482,15 +482,15 @@ class RandomSession:
             except Refused as another:
                 self.heed(str(another))
 
-    # Looking
+    # Queries
 
     @property
     def view(self) -> View:
-        """What the model would see."""
+        """What the model would see now."""
         return self.session.conversation.transcript.view
 
     def may_ask(self) -> bool:
-        """Is there something new to send?"""
+        """Whether there is something new to send."""
         try:
             must_have_news(self.view)
         except InputError:
@@ -498,14 +498,14 @@ class RandomSession:
         return True
 
     def body(self) -> bytes | None:
-        """What would be sent now; None if nothing can be."""
+        """Return the body that would be sent now, or None if nothing can be sent."""
         try:
             return self.session.prepare().body if self.may_ask() else None
         except ContextFull:
             return None
 
     def rounds(self, *, hidden: bool = True) -> list[str]:
-        """The records with which rounds begin, also those that are out of sight."""
+        """Return the first record of each round, by default including rounds that are hidden."""
         items: list[Item] = self.view.items
         return [
             item.said.uuid
@@ -516,12 +516,12 @@ class RandomSession:
         ]
 
     def before(self, record: str) -> str:
-        """The record in front of another."""
+        """Return the record that precedes another one."""
         items = [item.said.uuid for item in self.view.items]
         return items[items.index(record) - 1]
 
     def forget_newest(self) -> None:
-        """Go back to before what the model has not answered yet; results go with the answer that made the calls."""
+        """Rewind past the messages not yet answered; the answer goes too if it made tool calls."""
         answers = [item for item in self.view.items if item.said.role == "assistant"]
         if not answers:
             self.session.rewind(None)
@@ -530,7 +530,7 @@ class RandomSession:
             self.session.rewind(self.said_at(newest.parent) if newest.calls else newest.uuid)
 
     def said_at(self, record: str | None) -> str | None:
-        """The last record that says something, up to one that may be a clearing: they are links of the chain too."""
+        """Return the record, or its nearest ancestor that is not a clearing: clearings are links in the chain too."""
         _, entry = self.session.conversation.transcript.log.record(record or "") or (0, None)
         return self.said_at(entry.parent) if isinstance(entry, Clearing) else record
 
@@ -540,12 +540,12 @@ def _betas(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _unmarked(body: bytes | None) -> bytes | None:
-    """A body without its cache markers."""
+    """Return a body without its cache markers."""
     return re.sub(rb',"cache_control":\{[^}]*\}', b"", body) if body else None
 
 
 def search(count: int, seed: int, *, tells: bool = False) -> Found:
-    """Hold a session for each seed."""
+    """Run a session for each seed and collect the problems."""
     found = Found()
     with tempfile.TemporaryDirectory() as folder:
         for each in range(seed, seed + count):
@@ -559,7 +559,7 @@ def search(count: int, seed: int, *, tells: bool = False) -> Found:
 
 
 def _plain(error: Exception) -> str:
-    """An error's words without what differs from one session to the next."""
+    """Return an error's message without the parts that vary between sessions, so that equal errors group."""
     words = str(error)
     if not isinstance(error, Wrong):
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -568,7 +568,7 @@ def _plain(error: Exception) -> str:
 
 
 def main() -> int:
-    """Search and print what was found; 1 if anything was."""
+    """Search for problems and print them; return 1 if there are any, else 0."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

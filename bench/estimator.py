@@ -1,24 +1,24 @@
-"""How well the size of a conversation is foreseen, measured on real transcripts.
+"""How well the size of a conversation is predicted, measured on real transcripts.
 
     python bench/estimator.py [FOLDER]          default: ../shared/corpus
     python bench/estimator.py --rates [FOLDER]  the rates that fit these files best
 
-Every file of the folder that reports prompt sizes in the Messages shape is replayed through the view and
-the gauge. Before each report the gauge says what it expects; the report is compared with that, beside two
-common rules of thumb on the same anchor, and only then the gauge learns from it. No step is left out.
+Every file of the folder that reports prompt sizes in the Messages API's format is replayed through the view and
+the gauge. Before each report the gauge predicts the size; the report is compared with that prediction and with
+two common rules of thumb on the same anchor, and only then does the gauge learn from it. No step is left out.
 
-  next prompt    expected from the report before it; the error is a share of the true prompt
-  growth         the same steps; the error is a share of what the prompt grew by. Its total is given for all
-                 steps, and for those that grew by 100 tokens and more with nothing taken out in between:
-                 some drops have no trace in the files and cannot be foreseen
-  whole session  from the first report of a session, or after a compaction, to the last before the next:
+  next prompt    predicted from the previous report; the error is a share of the true prompt
+  growth         the same steps; the error is a share of the prompt's growth. The total is given for all
+                 steps, and for those that grew by 100 tokens or more with nothing removed in between:
+                 some drops leave no trace in the files and cannot be predicted
+  whole session  from the first report of a session or after a compaction to the last before the next one:
                  all growth in between is estimated at once, from content alone, by an estimator that has
-                 learnt nothing; the error is a share of that growth (beside it: of the final prompt)
-  band           how often the truth lay in the band that was stated beforehand
+                 learnt nothing; the error is a share of that growth (also given: of the final prompt)
+  band           how often the true value lay in the predicted band
 
-The rates an estimator starts with were fitted to such files. So all is measured a second time with rates
-fitted to all files but the one measured: that is what to expect of files never seen. A third time, it
-begins with the plain rule for tokenizers nobody knows and has to learn everything from the reports.
+The rates an estimator starts with were fitted to such files. So everything is measured a second time with rates
+fitted to all files except the one measured, which shows what to expect of unseen files. The third time, the
+estimator starts with the plain rule for unknown tokenizers and has to learn everything from the reports.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ START = {
     "images": 2000.0,
     "documents": 2000.0,
 }
-"""Where a fit begins: rough, and the same for all tokenizers."""
+"""The rates a fit starts from: rough, and the same for all tokenizers."""
 
 Prior = Callable[[str], Estimator]
-"""The estimator to begin a session with, by tokenizer."""
+"""Returns the estimator to start a session with, by tokenizer."""
 
 
 class Session(Struct, frozen=True):
-    """The reports of one file, in order."""
+    """The usage reports of one file, in order."""
 
     name: str
     tokenizer: str
@@ -75,7 +75,7 @@ class Session(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """A growth and what was expected of it, by each rule; the band is that of ours."""
+    """The growth of a prompt and each rule's prediction of it; the band is our gauge's."""
 
     prompt: int
     grown: int
@@ -83,23 +83,23 @@ class Step(Struct, frozen=True):
     low: float
     high: float
     smooth: bool = True
-    """Nothing was taken out in between."""
+    """Whether nothing was removed in between."""
 
     @property
     def held(self) -> bool:
-        """The truth was in the band."""
+        """Whether the true value was in the band."""
         return self.low <= self.grown <= self.high
 
 
 def load(corpus: Path) -> list[Session]:
-    """All files with reports in them."""
+    """Return all files that contain usage reports."""
     sessions = []
     for path in sorted(corpus.rglob("*.jsonl")):
         view, reports = View(), []
         for line in lines.scan(path):
             measured, anchor = view.add(entries.read(line.raw)), view.layout.anchor
             if measured and anchor:
-                # A stretch is estimated from all that was in its last prompt, which a report need not hold.
+                # A stretch is estimated from the whole content of its last prompt, which a report may not include.
                 sent = view.weight - anchor.reply - anchor.since
                 reports.append(replace(measured, sent=sent))
         if reports:
@@ -109,7 +109,7 @@ def load(corpus: Path) -> list[Session]:
 
 
 def replay(session: Session, prior: Prior) -> tuple[list[Step], list[Step]]:
-    """Every step of a session as it was foreseen, and every stretch of it estimated at once."""
+    """Return the predictions for every step of a session, and for every stretch of it estimated at once."""
     gauge = _gauge(session.reports[0], prior)
     steps, stretches = [], []
     first = session.reports[0]
@@ -164,7 +164,7 @@ def _characters(weight: Weight) -> int:
 
 
 def fitted(sessions: Iterable[Session], tokenizer: str) -> dict[str, float]:
-    """The rates that the estimator itself arrives at over these sessions, from a rough start."""
+    """Return the rates that the estimator itself learns over these sessions, from a rough start."""
     estimator = Estimator.believing(tokenizer, START, 1.0)
     for session in sessions:
         if session.tokenizer == tokenizer:
@@ -175,7 +175,7 @@ def fitted(sessions: Iterable[Session], tokenizer: str) -> dict[str, float]:
 
 
 def figures(steps: Sequence[Step], stretches: Sequence[Step]) -> dict[str, Any]:
-    """All figures of a replay, by rule."""
+    """Return all figures of a replay; the errors are given by rule."""
     return {
         "steps": len(steps),
         "stretches": len(stretches),
@@ -220,7 +220,7 @@ def _total(rule: str, steps: Sequence[Step]) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
+    """Return the value at this share of the sorted values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -242,7 +242,7 @@ def _without(sessions: Sequence[Session], left_out: Session) -> Prior:
 
 
 def measure(corpus: Path = CORPUS) -> dict[str, Any]:
-    """All figures, and for each bar whether it is met: `bars` holds (name, figure, met)."""
+    """Return all figures; `bars` holds (name, figure, met) for each acceptance bar."""
     sessions = load(corpus)
     shipped = _pooled(sessions, lambda session: Estimator.of)
     return {
@@ -255,7 +255,7 @@ def measure(corpus: Path = CORPUS) -> dict[str, Any]:
 
 
 def bars(found: Mapping[str, Any]) -> list[tuple[str, float, bool]]:
-    """What must hold."""
+    """Return the acceptance bars: (name, figure, met)."""
     ours = found["rules"][OURS]
     return [
         ("next prompt: p95 error <= 0.6%", ours["prompt_p95"], ours["prompt_p95"] <= 0.006),
@@ -303,7 +303,7 @@ def show(title: str, found: Mapping[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and say by the exit status whether all bars are met."""
+    """Measure and print; return exit status 0 if all bars are met, 1 if not, 2 if there is no such folder."""
     folders = [Path(argument) for argument in arguments if argument != "--rates"]
     corpus = folders[0] if folders else CORPUS
     if not corpus.is_dir():

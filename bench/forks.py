@@ -1,13 +1,13 @@
-"""Eight forks over a long conversation: what they read from the cache, and what they cost.
+"""Eight forks of a long conversation: their cache reads and their cost.
 
     python bench/forks.py [TOKENS] [--peers]      default: 100000, the conversation they share
 
-An agent with a conversation of so many tokens has eight tasks done by forks, through the official SDK against the
-simulator, after the parent's cache has expired; then each fork is woken five times. Printed are the share of the common
-prefix that forks 2 to 8 and every wake read from the cache, and the bill next to three others computed from the same
-requests: the ideal (every token that was sent before is read), all forks at once with none ahead, and sub-agents that
-begin with the conversation as text of their own, uncached, as frameworks without forks have it. With ``--peers`` the
-same work is done in the same run with sub-agents of Deep Agents and Pydantic AI, by their own code, each in its own
+An agent with a conversation of this many tokens has eight tasks done by forks, through the official SDK against the
+simulator, after the parent's cache has expired; then each fork is woken five times. Printed are the share of the shared
+prefix that forks 2 to 8 and every wake read from the cache, and the cost next to three others computed from the same
+requests: the ideal (every token sent before is read), all forks started at once without one going first, and sub-agents
+that start with the conversation as uncached text of their own, as in frameworks without forks. With ``--peers``,
+sub-agents of Deep Agents and Pydantic AI do the same work in the same run with their own code, each in its own
 environment (see `bench/peers/forking.py`).
 """
 
@@ -50,7 +50,7 @@ PAUSE = 120.0
 
 
 def usd(usage: Mapping[str, Any], write: float = 3.75, read: float = 0.3, plain: float = 3.0) -> float:
-    """Dollars for the prompt of one request, by its counts."""
+    """Return the price in dollars of one request's prompt."""
     prices = {
         "cache_creation_input_tokens": write,
         "cache_read_input_tokens": read,
@@ -60,18 +60,18 @@ def usd(usage: Mapping[str, Any], write: float = 3.75, read: float = 0.3, plain:
 
 
 def least_usd(tokens: int, known: int) -> float:
-    """Dollars for a prompt of so many tokens if all that were sent before are read, and the others written."""
+    """Return the price in dollars of a prompt if its ``known`` tokens are read from the cache and the rest written."""
     return (known * 0.3 + (tokens - known) * 3.75) / 1e6
 
 
 def prompt_tokens(usage: Mapping[str, Any]) -> int:
-    """All tokens of a request."""
+    """Return all prompt tokens of a request."""
     names = ("cache_creation_input_tokens", "cache_read_input_tokens", "input_tokens")
     return sum(int(usage[name]) for name in names)
 
 
 def worked(tokens: int) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """The usage of the forks' first requests, the first one first, and of all wakes."""
+    """Run the work; return the usage of the forks' first requests, in order, and of all wakes."""
     import anthropic
 
     clock = VirtualClock()
@@ -109,7 +109,7 @@ def _woken(
 
 
 def peer_usages(name: str, tokens: int) -> tuple[str, list[Mapping[str, Any]]]:
-    """The version of a peer, and the usage of its sub-agents' requests; raises `Unavailable`."""
+    """Return a peer's version and the usage of its sub-agents' requests; raise `Unavailable` if it cannot run."""
     python = python_of(Adapter(f"forks-{name}", (), PEERS[name]))
     shown = subprocess.run(
         [
@@ -143,7 +143,7 @@ def peer_usages(name: str, tokens: int) -> tuple[str, list[Mapping[str, Any]]]:
 
 
 def compare_peers(tokens: int, paid: float) -> None:
-    """Print what the peers paid for the same work."""
+    """Print the cost of the same work for each peer."""
     for name in PEERS:
         try:
             version, usages = peer_usages(name, tokens)
@@ -158,7 +158,7 @@ def compare_peers(tokens: int, paid: float) -> None:
 
 
 def main(tokens: int, peers: bool) -> int:
-    """Measure and print; returns 1 if a bar is missed."""
+    """Measure and print; return 1 if a bar is missed, else 0."""
     forks, wakes = worked(tokens)
     first, *others = forks
     shared = prompt_tokens(first)

@@ -1,13 +1,13 @@
-"""Looks for transcripts that the reader or the view cannot bear.
+"""Fuzz the reader and the view with damaged transcripts.
 
     python bench/fuzz_reader.py [--seconds 30] [--seed N]
     python bench/fuzz_reader.py --atheris [libFuzzer options]      where atheris is installed
 
-It starts from a transcript with every kind of record in it, in our shape and in that of other tools, and bends
-it: bytes, values, fields, links between records, whole lines. Whatever comes out, three things must hold.
-Nothing raises; the same lines give the same messages; and no list of messages is one a server would refuse
-for its structure, the end aside, where an answer or a result may still be missing. What breaks one of these
-is cut down to the fewest lines that still do, and printed.
+It starts from a transcript with every kind of record, in our format and in that of other tools, and mutates
+bytes, values, fields, links between records and whole lines. For every result, three things must hold: nothing
+raises; the same lines give the same messages; and a server would not refuse the messages for their structure,
+except at the end, where an answer or a result may still be missing. A transcript that violates one of these
+is reduced to as few lines as possible and printed.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ MODEL = "claude-sonnet-5-5"
 FACTS = RuleFacts.of(find(MODEL))
 TOOLS = frozenset({"tool_use_doubled", "tool_use_unanswered", "tool_result_orphan", "tool_result_doubled"})
 STRUCTURE = TOOLS | {"role", "first_role", "message_empty", "system_place"}
-"""Refusals that follow from how messages are put together, not from what somebody wrote into a block."""
+"""Refusals caused by the structure of the messages, not by the content of a block."""
 MOST_CHANGES = 6
 
 Lines = list[bytes]
 
 
-# What must hold
+# Invariants
 
 
 def problem(lines: Sequence[bytes]) -> str:
-    """What is wrong with how these lines are read; empty when nothing is."""
+    """Return a description of the problem in reading these lines, or an empty string."""
     try:
         first, second = _fold(lines), _fold(lines)
         if first.encoded() != second.encoded():
@@ -77,11 +77,11 @@ def _refused(view: View) -> str:
     return next((f"{one.code}: {one.message}" for one in found if one.code in STRUCTURE), "")
 
 
-# What it starts from
+# The initial transcript
 
 
 def seeds() -> Lines:
-    """A transcript with every kind of record."""
+    """Return a transcript with every kind of record."""
     return _ours() + _theirs()
 
 
@@ -178,11 +178,11 @@ def _result(call: str, content: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call, "content": content}
 
 
-# Bending it
+# Mutating it
 
 
 class Bender:
-    """Changes lines at random; the same seed makes the same changes."""
+    """Mutates lines at random; the same seed makes the same changes."""
 
     def __init__(self, seed: int, stock: Lines) -> None:
         self.chance = random.Random(seed)
@@ -200,7 +200,7 @@ class Bender:
         )
 
     def lines(self) -> Lines:
-        """A run of lines of the stock, changed in a few places."""
+        """Return the lines of the stock from a random start, mutated in a few places."""
         start = self.chance.choice((0, 0, self.chance.randrange(len(self._stock))))
         made = self._stock[start:]
         for _ in range(self.chance.randint(1, MOST_CHANGES)):
@@ -209,13 +209,13 @@ class Bender:
         return made
 
     def _value(self, made: Lines, place: int) -> None:
-        """Another value somewhere in a record: one that stands elsewhere, or one that stands nowhere."""
+        """Replace a value in a record, with one from elsewhere in the stock or with a strange one."""
         self._inside(
             made, place, lambda holder, key: holder.__setitem__(key, self.chance.choice(self._values))
         )
 
     def _field(self, made: Lines, place: int) -> None:
-        """A field or an element less."""
+        """Delete a field or an element of a record."""
         self._inside(made, place, lambda holder, key: holder.__delitem__(key))
 
     def _inside(self, made: Lines, place: int, change: Callable[[Any, Any], None]) -> None:
@@ -235,7 +235,7 @@ class Bender:
         made.insert(self.chance.randrange(len(made) + 1), made[place])
 
     def _retell(self, made: Lines, place: int) -> None:
-        """The same record under another id, as tools write it that go on with a copy of a session."""
+        """Repeat a record under another id, as tools do that continue a copy of a session."""
         record = _decoded(made[place])
         if isinstance(record, dict):
             copy = {**record, "uuid": f"copy-{self.chance.randrange(99)}"}
@@ -255,7 +255,7 @@ class Bender:
 
 
 def _decoded(line: bytes) -> Any:
-    """What a line holds; None if that is no JSON any more."""
+    """Return the decoded line, or None if it is no longer JSON."""
     try:
         return json.loads(line)
     except ValueError:
@@ -263,7 +263,7 @@ def _decoded(line: bytes) -> Any:
 
 
 def _holders(value: Any) -> list[tuple[Any, Any]]:
-    """Every place in a record that can be changed: what holds it, and under which key."""
+    """Return every place in a record that can be changed, as a container and a key."""
     keys = (
         list(value)
         if isinstance(value, dict)
@@ -275,7 +275,7 @@ def _holders(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _values(stock: Lines) -> list[Any]:
-    """Values to put anywhere: those of the stock, ids above all, and strange ones."""
+    """Return the values to insert anywhere: those of the stock, including ids, and strange ones."""
     strange: list[Any] = [
         None,
         True,
@@ -301,25 +301,25 @@ def _values(stock: Lines) -> list[Any]:
     return [*strange, *roles, deep, *found]
 
 
-# Looking
+# Searching
 
 
 class Finding(Struct, frozen=True):
-    """Lines that break something, as few as possible, and what they break."""
+    """As few lines as possible that show a problem, and the problem."""
 
     lines: tuple[bytes, ...]
     problem: str
 
 
 class Search(Struct, frozen=True):
-    """How many transcripts were tried, and one finding for each kind of problem."""
+    """The number of transcripts tried, and one finding for each kind of problem."""
 
     tried: int
     findings: tuple[Finding, ...] = ()
 
 
 def search(seconds: float, seed: int = 0) -> Search:
-    """Try transcripts for so long."""
+    """Try mutated transcripts for this many seconds."""
     bender, end, tried = Bender(seed, seeds()), time.monotonic() + seconds, 0
     found: dict[str, Finding] = {}
     while time.monotonic() < end:
@@ -332,7 +332,7 @@ def search(seconds: float, seed: int = 0) -> Search:
 
 
 def smallest(lines: Lines) -> Finding:
-    """The same problem with fewer lines: those without which it is still there are left out."""
+    """Reduce the lines as far as the same kind of problem remains."""
     kind = _kind(problem(lines))
     size = len(lines) // 2
     while size:
@@ -347,14 +347,14 @@ def smallest(lines: Lines) -> Finding:
 
 
 def _kind(words: str) -> str:
-    """What two problems of the same kind have in common: where it was raised and what, or the rule's name."""
+    """Return the key that groups problems: the place and type of the exception, or the name of the rule."""
     told = words.strip().splitlines()
     places = [line.strip() for line in told if line.startswith("  File")]
     return " ".join([*places[-1:], told[-1].split(":")[0]]) if told else ""
 
 
 def run_atheris(arguments: Sequence[str]) -> None:
-    """Let libFuzzer do the bending, guided by which code was reached."""
+    """Let libFuzzer mutate the transcript, guided by code coverage."""
     atheris = import_module("atheris")
 
     def try_one(data: bytes) -> None:
@@ -370,7 +370,7 @@ def run_atheris(arguments: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Search, and report what was found."""
+    """Search and print the findings; return 1 if there are any, else 0."""
     if "--atheris" in arguments:
         run_atheris([one for one in arguments if one != "--atheris"])
         return 0

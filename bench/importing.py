@@ -1,10 +1,10 @@
-"""What it costs to import the package, and what installing it brings along.
+"""The time to import the package, and the distributions that installing it adds.
 
     python bench/importing.py [--no-install]
 
-Fresh processes start with and without the import, in turn; the medians are compared. Beside the package
-itself, what a program that uses it really loads is given for orientation. For the second figure the project
-is installed with a plain `pip install` into an environment of its own, which needs a package registry.
+Fresh processes start with and without the import, alternating; the medians are compared. The imports of typical
+programs that use the package are measured too, for reference. For the second figure, a plain `pip install`
+installs the project into a new environment, which needs a package registry.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ print(json.dumps(sorted({one.name.lower() for one in importlib.metadata.distribu
 
 
 def _start(statement: str) -> tuple[float, float]:
-    """Wall and CPU milliseconds of a process that runs one statement."""
+    """Return the wall and CPU milliseconds of a process that runs one statement."""
     cpu, wall = _children(), time.perf_counter()
     subprocess.run([sys.executable, "-c", statement], check=True)
     return (time.perf_counter() - wall) * 1e3, (_children() - cpu) * 1e3
 
 
 def _children() -> float:
-    """CPU seconds of all processes started and ended so far."""
+    """Return the CPU seconds of all child processes that have ended so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def measure_import(runs: int = RUNS) -> dict[str, dict[str, float]]:
-    """Wall and CPU time of each start, and what it takes beyond the bare interpreter, in milliseconds."""
+    """Return the wall and CPU milliseconds of each start, in total and beyond the bare interpreter."""
     for statement in STARTS.values():
         _start(statement)
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in STARTS}
@@ -77,7 +77,7 @@ def measure_import(runs: int = RUNS) -> dict[str, dict[str, float]]:
 
 
 def measure_install() -> list[str] | str:
-    """The distributions that a plain install brings, or why that could not be found out."""
+    """Return the distributions that a plain install adds, or the reason why it failed."""
     with tempfile.TemporaryDirectory() as name:
         python = Path(sysconfig.get_path("scripts", "venv", {"base": name}), "python")
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -105,7 +105,7 @@ def _distributions(python: Path, environment: Mapping[str, str]) -> list[str]:
 
 
 def measure(runs: int = RUNS, *, install: bool = True) -> dict[str, Any]:
-    """All figures; `bars` holds (name, figure, bar, met), where met is None if it could not be measured."""
+    """Return all figures; `bars` holds (name, figure, bar, met), where met is None if it could not be measured."""
     starts = measure_import(runs)
     brought = measure_install() if install else "not asked for"
     more = starts[PACKAGE]["more_wall"]
@@ -121,7 +121,7 @@ def measure(runs: int = RUNS, *, install: bool = True) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and say by the exit status whether all bars are met."""
+    """Measure and print; return exit status 1 if a bar is missed, else 0."""
     found = measure(install="--no-install" not in arguments)
     print(f"{'':32}{'wall ms':>10}{'CPU ms':>10}{'+ wall':>10}{'+ CPU':>10}")
     for name, row in found["starts"].items():

@@ -1,14 +1,14 @@
-"""Claims in summaries: how many that no record supports are marked, and how many honest sentences are?
+"""How many unsupported claims in summaries are marked as such, and how many honest sentences are marked wrongly.
 
     python bench/inventing.py [FOLDER] [-v]                         default: ../shared/corpus next to the project
     python bench/inventing.py --planted FILE --honest FILE [--record FILE] [-v]
 
 `bench/claims` holds planted claims and honest sentences that look like them; each set was measured once before the
-check was corrected for it. Every sentence is put into a summary in several layouts. Nothing may be deleted: without its
-marks and citations a summary must read as it did before. The bars are held against all sets together: the engine's
-model was learnt from them, and `bench/claims_model.py` measures each with a model that was not. Then the summaries that
-models wrote in the Claude sessions of the folder are checked. Ends with 1 if a bar is missed. With ``--planted`` and
-``--honest`` only these sentences are measured, one a line; ``--record`` holds what the user said, one message a line.
+check was improved with it. Every sentence is put into a summary in several layouts. Nothing may be deleted: without its
+marks and citations, a summary must read as before. The bars apply to all sets together. The engine's model was trained
+on them; `bench/claims_model.py` measures each set with a model that was not. Then the summaries that models wrote in
+the Claude sessions of the folder are checked. The exit status is 1 if a bar is missed. With ``--planted`` and
+``--honest`` only these sentences are measured, one per line; ``--record`` holds the user's messages, one per line.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WRITERS = (
 
 
 def of_writer(name: str) -> tuple[Path, Path, Path]:
-    """The sentences of a writer, and what the user said in the session they are about."""
+    """Return the files of a writer: planted claims, honest sentences, and the user's messages they refer to."""
     own = CLAIMS / name / "record.txt"
     return (
         CLAIMS / name / "planted.txt",
@@ -62,7 +62,7 @@ SETS = {
     **{f"{name} writer": of_writer(name) for name in WRITERS},
 }
 FRESH = {f"{name} writer, not learnt from": of_writer(name) for name in ("twenty-fifth", "twenty-sixth")}
-"""Sets that the engine's model has never seen, and must not be learnt from."""
+"""Sets that the engine's model was not trained on; never train on them."""
 LAYOUTS = {
     "a line of its own": "{before}\n{claim}\n{after}",
     "an entry of a list": "{before}\n\n- {after}\n  - {claim}\n- {after}",
@@ -75,23 +75,23 @@ _SENTENCE = re.compile(r"(?<=[.!?。])\s+")
 
 
 class Found(Struct):
-    """What became of a set of sentences."""
+    """The result of checking a set of sentences."""
 
     told: int = 0
     marked: int = 0
     deleted: int = 0
     wrong: list[str] = []
-    """Those that were planted and not marked, or are honest and were."""
+    """Planted claims that were not marked, and honest sentences that were."""
 
     def add(self, other: Found) -> None:
-        """Count another set too."""
+        """Add the counts of another set."""
         self.told += other.told
         self.marked += other.marked
         self.deleted += other.deleted
 
 
 def sentences(file: Path) -> Iterator[tuple[str, str]]:
-    """The sentences of a set, each with the heading it is under; a block of code is one."""
+    """Yield the sentences of a set, each with its heading; a code block counts as one sentence."""
     heading, block = "", list[str]()
     for line in file.read_text("utf-8").splitlines():
         if block or line.startswith("```"):
@@ -106,7 +106,7 @@ def sentences(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def evidence(record: Path) -> Evidence:
-    """What the user said in the session that these sentences are about."""
+    """Return the user's messages from the session that the sentences are about, as evidence."""
     said = record.read_text("utf-8").splitlines()
     return Evidence(Facts(messages=tuple(Words(f"u{n}", words) for n, words in enumerate(said, 1))), [])
 
@@ -114,7 +114,7 @@ def evidence(record: Path) -> Evidence:
 def checked(
     file: Path, record: Path, *, planted: bool, layouts: Mapping[str, str] = LAYOUTS
 ) -> dict[str, Found]:
-    """What becomes of the sentences of a set in each layout."""
+    """Check the sentences of a set in each layout."""
     known = evidence(record)
     found = {layout: Found() for layout in layouts}
     for layout, form in layouts.items():
@@ -134,7 +134,7 @@ def checked(
 
 
 def real(corpus: Path) -> Found:
-    """What is marked in the summaries that models wrote in real sessions."""
+    """Check the summaries that models wrote in real sessions."""
     found = Found()
     for path in claude_files(corpus):
         log = JsonlLog(path)
@@ -154,14 +154,14 @@ def _sentences(text: str) -> int:
 
 
 def figures(found: Mapping[str, Found]) -> str:
-    """How many sentences are marked where they are marked least, and where most."""
+    """Return the lowest and highest number of sentences marked in any layout, as text."""
     marked = sorted({one.marked for one in found.values()})
     told = max(one.told for one in found.values())
     return f"{' to '.join(map(str, dict.fromkeys((marked[0], marked[-1]))))} of {told}"
 
 
 def bars(planted: Mapping[str, Found], honest: Mapping[str, Found]) -> Iterator[Bar]:
-    """What must hold of them."""
+    """Yield the acceptance bars for both sets."""
     for layout, one in planted.items():
         met = one.marked >= LEAST_PLANTED * one.told
         yield (
@@ -185,7 +185,7 @@ def bars(planted: Mapping[str, Found], honest: Mapping[str, Found]) -> Iterator[
 def together(
     sets: Mapping[str, tuple[Path, Path, Path]], tell: Callable[[str, list[str]], None]
 ) -> list[Bar]:
-    """What holds of all sets together; ``tell`` hears the figures of each, and the sentences judged wrongly."""
+    """Return the bars over all sets; ``tell`` receives the figures of each and the sentences judged wrongly."""
     sums = {layout: (Found(), Found()) for layout in LAYOUTS}
     for title, (planted_file, honest_file, record) in sets.items():
         planted = checked(planted_file, record, planted=True)
@@ -202,7 +202,7 @@ def together(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure all of it."""
+    """Measure everything and print it; return exit status 0 if all bars are met, else 1."""
     parser = argparse.ArgumentParser(description="What is marked in summaries.")
     parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
     parser.add_argument(

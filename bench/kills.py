@@ -1,11 +1,11 @@
-"""Sessions whose process is killed at random moments: is anything lost, and is the next request accepted?
+"""Kill processes at random moments, and check that no data is lost and that the next request is accepted.
 
     python bench/kills.py [--kills N] [--seed N]
 
-A process opens a session, does one random thing after another (asks, answers calls, compacts, undoes, snips, rewinds,
-pins …) and reports each once it is done. After a random while it is killed with SIGKILL. Then the session is opened
-again: what was reported done must be on record, reading the log from its beginning must give the same view as opening
-it, and the next request must be accepted as it is. The provider is simulated, in the process that does the killing.
+A process opens a session, takes random steps (requests, tool results, compactions, undo, redo, snips, rewinds, pins …)
+and reports each once it is done. After a random time it is killed with SIGKILL. Then the session is reopened: every
+message reported as done must be in the transcript, folding the log from its start must give the same view as opening
+it, and the next request must be accepted unchanged. The provider is simulated in the process that does the killing.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from sevenfold.stores.jsonl.log import JsonlLog
 
 KILLS = 300
 LONGEST = 0.6
-"""Seconds a process lives at most, from its first report on."""
+"""The maximum lifetime of a process in seconds, counted from its first report."""
 PATIENCE = 60.0
-"""Seconds for a process to start and do the first thing."""
+"""The seconds a process may take to start and finish its first step."""
 SESSION_KILLS = 6
-"""Kills after which another session begins."""
+"""The number of kills after which a new session begins."""
 PAIRS: tuple[tuple[str, bool], ...] = (
     ("claude-sonnet-5-5", True),
     ("claude-sonnet-5-5", False),
@@ -53,7 +53,7 @@ PAIRS: tuple[tuple[str, bool], ...] = (
     ("claude-opus-4-6", True),
     ("claude-haiku-4-5", False),
 )
-"""Models, and whether they think."""
+"""Models, and whether thinking is enabled."""
 READ = sevenfold.tool(
     {"name": "Read", "description": "Read.", "input_schema": {"type": "object"}}, kind="read"
 )
@@ -67,29 +67,29 @@ SETTINGS = {
 
 
 class Done(Struct, frozen=True):
-    """Something that was reported done."""
+    """A step that was reported as done."""
 
     what: str
     words: str = ""
-    """What must be on record since."""
+    """Text that must be in the transcript from then on."""
     error: str = ""
-    """Why nothing more can be done, if it failed."""
+    """The error, if the step failed; the process then stops."""
 
 
 class Tally(Struct):
-    """What the kills came to."""
+    """The totals over all kills."""
 
     kills: int = 0
     done: Counter[str] = Counter()
     problems: list[str] = []
 
     def __str__(self) -> str:
-        """In a line."""
+        """Return a one-line summary."""
         return f"{self.kills} kills, {self.done.total():,} things done, {len(self.problems)} problems"
 
 
 def session(url: str, file: Path, model: str, thinks: bool, listen: Any = ()) -> sevenfold.Session:
-    """The session in a file."""
+    """Open the session stored in a file."""
     sdk = anthropic.Anthropic(api_key="simulated-key", base_url=url, max_retries=0)
     more: dict[str, Any] = {"thinking": {"type": "adaptive"}} if thinks else {}
     return sevenfold.Session.open(
@@ -107,18 +107,18 @@ def session(url: str, file: Path, model: str, thinks: bool, listen: Any = ()) ->
     )
 
 
-# What the process does that is killed
+# The process that is killed
 
 
 class Work:
-    """Random things to do with a session."""
+    """Random steps on a session."""
 
     def __init__(self, opened: sevenfold.Session, chance: random.Random, name: str) -> None:
         self._session, self._chance, self._name = opened, chance, name
         self._numbers = count(1)
 
     def step(self) -> Done:
-        """Do one thing."""
+        """Take one random step; a refusal counts as done."""
         asks = [self.ask] * 6
         others = [
             self.compact,
@@ -138,7 +138,7 @@ class Work:
         return Done(chosen.__name__, words)
 
     def ask(self) -> str:
-        """One request, and results for what it calls."""
+        """Make one request and give results for its tool calls."""
         self._answer()
         newest = self._session.conversation.transcript.view.newest
         words = self.say() if newest is None or newest.said.role == "assistant" else ""
@@ -146,14 +146,14 @@ class Work:
         return self._answer() or words
 
     def say(self) -> str:
-        """Say something, with a word in it that can be looked for."""
+        """Add a user message with a unique word in it, and return that word."""
         self._answer()
         words = f"word-{self._name}-{next(self._numbers)}"
         self._session.user(f"Go on, please: {words}")
         return words
 
     def compact(self) -> str:
-        """Compact, by any engine, all of it or a part."""
+        """Compact with a random engine, the whole conversation or a part of it."""
         self._answer()
         engine: Any = self._chance.choice(["fork", "plain", "extractive", None])
         names = self._rounds()
@@ -164,17 +164,17 @@ class Work:
         return ""
 
     def undo(self) -> str:
-        """Take the newest decision back."""
+        """Undo the newest decision."""
         self._session.undo()
         return ""
 
     def redo(self) -> str:
-        """Make it again."""
+        """Redo the newest undone decision."""
         self._session.redo()
         return ""
 
     def snip(self) -> str:
-        """Remove a round."""
+        """Snip a round."""
         names = self._rounds()
         if len(names) > 2:
             place = self._chance.randrange(len(names) - 1)
@@ -183,7 +183,7 @@ class Work:
         return ""
 
     def rewind(self) -> str:
-        """Go on from an earlier round."""
+        """Rewind to a random round."""
         if names := self._rounds():
             self._session.rewind(self._chance.choice(names))
         return ""
@@ -213,7 +213,7 @@ class Work:
 
 
 def work(url: str, file: str, pair: tuple[str, bool], seed: int, reports: Connection) -> None:
-    """Work until killed."""
+    """Take random steps until killed, and report each."""
     chance = random.Random(seed)
     with session(url, Path(file), *pair) as opened:
         doing = Work(opened, chance, str(seed))
@@ -227,11 +227,11 @@ def work(url: str, file: str, pair: tuple[str, bool], seed: int, reports: Connec
                 return
 
 
-# What kills it, and looks
+# The process that kills and checks
 
 
 def mind(prompt: ModelPrompt) -> Any:
-    """A model that reads files, and summarises when it is asked to."""
+    """A model that reads files, and summarises when asked to."""
     if "<summary>" in prompt.last_text and "<analysis>" in prompt.last_text:
         return summarise({"messages": prompt.messages})
     thought = [thinking("hm")] if "thinking" in prompt.body else []
@@ -240,7 +240,7 @@ def mind(prompt: ModelPrompt) -> Any:
 
 
 def kill_once(url: str, file: Path, pair: tuple[str, bool], seed: int) -> list[Done]:
-    """Let a process work on a session and kill it; what it had reported by then."""
+    """Let a process work on a session and kill it; return the steps it had reported by then."""
     context = multiprocessing.get_context("forkserver")
     reader, writer = context.Pipe(duplex=False)
     child = context.Process(target=work, args=(url, str(file), pair, seed, writer), daemon=True)
@@ -249,7 +249,7 @@ def kill_once(url: str, file: Path, pair: tuple[str, bool], seed: int) -> list[D
     done: list[Done] = []
     lives = random.Random(seed).uniform(0, LONGEST)
     with suppress(EOFError):
-        # The time it takes to start is not part of it.
+        # The start-up time does not count towards the lifetime.
         if not reader.poll(PATIENCE):
             done.append(Done("starting", error=f"nothing was done within {PATIENCE:.0f} seconds"))
         until = time.monotonic() + lives
@@ -268,7 +268,7 @@ def kill_once(url: str, file: Path, pair: tuple[str, bool], seed: int) -> list[D
 
 
 def look(url: str, file: Path, pair: tuple[str, bool], known: list[Done]) -> list[str]:
-    """What is wrong with a session after a kill; its next request is sent."""
+    """Check a session after a kill, sending its next request; return the problems."""
     problems: list[str] = []
     raw = file.read_bytes()
     lost = [one.words for one in known if one.words and one.words.encode() not in raw]
@@ -296,7 +296,7 @@ def _view(view: View) -> tuple[Any, ...]:
 
 
 def search(kills: int = KILLS, seed: int = 0, keep: Path | None = None) -> Tally:
-    """So many kills; sessions in which something was wrong are kept in a folder, if one is given."""
+    """Kill this many times; copy sessions with problems to ``keep``, if given."""
     tally = Tally()
     multiprocessing.set_forkserver_preload(["bench.kills", "sevenfold.providers.anthropic"])
     chance = random.Random(seed)
@@ -322,7 +322,7 @@ def search(kills: int = KILLS, seed: int = 0, keep: Path | None = None) -> Tally
 
 
 def main() -> int:
-    """Kill, print, and say by the exit status whether all was well."""
+    """Kill, check and print; return exit status 0 if there were no problems, else 1."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,17 +1,17 @@
-"""Recall on long conversations: what is found, what the few weights are worth, and how fast it is at 100,000 records.
+"""Recall on long conversations: its accuracy, the value of its few weights, and its speed at 100,000 records.
 
     python bench/locomo.py DATA            LoCoMo's locomo10.json, or data of the same shape; it does not come with us
     python bench/locomo.py DATA --pace     only the pace
     python bench/locomo.py DATA --by words|both --key FILE
 
-*Left out*: the weights are chosen on all conversations but one, from a small grid around the present ones, and measured
-on that one; the figure is the mean over questions. If it is about as high as that of the present weights, these are not
-fitted to the data. *Hidden*: only what left the context is searched, and asked for. *Corrected key*: the same questions
-with the evidence of ``--key``. *Silence*: for each floor of `ranking.ENOUGH_IF_ASKED` how many questions about another
-conversation get an answer, and what the floor costs; it is chosen on every other conversation, and the rest shows what
-it is worth. *Pace*: all conversations and made-up turns (chains of word pairs of the same data) in one index of
-100,000 records, asked the questions of the data, next to plain FTS5 on the same texts; how much the bound on frequent
-words costs is the difference in recall to a search without it.
+*Left out*: the weights are chosen on all conversations but one, from a small grid around the current ones, and measured
+on that one; the figure is the mean over questions. If it is about as high as with the current weights, these are not
+overfitted to the data. *Hidden*: only content that has left the context is searched and asked for. *Corrected key*: the
+same questions with the evidence of ``--key``. *Silence*: for each value of the floor `ranking.ENOUGH_IF_ASKED`, how
+many questions about another conversation get an answer, and how much recall the floor costs; it is chosen on every
+second conversation and validated on the rest. *Pace*: the questions are searched in one index of 100,000 records (all
+conversations, and turns generated from word pairs of the same data) and compared with plain FTS5 on the same texts.
+The cost of the bound on frequent words is the difference in recall from a search without it.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from sevenfold.stores.memory import MemoryLog
 
 RECORDS = 100_000
 ASKED = 150
-"""Questions that the pace is measured on."""
+"""The number of questions that the pace is measured on."""
 GRID = {
     "SPOKE": (1.0, 1.5, 2.0),
     "NEIGHBOUR_CREDIT": ((0.6, 0.4, 0.2, 0.1), ranking.NEIGHBOUR_CREDIT, (0.8, 0.6, 0.45, 0.3, 0.2, 0.15)),
 }
 AT_MOST, LOSS = 0.5, 0.5
-"""The bars: the share of plain FTS5's p95, and points of recall lost."""
+"""The bars: the time as a share of plain FTS5's p95, and the points of recall lost."""
 
 FLOORS = (0.25, 0.275, 0.3, 0.325, 0.35, 0.4, 0.45)
 GIVEN_UP = 2.0
-"""Points of recall that silence may cost: the floor is the highest one that costs no more."""
+"""The points of recall that silence may cost; the highest floor that costs no more is chosen."""
 
 
 class Kept:
-    """A scorer that remembers its scores: the weights that are tried leave them as they are."""
+    """A scorer that caches its scores, which do not depend on the weights that are tried."""
 
     def __init__(self, scorer: Scorer) -> None:
         self.name, self.weight, self.enough = scorer.name, scorer.weight, scorer.enough
@@ -62,7 +62,7 @@ class Kept:
         self._kept: dict[tuple[Tables, str], Mapping[int, float]] = {}
 
     def scores(self, pieces: Tables, query: str) -> Mapping[int, float]:
-        """What the scorer says, asked once."""
+        """Return the scores of the wrapped scorer, computed only once per query."""
         if (pieces, query) not in self._kept:
             self._kept[pieces, query] = self._scorer.scores(pieces, query)
         return self._kept[pieces, query]
@@ -70,7 +70,7 @@ class Kept:
 
 @contextmanager
 def weights(**values: object) -> Iterator[None]:
-    """Search with other weights."""
+    """Use other weights for searches inside the context."""
     before = {name: getattr(ranking, name) for name in values}
     for name, value in values.items():
         setattr(ranking, name, value)
@@ -82,7 +82,7 @@ def weights(**values: object) -> Iterator[None]:
 
 
 def examine(dialogues: Sequence[Dialogue], corrected: Sequence[Dialogue], by: Way | None) -> None:
-    """Ask everything of one index per conversation, and print what was found."""
+    """Ask all questions, with one index per conversation, and print the recall."""
     tried: dict[tuple[object, ...], list[Shares]] = {values: [] for values in product(*GRID.values())}
     hidden: list[Shares] = []
     with_key: list[Shares] = []
@@ -107,7 +107,7 @@ def examine(dialogues: Sequence[Dialogue], corrected: Sequence[Dialogue], by: Wa
 
 
 def left_out(tried: Mapping[tuple[object, ...], Sequence[Shares]]) -> None:
-    """Choose the weights on all conversations but one, and measure them on that one."""
+    """Choose the weights on all conversations but one, measure them on that one, and print the results."""
     present = tried[tuple(getattr(ranking, name) for name in GRID)]
     chosen: list[Shares] = []
     for place in range(len(present)):
@@ -119,7 +119,7 @@ def left_out(tried: Mapping[tuple[object, ...], Sequence[Shares]]) -> None:
 
 
 def silence(floors: Mapping[float, Sequence[tuple[Shares, list[bool]]]]) -> None:
-    """Print what each floor silences, and what it costs, on the conversations it is chosen on and on the others."""
+    """Print what each floor silences and costs, on the conversations used to choose it and on the others."""
     found = {
         floor: [
             (
@@ -153,7 +153,7 @@ def _show(name: str, several: Sequence[Shares]) -> None:
 
 
 def one_session(dialogues: Sequence[Dialogue]) -> Dialogue:
-    """All conversations, and made-up turns until there are enough; the ids say which conversation they are of."""
+    """Return all conversations as one, padded with generated turns; ids start with the conversation's number."""
     turns: list[DialogueTurn] = []
     for place, dialogue in enumerate(dialogues):
         turns += [
@@ -180,7 +180,7 @@ def _chain(follows: dict[str, list[str]], chance: random.Random) -> Iterator[str
 
 
 def pace(dialogues: Sequence[Dialogue]) -> bool:
-    """Ask in an index of 100,000 records; false if it is slower, or finds less, than the bars allow."""
+    """Search an index of 100,000 records; return whether both the speed and the recall meet the bars."""
     session = one_session(dialogues)
     index = RecallIndex(MemoryLog(list(locomo.lines(session))))
     index.catch_up()

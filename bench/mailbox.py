@@ -1,11 +1,11 @@
-"""Two processes that write to each other through a mailbox and are killed at random: does each message arrive once?
+"""Kill two processes that exchange messages through a mailbox, and check that each message arrives exactly once.
 
     python bench/mailbox.py [--messages N] [--seed N]
 
-One process sends numbered messages and notes each receipt in a log of its own; one takes what is waiting into its log
-and acknowledges it then. Every now and then one of the two is killed with SIGKILL and started again, and goes on from
-its log. In the end the recipient's log must hold every number once, in order. Then, without kills, the time that a
-message takes is compared with `persist-queue`, a queue in SQLite that acknowledges too and waits for the disk.
+One process sends numbered messages and records each receipt in its own log; the other appends waiting messages to its
+log and then acknowledges them. At random times one of the two is killed with SIGKILL, restarted, and continues from
+its log. In the end the recipient's log must contain every number once, in order. Then, without kills, the throughput
+is compared with `persist-queue`, a queue in SQLite that also uses acknowledgements and waits for the disk.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from sevenfold.stores.jsonl.store import JsonlStore
 
 MESSAGES = 100_000
 LONGEST = 1.2
-"""Seconds between two kills, at most."""
+"""The maximum number of seconds between two kills."""
 COMPARED = 1_000
 
 
 class Soaked(Struct, frozen=True):
-    """What a soak came to."""
+    """The result of a soak test."""
 
     messages: int
     kills: int
     repeated: int
-    """Messages that were given to the recipient again, because it was killed before it acknowledged them."""
+    """Messages delivered again because the recipient was killed before it acknowledged them."""
     seconds: float
     problems: list[str]
 
 
 def soak(folder: Path, *, messages: int = MESSAGES, seed: int = 1, longest: float = LONGEST) -> Soaked:
-    """Run both processes until everything has arrived, killing one of them every now and then."""
+    """Run both processes until all messages have arrived, killing one of them at random times."""
     chance, kills, began = random.Random(seed), 0, time.monotonic()
     start = multiprocessing.get_context("fork").Process
     works = {"sender": _send, "recipient": _receive}
@@ -91,7 +91,7 @@ def _problems(arrived: list[int], messages: int) -> list[str]:
 def _send(folder: Path, messages: int) -> None:
     store = JsonlStore(folder)
     with closing(store.mailbox()) as mailbox, closing(store.open("sender", wait=10)) as log:
-        # The last one may have been sent without a receipt: it is sent again.
+        # The last message may have been sent without its receipt being recorded: it is sent again.
         for number in range(len(_numbers(folder, "sender")), messages):
             message = AgentMessage(str(number), "sender", "recipient", f"This is message {number}.")
             while mailbox.send(message) == "refused":
@@ -117,7 +117,7 @@ def _receive(folder: Path, messages: int) -> None:
 
 
 def _numbers(folder: Path, session: str) -> list[int]:
-    """The numbers in a log; a line that a kill cut off is none."""
+    """Return the numbers in a log, without a line that a kill cut off."""
     with suppress(Exception):
         lines = [line for _, line in JsonlStore(folder).read(session).read()]
         return [int(line) for line in lines if line.endswith(b"\n") and line.strip().isdigit()]
@@ -125,7 +125,7 @@ def _numbers(folder: Path, session: str) -> list[int]:
 
 
 def ours(folder: Path, count: int, sync: Sync) -> float:
-    """Messages in a second: sent one by one, taken and acknowledged one by one."""
+    """Return our messages per second; each is sent, taken and acknowledged on its own."""
     with closing(JsonlStore(folder / sync, sync=sync).mailbox()) as mailbox:
         began = time.perf_counter()
         for number in range(count):
@@ -135,7 +135,7 @@ def ours(folder: Path, count: int, sync: Sync) -> float:
 
 
 def theirs(folder: Path, count: int) -> float:
-    """The same with persist-queue, which commits each step too."""
+    """Return the same for persist-queue, which also commits each step."""
     import persistqueue
 
     queue = persistqueue.SQLiteAckQueue(str(folder / "queue"), auto_commit=True)
@@ -147,7 +147,7 @@ def theirs(folder: Path, count: int) -> float:
 
 
 def main() -> int:
-    """Run the soak and the comparison."""
+    """Run the soak test and the comparison; return 1 if there were problems, else 0."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

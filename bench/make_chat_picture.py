@@ -1,4 +1,4 @@
-"""Draws docs/chat.svg: a short session in `sevenfold chat`, its model scripted, its tools really run."""
+"""Draws docs/chat.svg: a short session in `sevenfold chat` with a scripted model and real tool calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STEPS: Sequence[str | Sequence[Mapping[str, Any]]] = [
 
 
 class Drawing:
-    """A screen that is a picture; whoever sits in front of it always says yes."""
+    """A screen that records a picture; every question is answered with the first option."""
 
     signs = UNICODE
     width = WIDTH
@@ -70,11 +70,11 @@ class Drawing:
             self.console.print(one)
 
     def page(self, *shown: RenderableType) -> None:
-        """Print."""
+        """Print, without paging."""
         self.show(*shown)
 
     def notify(self, words: str, how: str) -> None:
-        """A picture cannot call."""
+        """Do nothing: a picture cannot notify anyone."""
 
     def ask(self, question: Menu) -> MenuAnswer | None:
         if not any(item.about.startswith("Shell(python3") for item in question.items):
@@ -89,7 +89,7 @@ class Drawing:
 
 
 def draw() -> str:
-    """The picture as SVG."""
+    """Return the picture as SVG."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name).resolve()
         os.environ["SEVENFOLD_HOME"] = str(root / "home")

@@ -1,4 +1,4 @@
-"""Draws docs/demo.svg: the end of a real run of `sevenfold demo`, with no web font in it."""
+"""Draws docs/demo.svg: the start and the end of a real run of `sevenfold demo`, without a web font."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from sevenfold.lab.demo.run import FULL, run, scratch_folder
 
 WIDTH = 96
 FIRST_LINES = 12
-"""Lines of the progress that are shown before the report."""
+"""The number of progress lines shown before the report."""
 PICTURE = Path(__file__).parent.parent / "docs" / "demo.svg"
 
 
 def held() -> tuple[DemoOutcome, list[Report]]:
-    """A whole demonstration, and all that was told on the way."""
+    """Run a whole demonstration; return its outcome and all progress reports."""
     told: list[Report] = []
     with scratch_folder(keep=False) as folder:
         return run(FULL, folder, told.append), told
 
 
 def draw(outcome: DemoOutcome, told: list[Report]) -> str:
-    """The picture as SVG: how it begins, and how it ends."""
+    """Return the picture as SVG: the first lines of progress, and the final report."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
     console.print("$ ./dev demo", style="bold")
     progress = DemoProgress(console, live=False)

@@ -1,10 +1,10 @@
 """Writes the example session that comes with the package: `python bench/make_example.py`.
 
-Everything in it is made up: a coding agent works on the code of a tide display. The session is told at the
+Everything in it is invented: a coding agent works on the code of a tide display. The session is defined at the
 end of this file; its texts come from small generators with a fixed seed, so that the file is the same on
-every run. Usage follows from the content the way it does at a server: each prompt is counted by a rough
-tokenizer (not by Sevenfold's estimator, which is to be held against it), and a prompt cache with a lifetime
-of one hour decides what was read and what was written.
+every run. Usage is derived from the content as on a server: a rough tokenizer counts each prompt (not
+Sevenfold's estimator, which is checked against it), and a prompt cache with a lifetime of one hour decides
+what is read and what is written.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def numbered(text: str) -> str:
     return "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(text.splitlines(), 1))
 
 
-# -- texts that look like a project's ----------------------------------------------------------------
+# -- generated project files -------------------------------------------------------------------------
 
 
 class Author:
@@ -118,7 +118,7 @@ class Author:
         )
 
 
-# -- a client that writes a transcript, and the accounts of a server -----------------------------------
+# -- a client that writes a transcript, with the usage that a server would report -----------------------
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Block:
 
 @dataclass
 class Lane:
-    """A conversation: what is in its prompt, and what the cache holds of it."""
+    """A conversation: the blocks of its prompt, and how much of it is in the cache."""
 
     system: int
     agent: str = ""
@@ -150,7 +150,7 @@ class Recorder:
         self.now = datetime(2026, 3, 14, 8, 2, 11, tzinfo=UTC)
         self.main = self.lane = Lane(17_320)
         self.miss = ""
-        """Why the next call will find the cache cold, if it will."""
+        """Why the next request will miss the cache; empty if it will not."""
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -184,7 +184,7 @@ class Recorder:
         self.say({"type": "text", "text": text}, tokens(text) + 20)
 
     def answer(self, text: str = "", *calls: tuple[str, dict[str, Any]], thought: int = 0) -> list[str]:
-        """One response of the model: thinking, words, calls; returns the ids of the calls."""
+        """Write one response of the model with thinking, text and tool calls; return the ids of the calls."""
         self.wait(self.chance.uniform(3, 14) + thought / 60)
         blocks = []
         if thought:
@@ -213,7 +213,7 @@ class Recorder:
         return [block.content["id"] for block in blocks if block.content["type"] == "tool_use"]
 
     def usage(self, output: int) -> dict[str, Any]:
-        """What a server reports for the prompt as it stands; a sub-agent's cache lives five minutes."""
+        """Return the usage a server would report for the current prompt; a sub-agent's cache lives five minutes."""
         lane, fresh = self.lane, 3
         lifetime = timedelta(minutes=5 if lane.agent else 60)
         warm = self.now - lane.cached_at < lifetime and not self.miss
@@ -239,13 +239,13 @@ class Recorder:
         self.say(block, tokens(text) + 12)
 
     def use(self, text: str, *calls: Call, thought: int = 0) -> None:
-        """A response that calls tools, and their results."""
+        """Write a response that calls tools, and their results."""
         ids = self.answer(text, *[(name, given) for name, given, _ in calls], thought=thought)
         for call, (_, _, result) in zip(ids, calls, strict=True):
             self.result(call, result)
 
     def clear(self, keep: int) -> None:
-        """All results but the newest are cleared; the cache is good up to the first of them."""
+        """Clear all results but the newest ``keep``; the cache stays valid up to the first cleared one."""
         results = [block for block in self.lane.blocks if block.content["type"] == "tool_result"]
         old = [block for block in results[:-keep] if block.size > 60]
         about = {
@@ -342,7 +342,7 @@ class Story:
             use(f"Passing the station's zone through `{name}`.", self.edit(path))
             use("", self.pytest(208, 2))
         self.session.reminder("Open: zone for the alerts; test the change to summer time; docs/time.md.")
-        # Nothing was changed in this file since it was read.
+        # A repeated read: the file has not changed since it was read before.
         use("Checking the store once more.", self.read("tidemark/store.py"), thought=90)
         use("", self.read("tests/test_clock.py"), self.read("tests/test_feed.py"))
         use("", self.edit("tests/test_clock.py"), thought=300)
@@ -387,7 +387,7 @@ class Story:
 
 
 def build() -> str:
-    """The whole file."""
+    """Return the whole file."""
     story = Story()
     story.find_the_fault()
     story.fix_it()

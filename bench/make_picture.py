@@ -1,4 +1,4 @@
-"""Draws docs/profile.svg: what `sevenfold profile --example` shows, with no web font in it."""
+"""Draws docs/profile.svg: the output of `sevenfold profile --example`, without a web font."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http
 
 
 def draw() -> str:
-    """The picture as SVG: the report down to what was lost, without the machine's own path."""
+    """Return the picture as SVG: the session's report with the file name only and few of its largest items."""
     profile = files.profile(files.find([coding_session()]), jobs=1)
     largest = profile.sessions[0].largest_items[:TOP]
     session = replace(profile.sessions[0], file="coding-session.jsonl", largest_items=largest)

@@ -1,7 +1,7 @@
-"""Writes the list of errors in docs/troubleshooting.md, from the places in the code that raise them.
+"""Writes the list of errors in docs/troubleshooting.md from the code that raises them.
 
-The page is cut at a mark: what comes before it is written by hand, what follows is made here. `tests/test_pages.py`
-fails when the two differ.
+The page is split at a mark: the text before it is written by hand, the text after it is generated here.
+`tests/test_pages.py` fails if the generated part is out of date.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ADVICE = {
 
 
 def classes() -> dict[str, type]:
-    """The errors by name, in their order in the module."""
+    """Return the error classes by name, in their order in the module."""
     return {
         name: each
         for name, each in vars(errors).items()
@@ -59,7 +59,7 @@ def classes() -> dict[str, type]:
 
 
 def messages() -> dict[str, set[str]]:
-    """What each class is raised with."""
+    """Return the messages that each class is raised with."""
     known, found = classes(), defaultdict(set)
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -78,7 +78,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _text(node: ast.expr) -> str:
-    """A message with holes for what is only known when it is raised; empty if it is nothing but holes."""
+    """Return a message with holes for its variable parts, or an empty string if hardly any fixed text remains."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         said = node.value
     elif isinstance(node, ast.JoinedStr):
@@ -90,7 +90,7 @@ def _text(node: ast.expr) -> str:
 
 
 def made() -> str:
-    """The list."""
+    """Return the generated part of the page."""
     found, lines = messages(), []
     for name, each in classes().items():
         if name in ADVICE:

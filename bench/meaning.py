@@ -1,14 +1,14 @@
-"""Recall by meaning: is what was said found again by somebody who has forgotten the words?
+"""Recall by meaning: whether paraphrased questions find the records that answer them.
 
     python bench/meaning.py [FOLDER]        default: ../shared/corpus beside the project, if it is there
 
-`paraphrases.toml` holds questions about recorded sessions in words of our own, each with the records that were known
-to answer it when it was written; others may answer it too, so the shares found are low estimates. It also holds
-questions about nothing in them, for which silence is the right answer. All are asked by words, by meaning and by both.
-The figures were set on most of them; those *held out* were written afterwards, but had been asked once before the
-last change of the threshold, so they are no blind test. *Half the words* and *sentences of
-others* are those of `recall.py`: what words find must not suffer. Made-up sessions show what the vectors cost, in
-CPU time.
+`paraphrases.toml` holds questions about recorded sessions in different words, each with the records known to answer
+it when it was written; others may answer it too, so the shares found are low estimates. It also holds questions that
+no session answers, for which silence is right. All are asked by words, by meaning and by both. Most of them were used
+to tune the parameters; those *held out* were written afterwards, but had been asked once before the last change of
+the threshold, so they are not a blind test. *Half the words* and *sentences of others* are those of `recall.py`: they
+check that search by words does not get worse. Generated sessions show what the vectors cost, in CPU time and disk
+space.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ QUESTIONS = Path(__file__).with_name("paraphrases.toml")
 WAYS = ("words", "meaning", "both")
 SIZES = (1_000, 10_000, 100_000)
 MOST_FALSE = 0.15
-"""The share of questions about nothing, held out, that may be answered."""
+"""The highest share of held-out questions without an answer that may get one."""
 LEAST_FOUND = 0.15
-"""The share of paraphrases, held out, that both together must find among ten."""
+"""The least share of held-out paraphrases that words and meaning together must find among ten hits."""
 
 
 class Question(Struct, frozen=True):
-    """What is asked, and the beginnings of the ids of the records that answer it; none: nothing does."""
+    """A question, and the prefixes of the ids of the records that answer it; none if no record does."""
 
     sort: str
     words: str
@@ -50,7 +50,7 @@ class Question(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """How the questions of a sort fared."""
+    """The results of one sort of questions."""
 
     asked: int = 0
     answered: int = 0
@@ -71,7 +71,7 @@ Tallies = dict[tuple[str, str], Tally]
 
 
 def questions(session: str) -> Iterator[Question]:
-    """Those about a session, and those about none."""
+    """Yield the questions about a session, and those about none."""
     held = tomllib.loads(QUESTIONS.read_text(encoding="utf-8"))
     for one in held["session"]:
         for answers, words in one["asked"] if one["id"] == session else ():
@@ -86,7 +86,7 @@ def _sort(name: str, table: dict[str, Any]) -> str:
 
 
 def from_the_session(lines: Sequence[bytes], others: Sequence[bytes]) -> Iterator[Question]:
-    """Half the words of its sentences, and sentences of others."""
+    """Yield questions from half the words of the session's sentences, and from sentences of other sessions."""
     drawn = recall.facts(list(recall.texts(lines)), random.Random(5))
     for fact in drawn:
         if fact.sort == "user" and len(fact.words.split()) > 7:
@@ -104,7 +104,7 @@ def ask(index: RecallIndex, question: Question, meaning: Scorer, tallies: Tallie
 
 
 def sessions(folder: Path) -> Iterator[tuple[str, str, list[bytes]]]:
-    """Those there are questions about: id, project, lines."""
+    """Yield the sessions that there are questions about: id, project and lines."""
     held = tomllib.loads(QUESTIONS.read_text(encoding="utf-8"))
     for one in held["session"]:
         for path in folder.rglob(f"{one['id']}*.jsonl"):
@@ -113,7 +113,7 @@ def sessions(folder: Path) -> Iterator[tuple[str, str, list[bytes]]]:
 
 
 def measure(folder: Path, meaning: Scorer, place: Path) -> Tallies:
-    """Ask everything of every session that there are questions about."""
+    """Ask all questions of every session that there are questions about."""
     tallies: Tallies = {}
     found = list(sessions(folder))
     for name, project, lines in found:
@@ -129,7 +129,7 @@ def measure(folder: Path, meaning: Scorer, place: Path) -> Tallies:
 
 
 def cost(records: int, place: Path) -> dict[str, float]:
-    """Time and space for a made-up session."""
+    """Return the time and disk space for a generated session."""
     transcript, side = place / "made-up.jsonl", place / "made-up.recall.sqlite"
     side.unlink(missing_ok=True)
     transcript.write_bytes(b"".join(recall.made_up(records)))
@@ -156,7 +156,7 @@ def cost(records: int, place: Path) -> dict[str, float]:
 
 
 def show(tallies: Tallies) -> bool:
-    """Print the shares; false if too little is found or too much answered."""
+    """Print the shares; return False if too little is found or too much is answered."""
     print(f"{'':32}{'by':10}{'asked':>6}{'answered':>10}{'@1':>6}{'@10':>6}{'hits':>6}")
     for (sort, way), tally in sorted(tallies.items()):
         answered, first, among = (

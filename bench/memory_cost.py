@@ -1,11 +1,11 @@
-"""What memory costs: recorded sessions are replayed with remembering and dreams, and their share is printed.
+"""The cost of memory: replays recorded sessions with extraction and dreams, and prints their share of the bill.
 
     python bench/memory_cost.py FOLDER_OF_TRANSCRIPTS [MODEL]
 
-The answers of the model are the recorded ones; what it is asked about lasting facts it answers by fixed rules. Tokens
-and dollars are the simulator's. Ends with 1 if the median share is over 3%, the largest over 8%, or a request waits.
-Sessions with fewer than ten requests are left out: a share of nearly nothing says little. A dream wants five other
-sessions; here every session with enough entries pays for one a day by itself, five times as often as it would.
+The model's answers are the recorded ones; requests for lasting facts are answered by fixed rules. Tokens and dollars
+are the simulator's. The exit status is 1 if the median share is over 3%, the largest over 8%, or a request waits.
+Sessions with fewer than ten requests are left out, because a share of a tiny bill says little. A dream normally needs
+five other sessions; here every session with enough entries pays for one a day by itself, five times as often.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ dreams.SESSIONS = 0
 
 
 class Share(NamedTuple):
-    """What one session came to."""
+    """The cost of one session, and the part of it spent on memory."""
 
     name: str
     requests: int
     usd: float
     asked: int
-    """How often the model was asked for facts, or to name entries to tidy."""
+    """How often the model was asked to extract facts, or to name entries to consolidate."""
     memory_usd: float
     waited: int
-    """How often the conversation waited for that."""
+    """How often the conversation waited for such a request."""
     dreams: int
 
     @property
     def part(self) -> float:
-        """The share of the bill."""
+        """The share of the bill spent on memory."""
         return self.memory_usd / self.usd if self.usd else 0.0
 
 
@@ -74,7 +74,7 @@ def measure(path: Path, model: str = MODEL) -> Share:
 
 
 def main(folder: str, model: str = MODEL) -> int:
-    """Print the share of every session; returns the exit code."""
+    """Print the share of every session; return exit status 0 if all bars are met, else 1."""
     paths = sessions(Path(folder))
     with ProcessPoolExecutor(WORKERS) as pool:
         found = [one for one in pool.map(measure, paths, [model] * len(paths)) if one.requests >= FEWEST]

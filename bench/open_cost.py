@@ -1,13 +1,13 @@
-"""Opening a long session that was never compacted, up to the body of its first request: ours beside its peers.
+"""The cost of opening a long, never compacted session up to its first request body, compared with other engines.
 
     python bench/open_cost.py [MESSAGES]      default: 10000
 
-Every engine keeps the same conversation its own way: ours in a transcript with the requests and answers of every
-turn, a peer as the JSON of its messages, as its documentation recommends. A fresh process then opens it and makes the
-first request; it has opened a short session before, so importing is not part of what is timed, and nothing is sent.
-It is opened at once: after a pause our layers would clear old results, and our body would be a sixth of the others.
-The quickest peer is a loop around the SDK, which keeps the messages as they are sent and neither counts nor checks
-anything. Times are CPU milliseconds, medians of several processes; a peer that is not installed is left out.
+Every engine stores the same conversation its own way: ours in a transcript with the requests and answers of every
+turn, a peer as the JSON of its messages, as its documentation recommends. A fresh process then opens it and builds the
+first request without sending it. The process has opened a short session before, so imports are not timed. There is no
+pause before opening: after one, our layers would clear old results, and our body would be a sixth of the others' size.
+The fastest peer is a loop around the SDK, which stores the messages as they are sent and neither counts nor checks
+anything. Times are CPU milliseconds, medians of several processes. A peer that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from bench.peers import sessions  # noqa: E402 - started as a script, the projec
 
 MESSAGES = 10_000
 WARM_UP = 20
-"""Messages of the session every process opens first, so that modules are loaded and caches filled."""
+"""Messages in the session that every process opens first, to load modules and fill caches."""
 RUNS = 5
 MOST = 2.0
-"""Times the quickest peer."""
+"""The highest acceptable ratio of our time to the fastest peer's."""
 MODEL, MAX_TOKENS = "claude-sonnet-5-5", 8_192
 SYSTEM = "You are a careful engineer who reads before writing."
 TOOLS = [
@@ -48,11 +48,11 @@ Message = sessions.Message
 Opens = Callable[[], bytes]
 
 
-# Ways to keep a session: `save` writes it, `opener` gives what is timed
+# Ways to store a session: `save_…` writes it, `open_…` returns the function that is timed
 
 
 def save_ours(folder: Path, said: list[Message]) -> None:
-    """The transcript that the turns of such a session leave; bodies are not made, they would be 75 GB."""
+    """Write the transcript that such a session would leave, without building its bodies: they would be 75 GB."""
     import msgspec
 
     from sevenfold.record import blocks
@@ -88,7 +88,7 @@ def save_ours(folder: Path, said: list[Message]) -> None:
 
 
 def open_ours(folder: Path) -> Opens:
-    """Opened by its name, with a window that is never full, as the peers have it."""
+    """Return a function that opens our session, with a window that is never full, as with the peers."""
     return lambda: bytes(_ours(folder).prepare().body)
 
 
@@ -108,18 +108,18 @@ def _ours(folder: Path) -> Any:
 
 
 def save_sdk(folder: Path, said: list[Message]) -> None:
-    """What a loop around the SDK keeps: the list of messages."""
+    """Write what a loop around the SDK stores: the list of messages."""
     kept = [{"role": message["role"], "content": message["content"]} for message in said]
     (folder / "sdk.json").write_text(json.dumps(kept, ensure_ascii=False), "utf-8")
 
 
 def open_sdk(folder: Path) -> Opens:
-    """The list, and the body as the SDK encodes it."""
+    """Return a function that reads the list and encodes the body as the SDK does."""
     return lambda: _encoded({"system": SYSTEM, "tools": TOOLS, "messages": _read(folder / "sdk.json")})
 
 
 def save_pydantic_ai(folder: Path, said: list[Message]) -> None:
-    """Its message history, by its own type adapter."""
+    """Write the message history with the library's own type adapter."""
     from bench.peers.adapters.pydantic_ai_ import converted
 
     adapter = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
@@ -127,7 +127,7 @@ def save_pydantic_ai(folder: Path, said: list[Message]) -> None:
 
 
 def open_pydantic_ai(folder: Path) -> Opens:
-    """The history validated, and mapped to the messages of the API."""
+    """Return a function that validates the history and maps it to API messages."""
     import asyncio
 
     adapter = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
@@ -144,7 +144,7 @@ def open_pydantic_ai(folder: Path) -> Opens:
 
 
 def save_langchain(folder: Path, said: list[Message]) -> None:
-    """Its messages as dicts."""
+    """Write the library's messages as dicts."""
     kinds = import_module("langchain_core.messages")
 
     def made(message: Message) -> Any:
@@ -163,7 +163,7 @@ def save_langchain(folder: Path, said: list[Message]) -> None:
 
 
 def open_langchain(folder: Path) -> Opens:
-    """The messages made again, and the payload of its model class."""
+    """Return a function that rebuilds the messages and lets the library's model class build the payload."""
     kinds = import_module("langchain_core.messages")
     made = import_module("langchain_anthropic").ChatAnthropic
     model = made(model=MODEL, api_key="none", max_tokens=MAX_TOKENS)
@@ -180,7 +180,7 @@ def _read(path: Path) -> Any:
 
 
 def _encoded(fields: dict[str, Any]) -> bytes:
-    """A body as httpx encodes it."""
+    """Encode a body as httpx does."""
     body = {"model": MODEL, "max_tokens": MAX_TOKENS, **fields}
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
@@ -198,7 +198,7 @@ WAYS: dict[str, tuple[Callable[[Path, list[Message]], None], Callable[[Path], Op
 
 
 def conversation(messages: int) -> list[Message]:
-    """The session that all keep; it ends with something to answer."""
+    """Return the conversation that all engines store; it ends with a user message."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "session.jsonl")
         sessions.write(path, messages)
@@ -208,7 +208,7 @@ def conversation(messages: int) -> list[Message]:
 
 
 def child(way: str, folder: Path) -> None:
-    """Open the session one way and print what it took; this process has only opened a short one before."""
+    """Open a short session to warm up, then open the real one in the given way and print its cost."""
     with tempfile.TemporaryDirectory() as name:
         WAYS[way][0](Path(name), conversation(WARM_UP))
         WAYS[way][1](Path(name))()
@@ -227,7 +227,7 @@ def child(way: str, folder: Path) -> None:
 def measure(
     messages: int = MESSAGES, ways: Sequence[str] = tuple(WAYS), runs: int = RUNS
 ) -> dict[str, Any]:
-    """The figures of each way, by its name; the ways take turns, so that a busy moment falls on all of them."""
+    """Return the figures of each way by name; the ways alternate, so that other load affects all of them."""
     found: dict[str, list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, said = Path(name), conversation(messages)
@@ -242,7 +242,7 @@ def measure(
         for _ in range(runs):
             for way, rows in found.items():
                 if way == OURS:
-                    # What opening writes is not there for the next process.
+                    # Opening appends records; the next process must start from the original file.
                     (folder / "ours.jsonl").write_bytes(original)
                 command = [sys.executable, str(Path(__file__).resolve()), "--child", way, str(folder)]
                 shown = subprocess.run(command, check=True, capture_output=True)
@@ -254,7 +254,7 @@ def measure(
 
 
 def bars(found: dict[str, Any]) -> list[tuple[str, float, float, bool | None]]:
-    """What must hold: (name, figure, bar, met); None where there is no peer to compare with."""
+    """Return the acceptance bars: (name, figure, bar, met); met is None if there is no peer to compare with."""
     peers = {way: row["cpu_ms"] for way, row in found.items() if way != OURS}
     if not peers:
         return [("open and first body, x quickest peer", 0.0, MOST, None)]
@@ -264,7 +264,7 @@ def bars(found: dict[str, Any]) -> list[tuple[str, float, float, bool | None]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and say by the exit status whether the bar is met."""
+    """Measure and print; return exit status 0 if the bar is met, else 1."""
     parser = argparse.ArgumentParser(
         description="What opening a long session costs up to its first request."
     )

@@ -1,26 +1,26 @@
-"""What recorded sessions would have cost under different ways of clearing old tool results.
+"""What recorded sessions would have cost under different policies for clearing old tool results.
 
     python bench/policies.py [FOLDER] [--window TOKENS]      default: ../shared/corpus
 
-Every session of the folder is held once more, answer by answer and result by result, pauses included, with a
-simulated provider that enforces its rules and bills by its price list. Four policies:
+Every session of the folder is replayed, answer by answer and result by result, pauses included, with a simulated
+provider that enforces the provider's rules and bills by its price list. Four policies:
 
-    nothing       every result is sent for ever
-    keep last 3   before each request all results but the newest three are cleared, as most engines do it
-    pauses only   results are cleared when the cache has expired anyway, never in between
-    planner       ours, as it comes
+    nothing       no result is ever cleared
+    keep last 3   before each request all results but the newest three are cleared, as most engines do
+    pauses only   results are cleared only when the cache has expired anyway
+    planner       ours, with default settings
 
-A session may not cost more than 1% above doing nothing, and in total the planner has to be the cheapest. With
-``--window`` the model is treated as if its window were that small: then most sessions do not fit without
-clearing, and only those are compared that every policy could hold to their end.
+With the planner, no session may cost over 1% more than with "nothing", and in total it must be the cheapest policy.
+``--window`` treats the model's window as that small: most sessions then do not fit without clearing, and only those
+are compared that ran to their end under every policy.
 
     python bench/policies.py [FOLDER] --long [--drawn SEED]  long sessions, with compaction
 
-With ``--long`` the planner is held against compaction at the threshold only, in windows of 100,000, 200,000 and
-1,000,000 tokens, with made sessions besides the recorded ones. In total it must cost at most 0.97 times as much, no
-session more than 1.03 times, and none that ends right after a decision more than 1.10 times; a planner that never acts
-fails. Notes and summaries ahead of need are off on both sides: they run in parallel to the session, and a replay has
-no time of its own. ``--drawn`` takes random sessions instead, which were not looked at before.
+``--long`` compares the planner with compaction at the threshold only, in windows of 100,000, 200,000 and 1,000,000
+tokens, with synthetic sessions besides the recorded ones. In total it must cost at most 0.97 times as much, no session
+more than 1.03 times, and none that ends right after a decision more than 1.10 times; a planner that never acts fails.
+Notes and background compaction are off on both sides: they run in parallel to the session, and a replay takes no real
+time in which they could run. ``--drawn`` uses random, previously unseen sessions instead.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ from bench.replay.run import Hook, ReplayRun, replay  # noqa: E402
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 MODELS = ("claude-opus-4-6", "claude-sonnet-5-5")
-"""One whose reasoning is not bound to what precedes it, and one whose reasoning is."""
+"""One model without bound thinking, and one with it."""
 KEPT = 3
 MOST_ABOVE = 0.01
-"""By how much a session may cost more than with nothing done."""
+"""The largest share by which a session may cost more than with the policy "nothing"."""
 WORKERS = 2
 
 
 class Policy(Struct, frozen=True):
-    """A way of clearing: settings, or somebody else's rule with the engine's own layers switched off."""
+    """A way of clearing: settings, or another engine's rule with our own layers switched off."""
 
     settings: Mapping[str, object]
     before: Hook | None = None
 
 
 class Figures(Struct, frozen=True):
-    """What a session, or several, came to under a policy."""
+    """The cost and usage of one or more sessions under a policy."""
 
     usd: float
     prompt: int
@@ -76,16 +76,16 @@ class Figures(Struct, frozen=True):
 
     @property
     def read_share(self) -> float:
-        """Of all tokens sent, those read from the cache."""
+        """The share of all prompt tokens that was read from the cache."""
         return self.read / max(1, self.prompt)
 
 
 Row = dict[str, Figures]
-"""By policy."""
+"""The figures of a session, by policy."""
 
 
 def keep_last(session: Session) -> None:
-    """Clear all results but the newest three, whatever that costs."""
+    """Clear all results but the newest three, regardless of the cost."""
     core = session.conversation
     clearable = core.clearable
     clearable.follow(core.transcript.view)
@@ -93,7 +93,7 @@ def keep_last(session: Session) -> None:
     if not targets:
         return
     if core.profile.thinking.bound and core.transcript.view.weight.thoughts:
-        # A provider that binds reasoning to what precedes it would refuse the request otherwise.
+        # With bound thinking, the provider would refuse the request otherwise.
         core.open_epoch("clear", drops_thinking=True)
     else:
         core.announce("clear")
@@ -110,7 +110,7 @@ NOTHING, OURS = "nothing", "planner"
 
 
 def sessions(folder: Path) -> list[Path]:
-    """The recorded sessions in a folder."""
+    """Return the recorded sessions in a folder."""
     return [path for path in sorted(folder.rglob("*.jsonl")) if _is_session(path)]
 
 
@@ -121,7 +121,7 @@ def _is_session(path: Path) -> bool:
 
 
 def figures(run: ReplayRun) -> Figures:
-    """What a replay came to."""
+    """Return the figures of a replay."""
     prompts = run.prompts
     return Figures(
         run.usd, sum(prompts), run.read, max(prompts, default=0), len(run.broken), len(prompts), run.whole
@@ -129,7 +129,7 @@ def figures(run: ReplayRun) -> Figures:
 
 
 def compared(recording: Recording, model: str, window: int | None = None) -> Row:
-    """One session under every policy."""
+    """Replay one session under every policy."""
     small = {} if window is None else {"context_window": window}
     return {
         name: figures(replay(recording, model, settings={**policy.settings, **small}, before=policy.before))
@@ -138,7 +138,7 @@ def compared(recording: Recording, model: str, window: int | None = None) -> Row
 
 
 def total(rows: Iterable[Row]) -> Row:
-    """All sessions that every policy could hold to their end, together."""
+    """Return the totals, by policy, over the sessions that ran to their end under every policy."""
     held = [row for row in rows if all(one.whole for one in row.values())]
     return {name: _sum([row[name] for row in held]) for name in POLICIES}
 
@@ -155,13 +155,13 @@ def _sum(found: Sequence[Figures]) -> Figures:
 
 
 def worst(rows: Mapping[str, Row]) -> tuple[float, str]:
-    """By what share the planner costs more than nothing, in the session where that is most, and which."""
+    """Return the largest share by which the planner costs more than "nothing", and the session's name."""
     both = {name: row for name, row in rows.items() if row[NOTHING].whole and row[OURS].whole}
     return max((row[OURS].usd / row[NOTHING].usd - 1, name) for name, row in both.items())
 
 
 def measure(folder: Path = CORPUS, model: str = MODELS[0], window: int | None = None) -> dict[str, Row]:
-    """All sessions of a folder under every policy."""
+    """Replay all sessions of a folder under every policy."""
     paths = sessions(folder)
     with ProcessPoolExecutor(WORKERS) as pool:
         rows = pool.map(_one, paths, [model] * len(paths), [window] * len(paths))
@@ -173,7 +173,7 @@ def _one(path: Path, model: str, window: int | None) -> Row:
 
 
 def show(model: str, rows: Mapping[str, Row]) -> None:
-    """Print what each session cost, and all of them together."""
+    """Print the cost of each session, and the totals."""
     print(f"\n{model}\n{'session':14}{'requests':>9}" + "".join(f"{name:>13}" for name in POLICIES))
     for name, row in rows.items():
         cells = "".join(f"{_usd(one):>13}" for one in row.values())
@@ -188,7 +188,7 @@ def _usd(found: Figures) -> str:
 
 
 def bars(rows: Mapping[str, Row]) -> list[tuple[str, float, bool]]:
-    """What must hold: (name, figure, met)."""
+    """Return the acceptance bars: (name, figure, met)."""
     together = total(rows.values())
     others = min(one.usd for name, one in together.items() if name != OURS)
     above, name = worst(rows)
@@ -212,7 +212,7 @@ MOST_TOTAL, MOST_EACH, MOST_EARLY = 0.97, 1.03, 1.10
 
 
 class LongSession(Struct, frozen=True):
-    """What a session cost with the planner, and with compaction at the threshold only."""
+    """The cost of a session with the planner, and with compaction at the threshold only (the baseline)."""
 
     name: str
     model: str
@@ -221,17 +221,17 @@ class LongSession(Struct, frozen=True):
     baseline: float
     decisions: Mapping[str, int]
     early: float
-    """The planner's cost up to the request after a decision, in baselines up to there; the highest."""
+    """The highest ratio of the planner's cost to the baseline's, each up to the request after a decision."""
 
 
 def made(rounds: int, characters: int, pause_every: int) -> Recording:
-    """A session of calls with results so long, and a pause of ten minutes now and then."""
+    """Make a session of calls with results of this length, and a ten-minute pause every ``pause_every`` rounds."""
     pauses = [600 if number % pause_every == pause_every - 1 else 20 for number in range(rounds)]
     return recorded(f"made {rounds}x{characters}", [characters] * rounds, pauses)
 
 
 def drawn(seed: int) -> Recording:
-    """A random session: how long it is, how large results are and how often it rests changes on the way."""
+    """Make a random session of several phases, which differ in length, result size and frequency of pauses."""
     dice, sizes, pauses = random.Random(seed), list[int](), list[int]()
     for _ in range(dice.randint(1, 6)):
         usual, rests = dice.choice((500, 2_000, 6_000, 15_000, 40_000)), dice.choice((0.0, 0.02, 0.1, 0.3))
@@ -242,7 +242,7 @@ def drawn(seed: int) -> Recording:
 
 
 def recorded(name: str, sizes: Sequence[int], pauses: Sequence[int]) -> Recording:
-    """A session of calls: the characters of each result, and the seconds before each answer."""
+    """Make a session of calls from the characters of each result and the seconds before each answer."""
     steps, now = [], 1_000_000.0
     for number, (characters, pause) in enumerate(zip(sizes, pauses, strict=True)):
         now += pause
@@ -264,13 +264,13 @@ def recorded(name: str, sizes: Sequence[int], pauses: Sequence[int]) -> Recordin
 
 
 MADE = ((120, 4_000, 30), (200, 8_000, 1_000), (80, 30_000, 15))
-"""Rounds, characters of each result, and how often there is a pause."""
+"""The shapes of the synthetic sessions: rounds, characters per result, and rounds between pauses."""
 DRAWN = 12
-"""Random sessions of a run."""
+"""The number of random sessions in a run."""
 
 
 def held(recording: Recording, model: str, window: int) -> LongSession:
-    """One session, both ways."""
+    """Replay one session with the planner and with the baseline."""
     both = [
         replay(recording, model, settings={**settings, "context_window": window})
         for settings in (COMPACTS, THRESHOLD_ONLY)
@@ -298,21 +298,21 @@ def _so_far(run: ReplayRun) -> dict[int, float]:
 
 
 def long_sessions(folder: Path | None, seed: int | None = None) -> list[Recording]:
-    """All sessions of a folder and the made ones; with a seed random ones instead."""
+    """Return the synthetic sessions and those of a folder; with a seed, random ones instead."""
     if seed is not None:
         return [drawn(seed + number) for number in range(DRAWN)]
     return [*(made(*shape) for shape in MADE), *map(read, sessions(folder) if folder else ())]
 
 
 def measure_long(recordings: Sequence[Recording], models: Sequence[str] = MODELS) -> list[LongSession]:
-    """All these sessions, with every model, in every window."""
+    """Replay all these sessions with every model in every window."""
     cases = [(one, model, window) for one in recordings for model in models for window in WINDOWS]
     with ProcessPoolExecutor(WORKERS) as pool:
         return list(pool.map(held, *zip(*cases, strict=True)))
 
 
 def long_bars(rows: Sequence[LongSession]) -> list[tuple[str, float, bool]]:
-    """What must hold of long sessions: (name, figure, met)."""
+    """Return the acceptance bars for long sessions: (name, figure, met)."""
     total_share = sum(row.usd for row in rows) / sum(row.baseline for row in rows)
     each, early = max(row.usd / row.baseline for row in rows), max(row.early for row in rows)
     decisions = sum(sum(row.decisions.values()) for row in rows)
@@ -325,7 +325,7 @@ def long_bars(rows: Sequence[LongSession]) -> list[tuple[str, float, bool]]:
 
 
 def show_long(rows: Sequence[LongSession]) -> None:
-    """Print what each session cost, both ways."""
+    """Print the cost of each session with the planner and with the baseline."""
     print(
         f"{'session':16}{'model':20}{'window':>10}{'planner':>10}{'baseline':>10}{'share':>7}{'early':>7}  decisions"
     )
@@ -336,7 +336,7 @@ def show_long(rows: Sequence[LongSession]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and say by the exit status whether all bars are met."""
+    """Measure and print; return exit status 0 if all bars are met, 1 if not, 2 if there is no such folder."""
     parser = argparse.ArgumentParser(description="What recorded sessions cost under different policies.")
     parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
     parser.add_argument("--window", type=int, default=None, help="treat the window as this small")

@@ -1,13 +1,13 @@
-"""What it takes to get the next request ready when a tool has answered with 100 KB, by length of the session.
+"""The cost of preparing the next request after a tool result of 100 KB, by length of the session.
 
     python bench/prepare_cost.py [MESSAGES...]      default: 100 1000 10000
 
-Ours is `session.prepare()`, before anybody asks for the body or the arguments: results are settled, the size is
-estimated with its band, the planner weighs what to let go, and the request is checked against the window. Beside
-it is what others do at the same point, on the same session and in environments of their own: LangChain's
-middleware for clearing and for summaries, and the summarization of Deep Agents, none of which has reached its
-threshold. A second line of ours takes the result in as well, which stores, folds and weighs it; with the peers
-that belongs to the agent and is not part of what is timed. Times are CPU milliseconds, medians.
+Ours is `session.prepare()`, before the body or the arguments are built: it decides about offloading results, estimates
+the size with its band, lets the planner decide what to clear, and checks the request against the window. It is compared
+with what others do at the same point, on the same session and in their own environments: LangChain's middleware for
+clearing and for summaries, and the summarization of Deep Agents, none of which has reached its threshold. A second
+figure of ours includes adding the result (store, fold and weigh it); with the peers that is the agent's work and not
+timed. Times are CPU milliseconds, medians.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bench.peers.environments import Unavailable, python_of  # noqa: E402
 
 LENGTHS = (100, 1_000, 10_000)
 RESULT = 100_000
-"""Characters of each new result."""
+"""The number of characters of each new result."""
 MOST_GROWTH = 1.5
 LEAST_RATIO = 50.0
 OURS = ("sevenfold", "turn: prepare")
@@ -43,7 +43,7 @@ Table = dict[tuple[str, str], dict[int, float]]
 
 
 def write(path: Path, messages: int) -> None:
-    """A session of that many messages, in which every turn that is measured brings a result of 100 KB."""
+    """Write a session of that many messages in which every measured turn has a result of 100 KB."""
     sessions.write(path, messages)
     lines = path.read_text("utf-8").splitlines()
     with path.open("w", encoding="utf-8") as file:
@@ -62,7 +62,7 @@ def _grown(message: sessions.Message) -> str:
 def measure(
     lengths: Sequence[int] = LENGTHS, cases: Sequence[tuple[str, str]] = (OURS, TAKEN_IN, *PEERS)
 ) -> Table:
-    """CPU milliseconds of each case by length; peers that cannot be installed are left out."""
+    """Return the CPU milliseconds of each case by length; leave out peers that cannot be installed."""
     table: Table = {}
     with tempfile.TemporaryDirectory() as folder:
         paths = {length: Path(folder, f"{length}.jsonl") for length in lengths}
@@ -85,7 +85,7 @@ def measure(
 def bars(
     table: Mapping[tuple[str, str], Mapping[int, float]],
 ) -> list[tuple[str, float, float, bool | None]]:
-    """What must hold: (name, figure, bar, met); None where something could not be measured."""
+    """Return the acceptance bars: (name, figure, bar, met); met is None if a peer could not be measured."""
     ours = table.get(OURS, {})
     found: list[tuple[str, float, float, bool | None]] = []
     if not ours:
@@ -121,7 +121,7 @@ def show(table: Mapping[tuple[str, str], Mapping[int, float]], lengths: Sequence
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and say by the exit status whether all bars are met."""
+    """Measure and print; return exit status 1 if a bar is missed, else 0."""
     lengths = [int(argument) for argument in arguments] or LENGTHS
     table = measure(lengths)
     show(table, lengths)

@@ -1,13 +1,13 @@
-"""Every acceptance point: pass or fail, with the figure and the bar.
+"""Measure every acceptance point and report pass or fail, with the figure and the bar.
 
     python bench/prove.py [POINT ...] [--quick] [--again] [--corpus FOLDER] [--list]
 
-A POINT is a word or more of a measurement's name; without any, all are measured. Each runs in a process of its own,
-one after the other, so that none disturbs the next; one that dies or takes longer than 15 minutes fails. What passed
-is kept in `.dev/proved/` for this state of the tree and not measured again unless `--again`, so a run that was
-interrupted goes on where it was. `--quick` takes small samples and half an hour at most; what it has no time for is
-skipped. Real transcripts are looked for in `../shared/corpus`; without them, what needs them is skipped, and says so.
-Ends with 1 if any point fails.
+A POINT is part of a measurement's name; without any, all are measured. Each measurement runs in its own process, one
+after the other, so that they do not disturb each other; one that crashes or takes longer than 15 minutes fails. Points
+that passed are stored in `.dev/proved/` for this state of the tree and not measured again unless `--again` is given, so
+an interrupted run resumes where it stopped. `--quick` uses small samples and takes at most half an hour; points it has
+no time for are skipped. Real transcripts are expected in `../shared/corpus`; without them, the points that need them
+are reported as skipped. The exit status is 1 if any point fails.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ MODULES = (
     "suite",
     "mutation",
 )
-"""Of `bench/points`, in the order they are run."""
+"""The modules of `bench/points`, in the order they run."""
 VERDICTS = {True: "pass", False: "FAIL", None: "skip"}
 MOST_SECONDS = 15 * 60.0
-"""For one point."""
+"""The time limit for one point."""
 QUICK_SECONDS, QUICK_POINT_SECONDS = 30 * 60.0, 4 * 60.0
-"""For all points, and for one, with `--quick`."""
+"""The time limits with `--quick`: for all points, and for one."""
 QUICK_FILES = 3
-"""With `--quick`, one in so many real transcripts is taken."""
+"""With `--quick`, one real transcript out of this many is used."""
 
 
 def points() -> list[Point]:
-    """All there are."""
+    """Return all acceptance points."""
     return [point for name in MODULES for point in import_module(f"bench.points.{name}").POINTS]
 
 
@@ -70,7 +70,7 @@ def points() -> list[Point]:
 
 
 def measured(point: Point, corpus: Path | None, seconds: float = MOST_SECONDS) -> list[Outcome]:
-    """What a point comes to, in a process of its own that is ended with all it started when its time is over."""
+    """Measure a point in its own process; kill that process and its children when the time limit is reached."""
     name = point[0]
     context = multiprocessing.get_context("spawn")
     reader, writer = context.Pipe(duplex=False)
@@ -87,7 +87,7 @@ def measured(point: Point, corpus: Path | None, seconds: float = MOST_SECONDS) -
     finally:
         reader.close()
         _end_group(child.pid or 0)
-        # It may not have come to lead a group.
+        # It may not have called setsid yet and so not lead a group.
         child.kill()
         child.join()
 
@@ -104,7 +104,7 @@ def _measure(point: Point, corpus: Path | None, answer: Connection) -> None:
 
 
 def _end_group(group: int) -> None:
-    """End a process and those it started, if they still run."""
+    """Kill a process and its children, if they still run."""
     try:
         if hasattr(os, "killpg"):
             os.killpg(group, signal.SIGKILL)
@@ -114,7 +114,7 @@ def _end_group(group: int) -> None:
 
 @contextmanager
 def sample(corpus: Path, every: int = QUICK_FILES) -> Iterator[Path]:
-    """A folder with some of the files of another."""
+    """Yield a temporary folder with links to every n-th file of the corpus."""
     with tempfile.TemporaryDirectory() as folder:
         for path in sorted(corpus.rglob("*.jsonl"))[::every]:
             link = Path(folder) / path.relative_to(corpus)
@@ -123,11 +123,11 @@ def sample(corpus: Path, every: int = QUICK_FILES) -> Iterator[Path]:
         yield Path(folder)
 
 
-# What has been proved
+# Points that already passed
 
 
 def state_of_tree(root: Path = ROOT) -> str:
-    """The commit, and what is changed since; empty where that cannot be found out."""
+    """Return the commit with a hash of uncommitted changes, or an empty string if git cannot tell."""
 
     def git(*arguments: str) -> bytes:
         return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout
@@ -142,7 +142,7 @@ def state_of_tree(root: Path = ROOT) -> str:
 
 
 class Proved:
-    """The points that passed with one state of the tree, kept in a file."""
+    """The points that passed at one state of the tree, stored in a file."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -151,11 +151,11 @@ class Proved:
             self._passed = msgspec.json.decode(path.read_bytes(), type=dict[str, list[Outcome]])
 
     def get(self, name: str) -> list[Outcome] | None:
-        """What a point came to, if it passed."""
+        """Return the outcomes of a point that passed, or None."""
         return self._passed.get(name)
 
     def keep(self, name: str, outcomes: Sequence[Outcome]) -> None:
-        """Keep what a point came to, if it passed; forget what it came to before."""
+        """Store the outcomes of a point if it passed, and drop its earlier outcomes in any case."""
         self._passed.pop(name, None)
         if outcomes and all(outcome.met for outcome in outcomes):
             self._passed[name] = list(outcomes)
@@ -170,13 +170,13 @@ class Proved:
 
 
 def show(outcome: Outcome, note: str = "") -> None:
-    """Print one line."""
+    """Print an outcome on one line."""
     asked = f"  ({outcome.bar})" if outcome.bar else ""
     print(f"{VERDICTS[outcome.met]}  {outcome.name}: {outcome.figure}{asked}{note}", flush=True)
 
 
 def prove(chosen: Sequence[Point], corpus: Path | None, proved: Proved, *, quick: bool, again: bool) -> int:
-    """Measure what has not passed yet and report all; returns the exit status."""
+    """Measure the points that have not passed yet and report all; return the exit status."""
     begin, verdicts = time.monotonic(), Counter[bool | None]()
     for number, point in enumerate(chosen, 1):
         name = point[0]
@@ -203,7 +203,7 @@ def prove(chosen: Sequence[Point], corpus: Path | None, proved: Proved, *, quick
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, report, and say by the exit status whether all points hold."""
+    """Measure and report; return exit status 0 if all points hold, else 1."""
     parser = argparse.ArgumentParser(description="Every acceptance point: pass or fail.")
     parser.add_argument(
         "points", nargs="*", metavar="POINT", help="only measurements with this in their name"

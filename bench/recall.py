@@ -1,13 +1,13 @@
-"""Recall: is what was said found again, how fast, and at what price?
+"""Recall: whether it finds facts again, how fast, and at what cost.
 
     python bench/recall.py [FOLDER]         default: ../shared/corpus beside the project, if it is there
     python bench/recall.py --records 1000   only the made-up session, of that many records
 
-Facts are drawn from the raw JSON of transcripts by code of its own: sentences of the user, identifiers (paths,
-ids, flags, numbers) and lines of failed calls. Each is asked for as it stands, with its kind: a record that
-holds it must be among the ten (*reached*); *own* is the share that found the very record it was drawn from.
-*Half the words* asks with every other word of a sentence, in another order; *strangers* are sentences from other
-projects, for which silence is the right answer. A plain scan of all texts runs beside it on the same facts.
+Code independent of the engine draws facts from the raw JSON of transcripts: sentences of the user, identifiers (paths,
+ids, flags, numbers) and lines of failed calls. Each is searched for verbatim, with its kind: a record that contains it
+must be among the ten hits (*reached*); *own* is the share that found the exact record it was drawn from.
+*Half the words* searches with every other word of a sentence, in reverse order; *strangers* are sentences from other
+projects, for which silence is the right answer. A plain scan of all texts is timed on the same facts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from sevenfold.stores.jsonl.log import JsonlLog
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 SIZES = (1_000, 10_000, 100_000)
 FACTS = 60
-"""Facts of each sort that are drawn from a session."""
+"""The number of facts of each sort drawn from a session."""
 IDENTIFIER = re.compile(r"[\w./:@=-]*[/_.:=-][\w./:@=-]*\w")
 MOST_MILLISECONDS = 50
-"""Per query at 10,000 records, the median."""
+"""The limit for the median query at 10,000 records."""
 
 SYLLABLES = (
     "har bour ti de led ger gau ge pan el clo ck sig nal bea con an chor car go ber th pi lot cra ne"
@@ -44,7 +44,7 @@ SYLLABLES = (
 
 
 class Text(Struct, frozen=True):
-    """What one block of a record says, by the reader here."""
+    """The text of one block of a record, as read by this script."""
 
     uuid: str
     sort: str
@@ -52,7 +52,7 @@ class Text(Struct, frozen=True):
 
 
 class Fact(Struct, frozen=True):
-    """Something to be found again."""
+    """A fact to search for, and the record it was drawn from."""
 
     sort: str
     words: str
@@ -60,7 +60,7 @@ class Fact(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """How a sort of facts fared."""
+    """The results of one sort of facts."""
 
     asked: int = 0
     first: int = 0
@@ -74,11 +74,11 @@ class Tally(Struct):
 KIND = {"user": "user", "error": "error", "identifier": None}
 
 
-# What is in a transcript, read here and not by the engine
+# The content of a transcript, read here and not by the engine
 
 
 def texts(lines: Sequence[bytes]) -> Iterator[Text]:
-    """All that is said, block by block."""
+    """Yield all texts of a transcript, block by block."""
     for line in lines:
         try:
             record = json.loads(line)
@@ -97,7 +97,7 @@ def texts(lines: Sequence[bytes]) -> Iterator[Text]:
 
 
 PROGRAM = re.compile(r"\s*(?:<(?:task-notification|command-|local-command)|\[Request interrupted by user)")
-"""What a program puts in a message of the user's."""
+"""Text that a program, not the user, puts in a user message."""
 
 
 def _said(block: dict[str, Any]) -> str:
@@ -113,7 +113,7 @@ def _said(block: dict[str, Any]) -> str:
 
 
 def facts(found: Sequence[Text], chance: random.Random) -> Iterator[Fact]:
-    """A sample of what should be found again."""
+    """Yield a sample of the facts that should be found."""
     drawn: dict[str, list[Fact]] = {"user": [], "error": [], "identifier": []}
     for text in found:
         if text.sort in ("user", "error"):
@@ -130,11 +130,11 @@ def facts(found: Sequence[Text], chance: random.Random) -> Iterator[Fact]:
         yield from chance.sample(unique, min(FACTS, len(unique)))
 
 
-# A session made up
+# A generated session
 
 
 def made_up(records: int) -> list[bytes]:
-    """The lines of a session of so many records."""
+    """Return the lines of a generated session with this many records."""
     chance, parts = random.Random(11), SYLLABLES.split()
     words = [first + second + third for first in parts for second in parts for third in parts]
     # As in any language, a few words are everywhere and most are rare.
@@ -164,7 +164,7 @@ def made_up(records: int) -> list[bytes]:
 
 
 def measure(lines: Sequence[bytes], strangers: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Index a session in a file, ask for facts of it, and do the same by scanning."""
+    """Index a session on disk, search for its facts, and time a plain scan for the same facts."""
     transcript, side = folder / "session.jsonl", folder / "session.recall.sqlite"
     transcript.write_bytes(b"".join(lines))
     side.unlink(missing_ok=True)
@@ -225,7 +225,7 @@ def _flat(words: str) -> str:
 
 
 def sentences(lines: Sequence[bytes]) -> list[str]:
-    """Some of what the user said in a session."""
+    """Return some sentences of the user from a session."""
     drawn = [fact.words for fact in facts(list(texts(lines)), random.Random(3)) if fact.sort == "user"]
     return [words for words in drawn if len(words.split()) > 4]
 
@@ -234,7 +234,7 @@ def sentences(lines: Sequence[bytes]) -> list[str]:
 
 
 def show(name: str, found: dict[str, Any]) -> bool:
-    """Print the figures of a session; false if something was not reached."""
+    """Print the figures of a session; return False if a fact was not reached."""
     print(
         f"\n{name}: {found['records']:,} records, {found['text_mb']:.1f} MB of text; "
         f"{found['index_ms']:.2f} ms of CPU to index one, {found['size_mb']:.1f} MB on disk"
@@ -258,7 +258,7 @@ def show(name: str, found: dict[str, Any]) -> bool:
 
 
 def real(folder: Path) -> Iterator[tuple[str, list[bytes]]]:
-    """Transcripts of linked messages in a folder, each with its name."""
+    """Yield the transcripts of linked messages in a folder, each with its name."""
     for path in sorted(folder.rglob("*.jsonl")):
         lines = path.read_bytes().splitlines(keepends=True)
         if sum(1 for _ in texts(lines)) > 20:

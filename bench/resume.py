@@ -1,15 +1,15 @@
-"""Opening a large transcript: what it costs from its end, and what it costs to read it whole.
+"""The cost of opening a large transcript from its end, compared with reading all of it.
 
     python bench/resume.py [SIZE_IN_MB] [--shape own|foreign]     default: 1000, in both shapes
 
 A transcript of that size, with a compaction every 2 MB, is written to a temporary folder and opened by a
-fresh process, once with 1 MB since the last compaction and once with 10 MB. A small transcript with the
-very same end is opened as well: if time follows what is in view and not the size of the file, both take
-the same. Then the large one is read whole, in three ways.
+fresh process, once with 1 MB since the last compaction and once with 10 MB. A small transcript with exactly
+the same end is opened as well: if the time depends on what is in view and not on the size of the file, both
+take equally long. Then all of the large one is read, in three ways.
 
-Memory is the peak of the process above what it held with all modules imported, by the kernel's high-water
-mark of its address space; `ru_maxrss` would start at the size of whichever process started this one.
-The file has just been written, so it is in the page cache; from a cold disk, bytes read are what counts.
+Memory is the peak of the process above its size with all modules imported, from the kernel's high-water mark
+(`VmHWM`); `ru_maxrss` would start at the size of the parent process. The file has just been written, so it is
+in the page cache; on a cold disk, the number of bytes read matters more than these times.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ SIZE = 1_000 * MB
 TAILS = (1 * MB, 10 * MB)
 BETWEEN_BOUNDARIES = 2 * MB
 SMALL = 20 * MB
-"""The size of the small transcript, if the large one is larger."""
+"""The size of the small transcript, unless the large one is smaller than this."""
 LAST_ROUNDS = 10_000_000
-"""The number from which the rounds at the end are counted."""
+"""The number at which the rounds at the end start, so that they are the same in every transcript."""
 RUNS = 5
 
 MOST_MEMORY = 200
-"""MB above the baseline."""
+"""The memory limit in MB above the baseline."""
 MOST_READ = 3
-"""Times the tail: once to find the boundary, once to read on from it, and some for what it refers to…"""
+"""The read limit as a multiple of the tail: once to find the boundary, once to read from it, some for references…"""
 CHUNKS = 2
-"""…and MB beyond, because files are searched in chunks."""
+"""…and the MB allowed beyond it, because files are searched in chunks."""
 MOST_TIME = 2
-"""Times what the small transcript takes, whose end is the same; the rest is noise."""
+"""The limit on CPU time as a multiple of the small transcript's, which has the same end; it allows for noise."""
 
 MODEL, NOW = "claude-sonnet-5-5", "2026-11-01T00:00:00.000Z"
 Record = dict[str, Any]
@@ -66,7 +66,7 @@ Record = dict[str, Any]
 
 
 class Writer(ABC):
-    """Writes a session of any length without ever holding it; subclasses know the shape of the records."""
+    """Writes a session of any length without holding it in memory; subclasses define the record format."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.size = 0
@@ -74,7 +74,7 @@ class Writer(ABC):
         self.ids = CountedIds()
         self.tip: str | None = None
         self.began_at = 0
-        """Where the newest round begins in the file…"""
+        """The byte offset at which the newest round starts…"""
         self.began_with = ""
         """…and the id of its first record."""
         self._file = file
@@ -83,7 +83,7 @@ class Writer(ABC):
         self._stock = "".join(self._chance.choices("etaoin shrdlu\n(){}=._XYZ0123 ", k=400_000))
 
     def session(self, until: int) -> None:
-        """Rounds up to a size, with a compaction every now and then, the last thing being one."""
+        """Write rounds up to a size, with a compaction at regular intervals and one at the end."""
         while self.size < until:
             self.rounds(BETWEEN_BOUNDARIES)
             last = self.size >= until
@@ -94,11 +94,11 @@ class Writer(ABC):
             self.boundaries += 1
 
     def _begin_anew(self) -> None:
-        """From here on the same is written, however long the session was."""
+        """Reset the counters, so that everything written from here on is independent of the session's length."""
         self._rounds, self._chance = LAST_ROUNDS, random.Random(7)
 
     def rounds(self, growth: int) -> None:
-        """Rounds alone; when it returns, they are in the file."""
+        """Write rounds of this many bytes without a compaction, and flush them to the file."""
         until = self.size + growth
         while self.size < until:
             self._rounds += 1
@@ -107,7 +107,7 @@ class Writer(ABC):
         self._file.flush()
 
     def put(self, line: bytes, uuid: str = "") -> None:
-        """Write a line; one with an id is what the next one follows."""
+        """Write a line; if it has an id, it becomes the parent of the next one."""
         self._file.write(line)
         self.size += len(line)
         self.tip = uuid or self.tip
@@ -120,15 +120,15 @@ class Writer(ABC):
 
     @abstractmethod
     def round(self, number: int, result: str) -> None:
-        """An answer with a call, and the result."""
+        """Write an answer with a tool call, and the result."""
 
     @abstractmethod
     def compaction(self, summary: str, *, keeps: bool) -> None:
-        """A compaction, which may keep the newest round."""
+        """Write a compaction, which preserves the newest round if ``keeps`` is set."""
 
 
 class OwnWriter(Writer):
-    """What we write: one record an answer, and compactions that say where to read on."""
+    """Writes our own format: one record per answer, and compactions that say where to resume reading."""
 
     place = Place("bench", cwd="/project", version="0.1.0")
 
@@ -166,7 +166,7 @@ class OwnWriter(Writer):
 
 
 class ForeignWriter(Writer):
-    """What other tools write: one record a block, progress in the chain, every result twice."""
+    """Writes the format of other tools: one record per block, progress records in the chain, every result twice."""
 
     def round(self, number: int, result: str) -> None:
         call, usage = f"toolu_{number}", {"input_tokens": number, "output_tokens": 90}
@@ -205,7 +205,7 @@ def _call(name: str) -> Record:
     return {"type": "tool_use", "id": name, "name": "Read", "input": {"path": "src/module.py"}}
 
 
-# Reading, in a process of its own
+# Reading, in a separate process
 
 
 def _open(path: Path) -> int:
@@ -236,7 +236,7 @@ WHOLE = {
 
 
 def _held(field: str) -> float:
-    """MB by a field of the kernel's account of this process; 0 where there is none."""
+    """Return a memory field of `/proc/self/status` in MB; without that file, the peak from `getrusage`."""
     status = Path("/proc/self/status")
     if not status.exists():
         unit = 1 if sys.platform == "darwin" else 1024
@@ -250,7 +250,7 @@ def _read_so_far() -> int:
 
 
 def _child(way: str, path: Path) -> Record:
-    """Do one of the ways and say what it took; runs in a process that has done nothing else."""
+    """Read the transcript in one of the ways and return its cost; runs in a fresh process."""
     held, read = _held("VmRSS"), _read_so_far()
     wall, cpu = time.perf_counter(), time.process_time()
     items = WAYS[way](path)
@@ -264,7 +264,7 @@ def _child(way: str, path: Path) -> Record:
 
 
 def _fresh(way: str, path: Path, runs: int) -> Record:
-    """The medians of several processes; memory is the largest."""
+    """Return the medians over several fresh processes, and the largest memory use."""
     command = [sys.executable, str(Path(__file__).resolve()), "--child", way, str(path)]
     found = [
         json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(runs)
@@ -284,7 +284,7 @@ def measure(
     whole: Sequence[str] = tuple(WHOLE),
     runs: int = RUNS,
 ) -> Record:
-    """All figures for a transcript of that size; `bars` holds (name, figure, bar, met)."""
+    """Return all figures for a transcript of that size; `bars` holds (name, figure, bar, met)."""
     with tempfile.TemporaryDirectory() as name:
         _room(Path(name), size_bytes + max(tails))
         paths = Path(name, "large.jsonl"), Path(name, "small.jsonl")
@@ -312,7 +312,7 @@ def measure(
 
 
 def _growth(tails: Sequence[int], writers: tuple[Writer, Writer]) -> Iterator[int]:
-    """Lets both transcripts grow to each of the tails in turn."""
+    """Grow both transcripts to each tail size in turn, and yield it."""
     written = 0
     for tail in sorted(tails):
         for writer in writers:
@@ -330,7 +330,7 @@ def _room(folder: Path, needed: int) -> None:
 
 
 def _fits(way: str, size: int) -> bool:
-    """Whether there is memory for a way that holds everything."""
+    """Whether there is enough memory for a way that holds everything."""
     account = Path("/proc/meminfo")
     if way == "decode" or not account.exists():
         return True
@@ -339,7 +339,7 @@ def _fits(way: str, size: int) -> bool:
 
 
 def bars(found: Record) -> list[tuple[str, float, float, bool]]:
-    """What must hold, each with its figure and its bar."""
+    """Return the acceptance bars: (name, figure, bar, met)."""
     result: list[tuple[str, float, float, bool]] = []
     for row in found["tails"]:
         opened, small, tail = row["open"], row["small"], row["tail"] / MB
@@ -376,7 +376,7 @@ def _show_row(label: str, row: Record, base: float) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and say by the exit status whether all bars are met."""
+    """Measure and print; return exit status 0 if all bars are met, else 1."""
     parser = argparse.ArgumentParser(description="What opening a large transcript costs.")
     parser.add_argument("size", nargs="?", type=int, default=SIZE // MB, help="of the transcript, in MB")
     parser.add_argument("--shape", choices=WRITERS, help="write it in this shape alone")

@@ -1,11 +1,11 @@
-"""What is left of a conversation after a compaction, ours beside what others make of it.
+"""What a compaction keeps of a conversation: our engine compared with others.
 
     python bench/retention.py [FOLDER]      default: ../shared/corpus beside the project
 
-The same facts of the same sessions are looked for in what the next model would be shown (*in context*), then in what
-it could look up (*reachable*: by recall with us, in the files Deep Agents writes; LangChain and a plain summary leave
-nothing to look in). The same code without a model writes the summaries for all, from what each shows its model.
-Peers run in environments of their own (`bench/peers`); one that cannot be installed is left out.
+The same facts of the same sessions are searched for in what the model would see next (*in context*), then in what it
+could look up (*reachable*: by our recall, or in the files that Deep Agents writes; LangChain and a plain summary leave
+nothing to look up). The same code, not a model, writes the summaries for all engines, from what each shows its model.
+Peers run in their own environments (`bench/peers`); one that cannot be installed is left out.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from bench.trials.trial import open_session  # noqa: E402
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 LARGE = 100
-"""Records in view from which on a session is worth compacting."""
+"""The least number of records in view for a session to be worth compacting."""
 ASK = {"role": "user", "content": [{"type": "text", "text": "Summarise this conversation."}]}
 PEERS = {
     "LangChain, as it comes": ("langchain_", "langchain"),
     "LangChain, all shown to the summariser": ("langchain_", "langchain-all"),
     "Deep Agents": ("deepagents_", "deepagents"),
 }
-"""The module with what has to be installed, and the name the work is asked for by."""
+"""The adapter module that lists what to install, and the name by which the worker is asked for this engine."""
 
 Json = dict[str, Any]
 
@@ -63,19 +63,19 @@ Reachable = Callable[[Probe], bool]
 
 
 def by_reading(probes: Iterable[Probe], texts: Sequence[str]) -> Reachable:
-    """Facts are reachable if they are in texts that the model may open, as if it knew where to look."""
+    """Return a predicate that counts a fact as reachable if any of the texts that the model may open contains it."""
     score = fidelity.judge(probes, texts, nowhere)
     held = {probe for probe, state in score.states if state == "in_context"}
     return held.__contains__
 
 
 def nowhere(probe: Probe) -> bool:
-    """Nothing is reachable."""
+    """Count no fact as reachable."""
     return False
 
 
 class Left(Struct, frozen=True):
-    """What a compaction left: what the next model is shown, in texts, and what else it can get at."""
+    """The result of a compaction: the texts the model sees next, their size, and what else it can reach."""
 
     texts: Sequence[str]
     tokens: int
@@ -83,7 +83,7 @@ class Left(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What became of the facts of all sessions."""
+    """The number of facts in context, reachable and lost over all sessions, and the tokens left."""
 
     sessions: int = 0
     in_context: int = 0
@@ -92,7 +92,7 @@ class Kept(Struct, frozen=True):
     tokens: int = 0
 
     def plus(self, count: Count, tokens: int) -> Kept:
-        """With one more session."""
+        """Return the totals with one more session added."""
         return Kept(
             self.sessions + 1,
             self.in_context + count.in_context,
@@ -103,7 +103,7 @@ class Kept(Struct, frozen=True):
 
 
 class Conversation(Struct, frozen=True):
-    """A session to compact, and the facts in it."""
+    """A session to compact, and the facts to look for afterwards."""
 
     cut: Cut
     messages: list[Json]
@@ -115,7 +115,7 @@ Way = Callable[[Conversation], Left]
 
 
 def conversations(corpus: Path, most: int | None = None) -> Iterator[Conversation]:
-    """The larger sessions of a folder as they were before their last call."""
+    """Yield the larger sessions of a folder, cut halfway and before the last call; at most ``most`` of them."""
     files = [path for path in sorted(corpus.rglob("*.jsonl")) if kind_of(path) == "claude"]
     found = 0
     for cut in (cut for path in files for cut in cuts(path, 2)):
@@ -129,7 +129,7 @@ def conversations(corpus: Path, most: int | None = None) -> Iterator[Conversatio
 
 
 def ours(engine: EngineName) -> Way:
-    """By this engine, with the offline model to ask."""
+    """Return a way to compact with one of our engines and the offline model."""
 
     def compact(conversation: Conversation) -> Left:
         session, store = open_session(conversation.cut, client=OfflineClient(OFFLINE.script()))
@@ -145,13 +145,13 @@ def ours(engine: EngineName) -> Way:
 
 
 def plain(conversation: Conversation) -> Left:
-    """One call that asks for a summary, which takes the place of everything."""
+    """Replace everything with the summary from a single call."""
     text = summarise({"messages": [*conversation.messages, ASK]})
     return Left([text], _tokens([{"content": [{"type": "text", "text": text}]}]))
 
 
 def peer(module: str, name: str) -> Way:
-    """By somebody else's engine, in its own environment."""
+    """Return a way to compact with another engine, in its own environment."""
     python = python_of(adapter_of(module))
 
     def compact(conversation: Conversation) -> Left:
@@ -167,7 +167,7 @@ def peer(module: str, name: str) -> Way:
 
 
 def _worked(python: Path, name: str, file: Path) -> Json:
-    """What the worker came to; on the way it is given the summaries it asks for."""
+    """Run the worker, answer its requests for summaries, and return its result."""
     command = [str(python), "-m", "bench.peers.retaining", name, str(file)]
     with subprocess.Popen(
         command,
@@ -206,7 +206,7 @@ def _tokens(messages: Sequence[Mapping[str, Any]]) -> int:
 
 
 def ways() -> dict[str, Way]:
-    """All that can be compared here."""
+    """Return all ways that can be compared on this machine."""
     found: dict[str, Way] = {
         "Sevenfold, with the offline model": ours("fork"),
         "Sevenfold, by code alone": ours("extractive"),
@@ -223,7 +223,7 @@ def ways() -> dict[str, Way]:
 def measure(
     corpus: Path, compared: Mapping[str, Way], most: int | None = None
 ) -> tuple[dict[str, Kept], int]:
-    """What each way keeps of all sessions, and what they had in tokens."""
+    """Return what each way keeps over all sessions, and the tokens of the sessions before compaction."""
     kept = {title: Kept() for title in compared}
     before = 0
     for conversation in conversations(corpus, most):
@@ -246,7 +246,7 @@ def show(kept: Mapping[str, Kept], before: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare, and print."""
+    """Compare and print; return 0 if our engine without a model lost no fact, else 1."""
     parser = argparse.ArgumentParser(description="What compactions leave, ours beside others.")
     parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
     options = parser.parse_args(arguments)

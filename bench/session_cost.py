@@ -1,8 +1,8 @@
-"""What a long tool-using session costs at the provider: ours, a naive loop, and the SDK's own tool runner.
+"""The provider's bill for a long tool-using session: our engine, a naive loop, and the SDK's own tool runner.
 
-All three hold the same conversation, answer by answer and result by result, with a simulated provider over
-HTTP whose prompt cache and prices follow the published rules. The ideal writes every token once and reads it
-afterwards. Figures are the simulator's: no provider is asked.
+All three have the same conversation, answer by answer and result by result, with a simulated provider over
+HTTP whose prompt cache and prices follow the published rules. The ideal cost writes every token to the cache
+once and reads it afterwards. All figures come from the simulator; no real provider is called.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ WORDS = [
 
 
 def listing(number: int) -> str:
-    """The file the model reads in step ``number``: 2 to 8 KB."""
+    """Return the file that the model reads in step ``number``: about 2 to 7 KB."""
     chance = random.Random(number)
     return " ".join(chance.choice(WORDS) for _ in range(chance.randint(300, 1300)))
 
 
 def brain(turns: int) -> ScriptedBrain:
-    """Reads file after file, then says that it is done."""
+    """Return a simulated model that reads one file per turn, then says that it is done."""
 
     def reply(prompt: ModelPrompt) -> Any:
         number = 1 + sum(message["role"] == "assistant" for message in prompt.messages)
@@ -83,7 +83,7 @@ def read_file(number: int) -> str:
 
 
 def ours(url: str, turns: int) -> None:
-    """The engine."""
+    """Run the session with our engine."""
     script = Transcript(MemoryLog(), Place("bench"), clock=SystemClock(), ids=RandomIds())
     frame = Frame.of(
         MODEL,
@@ -103,7 +103,7 @@ def ours(url: str, turns: int) -> None:
 
 
 def naive(url: str, turns: int) -> None:
-    """A loop as people first write it: the SDK, a list of messages, no markers."""
+    """Run the session in the simplest loop: the SDK, a list of messages, no cache markers."""
     said: list[Any] = [{"role": "user", "content": PROMPT}]
     with anthropic.Anthropic(base_url=url, api_key="simulated-key") as client:
         for number in range(1, turns + 2):
@@ -126,7 +126,7 @@ def naive(url: str, turns: int) -> None:
 
 
 def runner(url: str, turns: int, **caching: Any) -> None:
-    """The SDK's tool runner."""
+    """Run the session with the SDK's tool runner."""
     with anthropic.Anthropic(base_url=url, api_key="simulated-key") as client:
         client.beta.messages.tool_runner(
             model=MODEL,
@@ -151,7 +151,7 @@ WAYS: dict[str, Callable[[str, int], None]] = {
 
 
 def measure(way: Callable[[str, int], None], turns: int = TURNS) -> dict[str, float]:
-    """Hold the session one way; what the provider reports, and what that costs."""
+    """Run the session one way; return the usage that the provider reports, and its cost."""
     simulator = Simulator(brain(turns), Setup(limits=RateLimits(input_tokens=10**12)))
     start = time.process_time()
     with serve(simulator) as url:
@@ -177,7 +177,7 @@ def measure(way: Callable[[str, int], None], turns: int = TURNS) -> dict[str, fl
 
 
 def main(turns: int = TURNS) -> dict[str, dict[str, float]]:
-    """Print the table; returns its rows."""
+    """Measure and print the table; return its rows by name."""
     print(f"{turns} turns with {MODEL}, simulated; cpu is client and simulator together")
     print(
         f"{'':36} {'calls':>6} {'prompt tokens':>14} {'cache reads':>12} {'cost':>9} {'x ideal':>8} {'cpu s':>6}"

@@ -1,12 +1,12 @@
-"""A thousand turns with a provider that fails now and then: does the agent get through, and what does it leave behind?
+"""Run an agent for a thousand turns with a provider that sometimes fails, and check its requests, memory and log.
 
     python bench/soak.py [--turns N] [--seed N]
 
-The agent has its standard tools, a project in a scratch folder and a window of 60,000 tokens; the provider, simulated,
-in a process of its own, refuses every twentieth request and breaks off some answers in the middle. The run must come to
-its end with no request that breaks a rule, memory must not grow with the turns, and a process that opens the session
-afterwards must send, byte for byte, what the first one would have sent. Pauses before a request is made again are not
-waited for.
+The agent has its standard tools, a project in a scratch folder and a window of 60,000 tokens. The provider is simulated
+in a separate process; it refuses about one request in twenty and cuts off some answers in the middle. The run must
+finish without a request that breaks a rule, memory must not grow with the turns, the session opened once more must
+send, byte for byte, the same next request, and past requests must be reproducible from the transcript. Pauses before
+retries are skipped.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ MODEL = "claude-opus-4-6"
 WINDOW = 60_000
 PARTS = 12
 EVERY = 25
-"""Turns between two looks at the memory."""
+"""The number of turns between two memory samples."""
 SETTLED = 0.4
-"""The part of the run after which memory should have stopped growing: caches are full, every layer has acted."""
+"""The share of the run after which memory should stop growing: caches are full and every layer has acted."""
 MOST_GROWTH = 10.0
-"""KB a turn by which it may grow from then on."""
+"""The highest growth from then on, in KB per turn."""
 LOOKED_AT = 12
-"""Past requests that are made again from the transcript."""
+"""The number of past requests that are rebuilt from the transcript."""
 FAULTS = (
     (0.02, Fault("overloaded")),
     (0.02, Fault("server_error")),
@@ -60,11 +60,11 @@ FAULTS = (
     (0.005, Fault("malformed_event", after=3)),
 )
 HONEST = {200, 429, 500, 529}
-"""Every other status would mean that a request broke a rule."""
+"""The expected statuses; any other would mean that a request broke a rule."""
 
 
 class Soaked(Struct, frozen=True):
-    """What a run came to."""
+    """The result of a run."""
 
     turns: int
     end: str
@@ -72,16 +72,16 @@ class Soaked(Struct, frozen=True):
     failures: int
     layers: dict[str, int]
     memory: tuple[tuple[int, float], ...]
-    """MB that are held, by turn."""
+    """Memory samples: the turn, and the resident MB."""
     same_after: bool
-    """The session opened again makes the same request."""
+    """Whether the reopened session makes the same request."""
     remade: int
-    """Past requests that were made again from the transcript, and were the bytes the provider had got."""
+    """The number of past requests rebuilt from the transcript with the same bytes that the provider had received."""
     seconds: float
 
     @property
     def growth(self) -> float:
-        """KB a turn, once it has settled: the slope of the line that fits best."""
+        """The growth in KB per turn once memory has settled: the slope of the best-fitting line."""
         late = [point for point in self.memory if point[0] >= SETTLED * self.turns]
         return 1_024 * slope(late)
 
@@ -90,7 +90,7 @@ class Soaked(Struct, frozen=True):
 
 
 def work(parts: Sequence[Part], turns: int) -> Plan:
-    """Look, change and test, part after part, for so many turns."""
+    """Read, change and test one part after another, for this many turns."""
     done = 0
     for number in range(turns):
         done += yield from counted(one_round(parts[number % len(parts)], number))
@@ -100,7 +100,7 @@ def work(parts: Sequence[Part], turns: int) -> Plan:
 
 
 def counted(plan: Plan) -> Generator[Move, Sequence[str], int]:
-    """A plan, and how many moves it made."""
+    """Run a plan and return the number of moves it made."""
     moves = 0
     sent: Sequence[str] | None = None
     while True:
@@ -113,7 +113,7 @@ def counted(plan: Plan) -> Generator[Move, Sequence[str], int]:
 
 
 def one_round(part: Part, number: int) -> Plan:
-    """A visit to one part: its limit is changed, checked and noted."""
+    """Visit one part: read it, add a comment to its limit, sometimes run the tests, and update the to-do list."""
     name, limit = part["plural"], f"MOST_{part['UNIT']}"
     mark = f"{limit} = {part['most']}"
     thought = (
@@ -139,7 +139,7 @@ def one_round(part: Part, number: int) -> Plan:
 
 
 def provide(pipe: Connection, turns: int, seed: int) -> None:
-    """Serve until told to stop, then tell what came in."""
+    """Serve until asked to stop, then send the statuses and the hashes of all requests."""
     assistant = Assistant(iter([work(harbour(PARTS, 0), turns)]))
     setup = Setup(limits=RateLimits(input_tokens=10**12, requests=10**9), chunk=200, log_bytes=8_000_000)
     simulator = Simulator(assistant, setup, faults=Faults(chances=FAULTS, seed=seed))
@@ -155,7 +155,7 @@ def provide(pipe: Connection, turns: int, seed: int) -> None:
 
 
 def take(simulator: Simulator, seen: int, statuses: Counter[int], got: list[bytes]) -> int:
-    """Note the requests that came in since."""
+    """Record the requests received since the last call; return the number of the newest."""
     for received in simulator.requests:
         if received.number > seen and received.status:
             statuses[received.status] += 1
@@ -166,7 +166,7 @@ def take(simulator: Simulator, seen: int, statuses: Counter[int], got: list[byte
 
 @contextmanager
 def provider(turns: int, seed: int) -> Iterator[tuple[str, Connection]]:
-    """A provider in a process of its own, so that its memory is not taken for the agent's."""
+    """Run a provider in a separate process, so that its memory is not counted as the agent's."""
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=provide, args=(theirs, turns, seed), daemon=True)
@@ -183,7 +183,7 @@ def provider(turns: int, seed: int) -> Iterator[tuple[str, Connection]]:
 
 
 class Swift(Signal):
-    """A pause that is over at once."""
+    """A signal whose pauses end at once."""
 
     def wait(self, seconds: float) -> bool:
         """Do not wait."""
@@ -191,7 +191,7 @@ class Swift(Signal):
 
 
 class Watching:
-    """Counts what the engine tells, and looks at the memory now and then."""
+    """Counts the engine's events and samples the memory regularly."""
 
     def __init__(self) -> None:
         self.turns = self.failures = 0
@@ -199,7 +199,7 @@ class Watching:
         self.memory: list[tuple[int, float]] = []
 
     def hear(self, event: Event) -> None:
-        """Something happened."""
+        """Count an event."""
         match event:
             case Answered(source="main"):
                 self.turns += 1
@@ -215,7 +215,7 @@ class Watching:
 
 
 def opened(sdk: anthropic.Anthropic, folder: Path, watching: Watching) -> sevenfold.Agent:
-    """The agent, new or resumed."""
+    """Return the agent, new or resumed."""
     agent = sevenfold.Agent(
         MODEL,
         name="soak",
@@ -231,7 +231,7 @@ def opened(sdk: anthropic.Anthropic, folder: Path, watching: Watching) -> sevenf
 
 
 def next_request(sdk: anthropic.Anthropic, folder: Path, *, says: str = "") -> tuple[bytes, list[bytes]]:
-    """What the session would send next, and the hashes of some it sent before, made again from the transcript."""
+    """Return the next request, and the hashes of some past requests, rebuilt from the transcript."""
     agent = opened(sdk, folder, Watching())
     try:
         if says:
@@ -245,12 +245,12 @@ def next_request(sdk: anthropic.Anthropic, folder: Path, *, says: str = "") -> t
 
 
 def streamed(body: bytes) -> bytes:
-    """A body as a client that streams puts it on the wire."""
+    """Return a body as a streaming client sends it."""
     return body[:-1] + b',"stream":true}'
 
 
 def measure(turns: int = TURNS, seed: int = 1) -> Soaked:
-    """Let an agent work for so many turns."""
+    """Let an agent work for this many turns, then reopen its session."""
     began, watching = time.monotonic(), Watching()
     with _folder() as folder, provider(turns, seed) as (url, pipe):
         write(harbour(PARTS, 0), folder)
@@ -281,7 +281,7 @@ def measure(turns: int = TURNS, seed: int = 1) -> Soaked:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A scratch folder with a home of its own beside the project."""
+    """Yield a project folder in a scratch folder that also holds a separate home."""
     made = Path(tempfile.mkdtemp(prefix="sevenfold-soak-")).resolve()
     before = os.environ.get("SEVENFOLD_HOME")
     os.environ["SEVENFOLD_HOME"] = str(made / "home")
@@ -299,7 +299,7 @@ def _folder() -> Iterator[Path]:
 
 
 def resident() -> float:
-    """MB this process holds; NaN where the system does not say."""
+    """Return the resident memory of this process in MB; NaN if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -308,7 +308,7 @@ def resident() -> float:
 
 
 def slope(points: Sequence[tuple[int, float]]) -> float:
-    """How steep the line is that fits the points best."""
+    """Return the slope of the line that fits the points best."""
     if len(points) < 2:
         return 0.0
     mean_x = sum(x for x, _ in points) / len(points)
@@ -321,7 +321,7 @@ def slope(points: Sequence[tuple[int, float]]) -> float:
 
 
 def bars(soaked: Soaked, turns: int) -> list[tuple[str, str, bool]]:
-    """What must hold: (name, figure, met)."""
+    """Return the acceptance bars: (name, figure, met)."""
     broken = {status: times for status, times in soaked.statuses.items() if status not in HONEST}
     return [
         (
@@ -346,7 +346,7 @@ def bars(soaked: Soaked, turns: int) -> list[tuple[str, str, bool]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run, print, and say by the exit status whether all bars are met."""
+    """Run and print; return exit status 0 if all bars are met, else 1."""
     parser = argparse.ArgumentParser(description="A long run with a provider that fails now and then.")
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--seed", type=int, default=1)

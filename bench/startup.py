@@ -1,15 +1,15 @@
-"""How long does `sevenfold chat` take to its prompt, or to its first request, and what takes it?
+"""The time `sevenfold chat` takes to show its prompt or to send its first request, and the slowest imports.
 
     python bench/startup.py [--runs N]
     python bench/startup.py --request [--runs N]
 
-In a terminal of its own (a pseudo-terminal, 100 columns), in an empty folder with an empty home and no key, as a user
-has it on the first day. Measured is the time from the start of the process to the first sign of the prompt; beside it,
-in turns, a Python that does nothing, and one that only imports all the command may come to need. A process that waited
-more than it worked was kept waiting by others: then there is no verdict.
+It runs in a pseudo-terminal of 100 columns, in an empty folder with an empty home and no key, like a new user's. The
+time from the start of the process to the first character of the prompt is measured; alternating with it, a Python that
+does nothing, and one that only imports everything the command may need. If a process waited longer than it worked, the
+machine was too busy, and there is no verdict.
 
-With --request it is the processor time of `sevenfold chat -p hi` with a key, from the start of the process to the first
-byte of its request at a server on this machine, beside the same run with the provider's SDK.
+With --request, the CPU time of `sevenfold chat -p hi` with a key is measured, from the start of the process to the
+first byte of its request at a server on this machine, and compared with the same run through the provider's SDK.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ WORKED = "chat, working"
 RUNS = 7
 PATIENCE = 30.0
 PROMPT = "›"
-"""What the input line begins with."""
+"""The character that starts the input line."""
 BARE = [sys.executable, "-c", "pass"]
 IMPORTS = [sys.executable, "-c", "import sevenfold.cli.main, sevenfold.cli.chat.chat"]
 CHAT = [sys.executable, "-m", "sevenfold", "chat"]
 MODELS = {"ANTHROPIC": ("claude-sonnet-5-5", ""), "OPENAI": ("gpt-5.6", "/v1")}
-"""A model of each provider, by the beginning of its variables, and the path in its address."""
+"""A model and the path of the base URL for each provider, by the prefix of its environment variables."""
 WITH_SDK = (
     "from sevenfold.providers.registry import providers\n"
     "for one in providers(): type(one).http = lambda *_: None\n"
@@ -53,14 +53,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]")
 
 
 def spent(command: Sequence[str]) -> float:
-    """Seconds a command takes to its end."""
+    """Return the seconds that a command takes to finish."""
     begin = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - begin
 
 
 def to_prompt(command: Sequence[str], folder: Path) -> tuple[float, float]:
-    """Seconds until a command in a terminal shows its prompt, and how many of these it worked."""
+    """Return the seconds until a command in a terminal shows its prompt, and the CPU seconds it used."""
     home = folder / "home"
     environ = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     environ |= {"SEVENFOLD_HOME": str(home), "TERM": "xterm-256color"}
@@ -91,7 +91,7 @@ def _until(terminal: int, sign: str, deadline: float) -> None:
 
 
 def measure(runs: int = RUNS) -> dict[str, float]:
-    """The median of each, in seconds; all take turns."""
+    """Return the median seconds of each command; the commands alternate."""
     found: dict[str, list[float]] = {"bare": [], "imports": [], "chat": [], WORKED: []}
     folder = Path(tempfile.mkdtemp(prefix="sevenfold-startup-"))
     try:
@@ -108,10 +108,10 @@ def measure(runs: int = RUNS) -> dict[str, float]:
 
 
 def to_request(command: Sequence[str], folder: Path, server: socket.socket, url: str) -> float:
-    """Seconds a command has worked when the first byte of its request arrives at the server; it is ended there."""
+    """Return a command's CPU seconds until the first byte of its request reaches the server; then kill it."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(tuple(MODELS))}
     environ |= {"SEVENFOLD_HOME": str(folder / "home"), "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its bytecode compiled
     for vendor, (_, path) in MODELS.items():
         environ |= {f"{vendor}_API_KEY": "none", f"{vendor}_BASE_URL": f"{url}{path}"}
     child = subprocess.Popen(command, cwd=folder, env=environ, stdin=subprocess.DEVNULL)
@@ -132,12 +132,12 @@ def _until_posted(server: socket.socket) -> None:
             connection.settimeout(PATIENCE)
             if connection.recv(1) == b"P":
                 return
-            # The list of models, asked for in the background.
+            # This is the background request for the list of models.
             connection.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 
 
 def measure_requests(runs: int) -> dict[str, list[float]]:
-    """The medians of processor seconds to the first byte for each provider: without its SDK, and with it."""
+    """Return the median CPU seconds to the first byte for each provider: without its SDK, and with it."""
     folder = Path(tempfile.mkdtemp(prefix="sevenfold-startup-"))
     found: dict[str, list[float]] = {}
     try:
@@ -158,7 +158,7 @@ def measure_requests(runs: int) -> dict[str, list[float]]:
 
 
 def print_requests(runs: int) -> int:
-    """Measure the way to the first request, and print it; returns the exit status."""
+    """Measure and print the time to the first request; return the exit status."""
     met = True
     for vendor, (ours, theirs) in measure_requests(runs).items():
         good = ours <= theirs * MOST_SHARE
@@ -171,7 +171,7 @@ def print_requests(runs: int) -> int:
 
 
 def slowest_imports(most: int = 12) -> list[tuple[float, str]]:
-    """Milliseconds each module takes by itself when the command is imported, the slowest first."""
+    """Return the milliseconds that each module itself takes to import, the slowest first."""
     told = subprocess.run(
         [sys.executable, "-X", "importtime", *IMPORTS[1:]], check=True, capture_output=True, text=True
     )
@@ -183,14 +183,14 @@ def slowest_imports(most: int = 12) -> list[tuple[float, str]]:
 
 
 def verdict(found: dict[str, float]) -> bool | None:
-    """Is it quick enough? None where the machine is too busy to tell."""
+    """Whether it is fast enough; None if the machine is too busy to tell."""
     if found["chat"] < MOST_SECONDS:
         return True
     return None if found[WORKED] < found["chat"] / 2 else False
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and say by the exit status whether the bar is met."""
+    """Measure and print; return exit status 1 if the bar is missed, else 0."""
     parser = argparse.ArgumentParser(description="How long the terminal app takes to its prompt.")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--request", action="store_true", help="measure to the first request instead")

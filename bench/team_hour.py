@@ -1,11 +1,11 @@
-"""Fifty sub-agents over a simulated hour, with a parent that is compacted and killed.
+"""Run fifty sub-agents over a simulated hour, with a parent that is compacted and killed.
 
     python bench/team_hour.py [--rounds N] [--kills N] [--seed N]
 
 In each round the main agent starts five others, in the foreground and in the background, fresh and as forks, and reads
-long files meanwhile, so that it is compacted while they work. It lives in a process of its own, which kills itself
-when its logs have grown by a given number of lines; the next one continues the session. Asked in the end: has each
-agent run once, was each result delivered once, can each be addressed, and do memory and open files stay flat?
+long files meanwhile, so that it is compacted while they work. It runs in a separate process, which kills itself when
+its logs have grown by a given number of lines; the next process continues the session. In the end, each agent must have
+run once, each result must be delivered once, each agent must be addressable, and memory and open files must stay flat.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ SESSION = "hour"
 ROUNDS, AGENTS, KILLS, SEED = 10, 5, 3, 20_261_116
 WINDOW = 60_000
 ANSWER_SECONDS = 26.0
-"""What an answer takes, by both clocks: about 140 of them make an hour."""
+"""The duration of an answer by both simulated clocks; about 140 answers make an hour."""
 LINE = "Berth {0}: depth 7.4 m, length 62 m, crane no, water yes, power 32 A, tariff B, last survey in spring.\n"
 LINES = 450
-"""Of a file: about 14,000 tokens."""
+"""The number of lines in a file: about 14,000 tokens."""
 PATIENCE = 400.0
 MOST_FILES, MOST_MEGABYTES = 6, 40.0
-"""By how much open files and memory may grow from the second round of a process to its last."""
+"""How much open files and memory may grow from the second round of a process to its last."""
 
 
 class Sample(Struct, frozen=True):
-    """A process at the end of a round."""
+    """The resources of a process at the end of a round."""
 
     round: int
     open_files: int
@@ -62,51 +62,51 @@ class Sample(Struct, frozen=True):
 
 
 class Life(Struct, frozen=True):
-    """What a process that came to its end says."""
+    """The report of a process that was not killed."""
 
     lines: int
-    """Lines it has added to the logs."""
+    """The number of lines it appended to the logs."""
     samples: list[Sample]
     agents: dict[str, tuple[str, int, bool]]
-    """Of each agent: its state, how often it got work, and whether its result was delivered."""
+    """For each agent: its status, how often it got work, and whether its result was delivered."""
     named: int
-    """Agents found by the name they were given."""
+    """The number of agents found by their name."""
 
 
 class Hour(Struct, frozen=True):
-    """What came of it."""
+    """The result of the measurement."""
 
     agents: int
     started: int
-    """Agents on the roster."""
+    """The number of agents on the roster."""
     once: int
-    """Agents that have ended well, after getting work once."""
+    """The number of agents that completed after getting work once."""
     delivered_once: int
-    """Agents whose result the log holds exactly once."""
+    """The number of agents whose result is in the log exactly once."""
     addressable: int
     compactions: int
     kills: int
     seconds: float
-    """By the clock of the provider."""
+    """The duration by the provider's clock."""
     requests: int
     repeated: int
-    """Final answers of agents that were asked for more than once: at most those that were under way at a kill."""
+    """Final answers of agents that were requested again: at most those in progress at a kill."""
     samples: list[Sample]
 
 
 class Harbour:
-    """The model: an agent's next step follows from its prompt, the main one's from what its log holds.
+    """The model: a sub-agent's next step depends on its prompt, the main agent's on the content of its log.
 
-    So it plays on after any kill; and after a compaction, which leaves little of a round in the prompt.
+    So it can continue after any kill, and after a compaction, which leaves little of a round in the prompt.
     """
 
     def __init__(self, clock: VirtualClock, home: Path) -> None:
         self._clock, self._lock, self._home = clock, Lock(), home
         self.final: list[str] = []
-        """The last answers of agents, as they were given."""
+        """The tasks whose final answer was given, in order."""
 
     def reply(self, prompt: ModelPrompt) -> ModelReply:
-        """The answer to a request."""
+        """Return the answer to a request."""
         with self._lock:
             self._clock.advance(ANSWER_SECONDS)
             if "<analysis>" in prompt.last_text:
@@ -133,7 +133,7 @@ class Harbour:
 
 
 def log_of(home: Path) -> Path:
-    """The log of the session."""
+    """Return the log of the session."""
     (log,) = home.rglob(f"{SESSION}.jsonl")
     return log
 
@@ -153,7 +153,7 @@ def _calls(now: int) -> list[dict[str, Any]]:
 
 
 def _task(messages: Sequence[Mapping[str, Any]]) -> tuple[str, int]:
-    """The task of an agent, and how many answers it has given since; no task for the main conversation."""
+    """Return an agent's task and the number of its answers since; the task is empty for the main conversation."""
     task, steps = "", 0
     for place, message in enumerate(messages):
         if message["role"] == "assistant":
@@ -171,7 +171,7 @@ def _task(messages: Sequence[Mapping[str, Any]]) -> tuple[str, int]:
 
 
 def live(url: str, folder: str, rounds: str, dies: str) -> None:
-    """Work through the rounds, or die when the logs have grown by so many lines; 0: never."""
+    """Work through the rounds; kill this process when the logs have grown by ``dies`` lines (0: never)."""
     import anthropic
 
     import sevenfold
@@ -250,7 +250,7 @@ def _sample(number: int) -> Sample:
 
 
 def measure(rounds: int = ROUNDS, kills: int = KILLS, seed: int = SEED) -> Hour:
-    """Run it once to its end to learn how long the logs become, and once with kills at random places of them."""
+    """Run once without kills to learn how long the logs become, then once with kills at random lines of them."""
     whole, *_ = _run(rounds, [])
     chance = Random(seed)
     places = sorted(chance.randrange(whole.lines // 10, whole.lines * 9 // 10) for _ in range(kills))
@@ -300,7 +300,7 @@ def _run(rounds: int, places: Sequence[int]) -> tuple[Life, Harbour, float, list
 
 
 def _deliveries(lines: Sequence[Mapping[str, Any]], call: str) -> int:
-    """How often the log holds the result of an agent: its report, in a message or as the result of the call."""
+    """Return how often the log contains an agent's report, in a message or as the result of the call."""
     report = f"Report {call[1:]}: the berth is free."
     said = [line for line in lines if line.get("type") == "user" and not line.get("isCompactSummary")]
     texts = [json.dumps(line.get("message", {})) for line in said]
@@ -308,7 +308,7 @@ def _deliveries(lines: Sequence[Mapping[str, Any]], call: str) -> int:
 
 
 def bars(hour: Hour) -> list[tuple[str, str, bool]]:
-    """What must hold, with what was found."""
+    """Return the acceptance bars: (name, figure, met)."""
     files, memory = growth(hour.samples)
     return [
         ("each ran once", f"{hour.once} of {hour.agents}", hour.once == hour.agents == hour.started),
@@ -326,13 +326,13 @@ def bars(hour: Hour) -> list[tuple[str, str, bool]]:
 
 
 def growth(samples: Sequence[Sample]) -> tuple[int, float]:
-    """By how many open files and megabytes a process grew after its first round."""
+    """Return by how many open files and megabytes a process grew from its second round to its last."""
     first, last = samples[min(1, len(samples) - 1)], samples[-1]
     return last.open_files - first.open_files, last.megabytes - first.megabytes
 
 
 def main() -> int:
-    """Measure, and print what was found; returns 1 if something does not hold."""
+    """Measure and print; return 1 if a bar is missed, else 0."""
     if sys.argv[1:2] == ["--live"]:
         live(*sys.argv[2:])
         return 0

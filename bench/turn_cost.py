@@ -1,16 +1,15 @@
-"""What one turn costs locally: append, fold, count and encode, by the length of the session.
+"""The local cost of one turn (append, fold, count, encode) at different session lengths.
 
     python bench/turn_cost.py [MESSAGES...]      default: 100 1000 10000 100000
 
-The same records are also written the bare way (encode, append) in the same run, and a request body is
-joined from the view's parts and from the same bytes in a plain list: those are the floors. Sessions of all
-lengths are built first and then take turns, each turn followed by its floor, so that whatever else the
-machine does falls on all of them alike; medians are compared. Very long sessions are measured apart.
+Two floors are measured in the same run: the same records only encoded and appended, and a request body joined from a
+plain list of the same bytes that the view's parts hold. Sessions of all lengths are built first and then run
+interleaved, each turn followed by its floor, so that other load on the machine affects all of them equally. Medians
+are compared. Very long sessions are measured separately.
 
-The floor is the same work at every length, and it is mostly two `write` calls to a file in memory, where the system
-has such a folder. Everything is measured five times and the median counts: whatever else the machine does falls on a
-turn and on its floor alike. Times are CPU time on whatever machine this is; ratios are what counts. Peers are measured
-by `bench/peers`.
+The floor of a turn is the same work at every length: mostly two `write` calls, to a file in memory if the system has
+`/dev/shm`. Everything is measured five times and the median is reported. Times are CPU time on the current machine, so
+compare the ratios, not the absolute values. `bench/peers` measures other engines.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from sevenfold.stores.jsonl.log import JsonlLog, Sync
 
 SIZES = (100, 1_000, 10_000, 100_000)
 RUNS = 5
-"""Measurements, of which the median counts."""
+"""The number of measurements; the median is reported."""
 ROUNDS = 150
 JOINS = 15
-"""Bodies joined at least…"""
+"""The minimum number of bodies joined per session…"""
 MESSAGES_JOINED = 200_000
-"""…and the number of messages that sets how many more, of short bodies: little disturbs them much."""
+"""…and the total messages to join, so that short bodies, whose times are noisier, are joined more often."""
 LONG = 50_000
-"""Messages from which a session is measured apart, beside the first of the sizes."""
+"""Sessions with at least this many messages are measured separately, together with the first size only."""
 MOST_GROWTH = 1.5
 MOST_OVER_FLOOR = 6.0
 MOST_OVER_JOIN = 1.2
@@ -62,7 +61,7 @@ Row = dict[str, float]
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A prompt or a result, and the answer to it."""
+    """A user message (a prompt or a tool result) and the model's answer to it."""
 
     user: bytes
     answer: bytes
@@ -70,7 +69,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def turns() -> Iterator[Turn]:
-    """An endless session: results of 2 to 8 KB, now and then one of 100 KB."""
+    """Yield the turns of an endless session: tool results of 2 to 8 KB, every 50th of 100 KB."""
     chance = random.Random(7)
     stock = " ".join(chance.choice(WORDS) for _ in range(200_000))
     number = 0
@@ -94,7 +93,7 @@ def turns() -> Iterator[Turn]:
 
 
 class Ours:
-    """The engine: every turn is written, folded, counted and encoded."""
+    """The engine: each turn is appended, folded, counted and encoded."""
 
     def __init__(self, path: Path) -> None:
         log = JsonlLog.open(path, sync=Sync.NEVER)
@@ -110,12 +109,12 @@ class Ours:
             self.gauge = self.gauge.observe(measured)
 
     def body(self) -> bytes:
-        """The messages of a request."""
+        """Return the messages of a request, encoded."""
         return b"".join(self.script.view.pieces())
 
 
 class Bare:
-    """The floor: the same records encoded and appended, nothing else."""
+    """The floor: encodes and appends the same records and does nothing else."""
 
     def __init__(self, path: Path) -> None:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -127,7 +126,7 @@ class Bare:
 
 
 class Session:
-    """A session of some length, kept by the engine and the bare way."""
+    """A session of a given length, stored both by the engine and by the floor."""
 
     def __init__(self, folder: Path, messages: int) -> None:
         self.messages = messages
@@ -140,7 +139,7 @@ class Session:
             self._ours.turn(next(self._supply))
 
     def turn(self) -> None:
-        """One more turn, both ways."""
+        """Run and time one more turn, both ways."""
         turn, size = next(self._supply), self._path.stat().st_size
         spent = cpu(lambda: self._ours.turn(turn))
         with self._path.open("rb") as file:
@@ -149,12 +148,12 @@ class Session:
         self._turns.append((spent, cpu(lambda: self._bare.turn(records))))
 
     def join(self) -> None:
-        """The body of a request, both ways."""
+        """Join and time the body of a request, both ways."""
         parts = self._ours.script.view.pieces()
         self._joins.append((cpu(self._ours.body), cpu(lambda: b"".join(parts))))
 
     def figures(self, first: float = 0.0) -> Row:
-        """Medians, in CPU milliseconds, and how they compare; ``first`` is a turn of the first session."""
+        """Return median CPU milliseconds and their ratios; ``first`` is the turn time of the first session."""
         turn, floor = map(statistics.median, zip(*self._turns, strict=True))
         join, plain = map(statistics.median, zip(*self._joins, strict=True))
         return {
@@ -169,13 +168,13 @@ class Session:
         }
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._ours.script.close()
         os.close(self._bare.fd)
 
 
 def cpu(work: Callable[[], object]) -> float:
-    """CPU milliseconds of one call; freeing what it returns is not part of it."""
+    """Return the CPU milliseconds of one call, not counting the time to free its result."""
     start = time.process_time_ns()
     made = work()
     spent = time.process_time_ns() - start
@@ -184,7 +183,7 @@ def cpu(work: Callable[[], object]) -> float:
 
 
 def _run(sizes: Sequence[int], rounds: int) -> list[Row]:
-    """Sessions of these lengths side by side."""
+    """Measure sessions of these lengths, interleaved."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
         warm = Session(Path(name), 0)
@@ -192,7 +191,7 @@ def _run(sizes: Sequence[int], rounds: int) -> list[Row]:
             warm.turn()
         sessions = [Session(Path(name), size) for size in sizes]
         gc.collect()
-        # What one session holds must not be looked through again and again in the turns of another.
+        # Otherwise the garbage collector would scan the objects of one session during the turns of another.
         gc.freeze()
         chance = random.Random(7)
         for _ in range(rounds):
@@ -210,7 +209,7 @@ def _run(sizes: Sequence[int], rounds: int) -> list[Row]:
 
 
 def _median(sizes: Sequence[int], runs: int, rounds: int) -> list[Row]:
-    """The median of every figure over several runs."""
+    """Return the median of every figure over several runs."""
     measured = [_run(sizes, rounds) for _ in range(runs)]
     return [
         {key: statistics.median(row[key] for row in rows) for key in rows[0]}
@@ -219,7 +218,7 @@ def _median(sizes: Sequence[int], runs: int, rounds: int) -> list[Row]:
 
 
 def measure_all(sizes: Sequence[int] = SIZES, *, runs: int = RUNS, rounds: int = ROUNDS) -> list[Row]:
-    """Costs at each session length: ours and the floors."""
+    """Measure the engine and the floors at each session length."""
     usual = [size for size in sizes if size < LONG or size == sizes[0]]
     rows = _median(usual, runs, rounds)
     for size in sizes:
@@ -229,12 +228,12 @@ def measure_all(sizes: Sequence[int] = SIZES, *, runs: int = RUNS, rounds: int =
 
 
 def measure(messages: int) -> Row:
-    """Costs at one session length: ours and the floors, in CPU milliseconds a turn (median)."""
+    """Measure the engine and the floors at one session length, in median CPU milliseconds per turn."""
     return measure_all([messages])[0]
 
 
 def bars(rows: Sequence[Row]) -> list[tuple[str, float, float, bool]]:
-    """What must hold at each length but the first: (name, figure, bar, met)."""
+    """Return the acceptance bars for each length but the first: (name, figure, bar, met)."""
     found: list[tuple[str, float, float, bool]] = []
     for row in rows[1:]:
         label, first = f"{row['messages']:,.0f} messages", f"{rows[0]['messages']:,.0f}"
@@ -264,7 +263,7 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def main(sizes: Sequence[int] = SIZES) -> int:
-    """Measure, print, and say by the exit status whether all bars are met."""
+    """Measure and print; return exit status 0 if all bars are met, else 1."""
     rows = measure_all(sizes)
     show(rows)
     for name, figure, bar, met in bars(rows):
