@@ -299,6 +299,20 @@ def test_an_overhead_seen_through_a_large_conversation_hardly_moves_one_seen_cle
 
 
 @pytest.mark.spec("S0.9")
+def test_a_switch_to_another_tokenizer_rescales_the_overhead_and_how_uncertain_it_is():
+    story = Story()
+    story.user(FILE)
+    story.assistant("hi", model=OLDER, used=usage(100_000, 5))
+    gauge, _ = followed(story, OLDER)
+    before, after = gauge.overhead, gauge.switched(find(NEWER)).overhead
+    assert before is not None
+    assert after is not None
+    scale = after.tokens / before.tokens
+    assert scale != 1
+    assert after.variance == pytest.approx(before.variance * scale**2)
+
+
+@pytest.mark.spec("S0.9")
 def test_a_switch_to_another_tokenizer_rescales_the_report():
     story = Story()
     story.user(FILE)

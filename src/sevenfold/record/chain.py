@@ -31,7 +31,7 @@ class Node(Struct, gc=False):
 
     seq: int
     entry: Linked
-    offset: int = -1
+    offset: int
     """Where its line begins in the store; -1 if not known."""
     item: Item | None = None
     """The record as it is shown when no decision touches it; set on first use."""
