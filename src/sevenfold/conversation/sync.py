@@ -40,7 +40,7 @@ class Given(Struct, frozen=True):
     blocks: tuple[Block, ...]
 
 
-class Said(Struct, frozen=True):
+class Ours(Struct, frozen=True):
     """A block of the session, with its record and that record's index."""
 
     record: int
@@ -48,7 +48,7 @@ class Said(Struct, frozen=True):
     block: Block
 
 
-class Heard(Struct, frozen=True):
+class Theirs(Struct, frozen=True):
     """A block of the caller's list, with the index of its message and its index there."""
 
     message: int
@@ -186,8 +186,8 @@ def compare(
     """
     theirs_system = {_words(block) for one in given if one.role == "system" for block in one.blocks}
     aside = frozenset({*system, *theirs_system, CUT_START})
-    ours = _turns((one.item.said.role, one) for one in _said(items))
-    theirs = _turns((given[one.message].role, one) for one in _heard(given))
+    ours = _turns((one.item.said.role, one) for one in _our_blocks(items))
+    theirs = _turns((given[one.message].role, one) for one in _their_blocks(given))
     records, found = len(items), Matches()
     starts = [*(turn[0].record for _, turn in ours[1:]), len(items)]
     for mine, yours, end in zip_longest(ours, theirs, starts):
@@ -205,22 +205,22 @@ def compare(
     return records, _fresh(given, {at for at, record in found.items() if record < records}, system)
 
 
-def _said(items: Sequence[Item]) -> Iterable[Said]:
+def _our_blocks(items: Sequence[Item]) -> Iterable[Ours]:
     """The blocks that a list kept elsewhere would contain too: no attachments or program messages, no thinking."""
     for number, item in enumerate(items):
         said = item.said
         if not (said.meta or said.synthetic or said.attachment or said.role == "system"):
             for block in said.blocks:
                 if block.kind not in THINKING and not block.blank:
-                    yield Said(number, item, block)
+                    yield Ours(number, item, block)
 
 
-def _heard(given: Sequence[Given]) -> Iterable[Heard]:
+def _their_blocks(given: Sequence[Given]) -> Iterable[Theirs]:
     for place, message in enumerate(given):
         if message.role != "system":
             for part, block in enumerate(message.blocks):
                 if block.kind not in THINKING:
-                    yield Heard(place, part, block)
+                    yield Theirs(place, part, block)
 
 
 def _turns(spoken: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
@@ -228,7 +228,7 @@ def _turns(spoken: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
 
 
 def _match(
-    ours: Sequence[Said], theirs: Sequence[Heard], aside: frozenset[str]
+    ours: Sequence[Ours], theirs: Sequence[Theirs], aside: frozenset[str]
 ) -> tuple[list[int], Matches]:
     """Compare one turn: returns records with a block that the list lacks, and the list's blocks that the session has.
 
@@ -252,14 +252,14 @@ def _match(
     return [*left, *(one.record for one in others)], matches
 
 
-def _match_texts(ours: list[Said], theirs: list[Heard], aside: frozenset[str]) -> tuple[list[int], Matches]:
+def _match_texts(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -> tuple[list[int], Matches]:
     """Like `_match`, for texts: one block on one side may be several on the other, ignoring whitespace between them."""
     ours = [one for one in ours if _words(one.block) not in aside]
     found = {(one.message, one.part): -1 for one in theirs if _words(one.block) in aside}
     theirs = [one for one in theirs if (one.message, one.part) not in found]
     mine = yours = ""
     first = ahead = 0  # how many of our texts are matched, and how many after them are matched in part
-    pending: list[Heard] = []
+    pending: list[Theirs] = []
     waiting = iter(theirs)
     while True:
         if not mine and not yours:
@@ -284,7 +284,7 @@ def _match_texts(ours: list[Said], theirs: list[Heard], aside: frozenset[str]) -
 
 def _fresh(given: Sequence[Given], found: set[tuple[int, int]], system: frozenset[str]) -> list[Given]:
     """The messages, or parts of messages, that the session does not have yet."""
-    new = [one.message for one in _heard(given) if (one.message, one.part) not in found]
+    new = [one.message for one in _their_blocks(given) if (one.message, one.part) not in found]
     begin = min(new, default=len(given))
     while begin and given[begin - 1].role == "assistant" and (begin - 1, 0) not in found:
         begin -= 1  # thinking in a separate item belongs to the answer after it
