@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -636,7 +637,7 @@ def test_reasoning_from_behind_another_system_prompt_does_not_come_back_with_an_
 @pytest.mark.spec("S8.6", "S9.2")
 def test_what_comes_while_the_model_answers_follows_its_answer(tmp_path: Path) -> None:
     file = tmp_path / "s.jsonl"
-    options = {"model": BOUND, "settings": ALONE, "file": file, "folder": tmp_path}
+    options: dict[str, Any] = {"model": BOUND, "settings": ALONE, "file": file, "folder": tmp_path}
     with sevenfold.Session.open("s", **options) as session:
         session.user("one")
         assert b"one" in session.prepare().body
@@ -684,7 +685,8 @@ def test_another_model_gets_a_changed_system_prompt_as_its_own_and_not_as_a_mess
 
 @pytest.mark.spec("S0.6", "S10.1")
 def test_after_an_undo_sizes_rest_on_the_reports_from_before_the_compaction(tmp_path: Path) -> None:
-    options = {"model": BOUND, "settings": ALONE, "file": tmp_path / "s.jsonl", "folder": tmp_path}
+    options: dict[str, Any] = {"model": BOUND, "settings": ALONE, "file": tmp_path / "s.jsonl"}
+    options["folder"] = tmp_path
     odd = "zq" * 2_000
     with sevenfold.Session.open("s", **options) as session:
         for number in range(1, 9):

@@ -235,7 +235,7 @@ def _match(
     Calls, results and images match in any order, by id and content; texts must be in the same order.
     """
     texts = [one for one in ours if one.block.kind == "text"]
-    left, matches = _match_texts(texts, [one for one in theirs if one.block.kind == "text"], aside)
+    left, matches = _match_text(texts, [one for one in theirs if one.block.kind == "text"], aside)
     others = [one for one in ours if one.block.kind != "text"]
     for heard in (one for one in theirs if one.block.kind != "text"):
         known = next((one for one in others if equal(one.block, heard.block, one.item)), None)
@@ -252,7 +252,7 @@ def _match(
     return [*left, *(one.record for one in others)], matches
 
 
-def _match_texts(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -> tuple[list[int], Matches]:
+def _match_text(ours: list[Ours], theirs: list[Theirs], aside: frozenset[str]) -> tuple[list[int], Matches]:
     """Like `_match`, for texts: one block on one side may be several on the other, ignoring whitespace between them."""
     ours = [one for one in ours if _words(one.block) not in aside]
     found = {(one.message, one.part): -1 for one in theirs if _words(one.block) in aside}
