@@ -122,7 +122,7 @@ def test_the_tools_are_added_to_what_the_demo_needed(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml"])
-def test_a_change_of_what_is_pinned_or_named_makes_the_environment_anew(tree: Tree, name: str) -> None:
+def test_a_change_of_what_is_pinned_or_named_recreates_the_environment(tree: Tree, name: str) -> None:
     tree.run("demo")
     text = (tree.root / name).read_text()
     (tree.root / name).write_text(text.replace("msgspec", "msgspec2"))

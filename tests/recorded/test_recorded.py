@@ -1,6 +1,6 @@
 """Whole sessions, held against what they were when they were recorded: every byte, request and event.
 
-With SEVENFOLD_RECORD=1 the recordings are written anew; read the difference before you keep it.
+With SEVENFOLD_RECORD=1 the recordings are rewritten; read the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.recorded.playing import SCENARIOS
 from tests.recorded.rig import recording
 
 GOLDEN = Path(__file__).parent / "golden"
-ANEW = os.environ.get("SEVENFOLD_RECORD") == "1"
+REWRITE = os.environ.get("SEVENFOLD_RECORD") == "1"
 APART: dict[str, str] = {}
 """Scenarios in which an awaited session does not do the same to the byte, and why."""
 
@@ -25,7 +25,7 @@ APART: dict[str, str] = {}
 def test_everything_is_as_it_was_recorded(name: str) -> None:
     golden = GOLDEN / f"{name}.txt"
     now = recording(name, SCENARIOS[name], awaited=False)
-    if ANEW:
+    if REWRITE:
         golden.write_text(now, encoding="utf-8")
     known = golden.read_text(encoding="utf-8")
     if now != known:

@@ -1,6 +1,6 @@
 """Single parts of the engine, held against what they decided when they were recorded.
 
-With SEVENFOLD_RECORD=1 the recordings are written again; read the difference before you keep it.
+With SEVENFOLD_RECORD=1 the recordings are rewritten; read the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tests.recorded import form
 from tests.recorded.parts import PARTS
 
 GOLDEN = Path(__file__).parent / "golden" / "parts"
-ANEW = os.environ.get("SEVENFOLD_RECORD") == "1"
+REWRITE = os.environ.get("SEVENFOLD_RECORD") == "1"
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_decides_as_it_did_when_it_was_recorded(name: str) -> None:
     golden = GOLDEN / f"{name}.txt"
     now = "".join(f"{line}\n" for line in PARTS[name]())
-    if ANEW:
+    if REWRITE:
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(now, encoding="utf-8")
     known = golden.read_text(encoding="utf-8")
