@@ -620,7 +620,7 @@ def test_reasoning_from_behind_another_system_prompt_does_not_come_back_with_an_
             here.simulator.brain = reader(0, thinks=False)
             talk(session, "five")
             tip = uuids(session)[-1]
-        # What is new in it is told in a message at first, and becomes the system prompt with a compaction.
+        # A message announces the change at first; a compaction makes it the system prompt.
         with here.open(file, system="You are a quick assistant. " * 600) as session:
             talk(session, "six")
             assert session.compact(engine="extractive") is not None

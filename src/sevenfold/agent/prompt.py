@@ -56,7 +56,7 @@ _ORDER: tuple[type[Text], ...] = (
 )
 R = TypeVar("R")
 ANNOUNCED_FRACTIONS = (1.0, 0.5, 0.25, 0.1)
-"""Fractions of a limit at which the model is told what is left of it."""
+"""Fractions of a limit at which a message tells the model how much is left."""
 ANNOUNCED_ELSEWHERE = frozenset({texts.McpInstructions.file})
 """Volatile sections whose changes are announced elsewhere, piece by piece."""
 STYLES_FOLDER = "output-styles"

@@ -31,7 +31,7 @@ from sevenfold.record.decisions import (
 )
 from sevenfold.record.entries import Boundary, Clearing
 from sevenfold.record.layout import Item
-from sevenfold.record.ledger import name_of, place_of
+from sevenfold.record.ledger import id_of, place_of
 from sevenfold.record.view import View
 from sevenfold.record.weight import NOTHING
 from sevenfold.record.wire import Message, open_server_calls
@@ -219,19 +219,19 @@ def redo(c: Conversation, reference: str = "") -> str:
 
 def _undo_decision(c: Conversation, reference: str) -> str:
     made = _find(c.transcript.view, reference)
-    undone = [Undone(decision=each) for each in (name_of(made), *_partner(c.transcript.view, made))]
+    undone = [Undone(decision=each) for each in (id_of(made), *_partner(c.transcript.view, made))]
     _must_fit(c, *undone)
     for each in undone:
         c.transcript.decide(each)
-    _open_epoch_keeping_thinking(c, "undo", name_of(made), place_of(made))
-    return name_of(made)
+    _open_epoch_keeping_thinking(c, "undo", id_of(made), place_of(made))
+    return id_of(made)
 
 
 def _redo_decision(c: Conversation, made: Undoable) -> None:
-    meanwhile = _epoch_of_undo(c.transcript.view, name_of(made)) if c.profile.thinking.bound else None
-    for each in [name_of(made), *_partner(c.transcript.view, made)]:
+    meanwhile = _epoch_of_undo(c.transcript.view, id_of(made)) if c.profile.thinking.bound else None
+    for each in [id_of(made), *_partner(c.transcript.view, made)]:
         c.transcript.decide(Undone(decision=each, redo=True))
-    _open_redo_epoch(c, meanwhile, name_of(made), place_of(made))
+    _open_redo_epoch(c, meanwhile, id_of(made), place_of(made))
 
 
 def _epoch_of_undo(view: View, redone: str) -> Epoch | None:
@@ -300,7 +300,7 @@ def _decisions(view: View, *, undone: bool = False) -> dict[str, Undoable]:
     """Decisions that can be undone, or those already ``undone``, by id and in order; without their own epochs."""
     made = [one for one in view.decisions() if isinstance(one, Undoable) and _is_decision(one)]
     partners = {partner for one in made for partner in _partner(view, one)}
-    names = {name_of(one): one for one in made if (name_of(one) in view.undone) is undone}
+    names = {id_of(one): one for one in made if (id_of(one) in view.undone) is undone}
     return {name: one for name, one in names.items() if name not in partners}
 
 
@@ -332,7 +332,7 @@ def _why_not(view: View, reference: str) -> str:
                 f"{reference} is an offload: what was sent of a result stays as it is, so it cannot be undone; "
                 "fetch gives its whole text"
             )
-        if name_of(made) == reference:
+        if id_of(made) == reference:
             return f"{reference} is a decision that takes nothing out of the context, so there is nothing to undo"
     return f"there is no decision {reference} in this session since its last compaction"
 

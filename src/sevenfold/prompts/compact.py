@@ -126,7 +126,7 @@ class RoundCut(Text, frozen=True):
 
 
 PRESSING = 1.25
-"""From this many times the limit on, the model is told to shorten the notes in this update."""
+"""From this many times the limit on, the prompt tells the model to shorten the notes in this update."""
 TOO_LONG = 2.0
 """From this many times the limit on, that comes before anything else."""
 

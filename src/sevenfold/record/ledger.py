@@ -91,7 +91,7 @@ class Made(Struct, frozen=True):
     @property
     def id(self) -> str:
         """The id by which it can be undone."""
-        return name_of(self.what)
+        return id_of(self.what)
 
 
 def changes_view(what: OwnDecision) -> bool:
@@ -202,7 +202,7 @@ class Ledger:
         return undone
 
 
-def name_of(made: Clearing | OwnDecision) -> str:
+def id_of(made: Clearing | OwnDecision) -> str:
     """The id by which a decision can be undone."""
     return made.uuid if isinstance(made, Clearing) else made.id
 

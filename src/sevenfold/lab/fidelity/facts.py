@@ -1,7 +1,7 @@
 """Facts that a compaction must not lose: what the user wants, and the state of the work.
 
 What the user wants is every message, and in it every correction, preference and decision. Pasted content (code, logs,
-somebody's review) does not count as the user's wishes: only sentences of prose do, and only those that match a pattern.
+another's review) does not count as the user's wishes: only sentences of prose do, and only those that match a pattern.
 A decision needs a source: the user's own words, the answer to a question, or the approval of a plan. The state of the
 work is the changed files, the failures, the open tasks and the current step.
 """

@@ -1,7 +1,7 @@
 """Converts Codex rollouts, with lines of ``{timestamp, type, payload}``, into records of the shared format.
 
 A rollout contains response items, reports of running token totals, and events. Items become messages, tool calls and
-results. A report whose total grew stands for a call: its usage goes to the answer right before it or, if other items
+results. A report whose total grew marks a call: its usage goes to the answer right before it or, if other items
 came between, to an added answer without content. A compaction lists the history that replaces the conversation: the
 user's messages in it stay the user's, everything else becomes the summary.
 

@@ -100,7 +100,7 @@ def kind_of(block: Json) -> str:
 
 
 def blocks_of(message: Json) -> list[Json]:
-    """The content of a message as blocks; a string stands for one text block."""
+    """The content of a message as blocks; a string is one text block."""
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
