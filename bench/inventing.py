@@ -21,8 +21,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sevenfold.lab import fidelity
-from sevenfold.lab.audit import compactions, unsupported
+from sevenfold.archive import fidelity
+from sevenfold.archive.audit import compactions, unsupported
 from sevenfold.layers.compact.extract.notation import Facts, Words
 from sevenfold.layers.compact.summary.draft import Draft, read_draft
 from sevenfold.layers.compact.summary.evidence import Evidence

@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 from rich.console import Console
 
+from sevenfold.archive.profile import files
 from sevenfold.cli import profile_terminal as terminal
 from sevenfold.lab.examples import coding_session
-from sevenfold.lab.profile import files
 
 WIDTH, TOP = 96, 4
 PICTURE = Path(__file__).parent.parent / "docs" / "profile.svg"

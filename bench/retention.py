@@ -23,9 +23,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sevenfold.lab import fidelity
-from sevenfold.lab.audit import by_recall
-from sevenfold.lab.fidelity import Count, Probe
+from sevenfold.archive import fidelity
+from sevenfold.archive.audit import by_recall
+from sevenfold.archive.fidelity import Count, Probe
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact.offline import summarise
 from sevenfold.layers.compact.request import EngineName

@@ -13,10 +13,11 @@ import msgspec
 
 from bench.points import Outcome, Point, all_of, without_corpus
 from bench.points.recount import USAGE, Count, count, kind_of
+from sevenfold.archive import formats
+from sevenfold.archive.audit import audit, unsupported
+from sevenfold.archive.profile import files as transcripts
+from sevenfold.archive.profile.figures import SessionProfile
 from sevenfold.conversation.resume import fold, resume
-from sevenfold.lab.audit import audit, unsupported
-from sevenfold.lab.profile import files as transcripts
-from sevenfold.lab.profile.figures import SessionProfile
 from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.profiles import find
 from sevenfold.recall.index import RecallIndex
@@ -139,7 +140,7 @@ def whose_words(corpus: Path | None) -> list[Outcome]:
         return without_corpus(FOUND, TRUE, INVENTED)
     found, believed, said, invented, statements = 0, 0, 0, 0, 0
     for path in _files(corpus):
-        log = transcripts.open_log(path)
+        log = formats.open_log(path)
         words = [one.strip() for line in JsonlLog(path).read() for one in _said(line[1]) if one.strip()]
         with closing(RecallIndex(log)) as index:
             index.catch_up()

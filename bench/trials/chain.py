@@ -20,10 +20,10 @@ from bench.trials.trial import (
     shown_tokens,
     tool_named,
 )
+from sevenfold.archive import fidelity
+from sevenfold.archive.audit import by_recall
+from sevenfold.archive.fidelity import Probe, Score
 from sevenfold.conversation.resume import read
-from sevenfold.lab import fidelity
-from sevenfold.lab.audit import by_recall
-from sevenfold.lab.fidelity import Probe, Score
 from sevenfold.layers.compact import extract
 from sevenfold.layers.compact.extract import notation
 from sevenfold.layers.compact.extract.notation import Facts

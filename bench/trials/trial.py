@@ -19,12 +19,12 @@ from bench.replay.recording import KINDS
 from bench.replay.run import Cue, ReplayProvider
 from bench.trials.bad_models import PLANTED
 from bench.trials.cut import Cut
+from sevenfold.archive import fidelity
+from sevenfold.archive.audit import by_recall, unsupported
+from sevenfold.archive.fidelity import Score
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import ContextFull, ModelError, Refused
 from sevenfold.events import Answered, Event, Listener
-from sevenfold.lab import fidelity
-from sevenfold.lab.audit import by_recall, unsupported
-from sevenfold.lab.fidelity import Score
 from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.lab.simulator.tokens import Counter
 from sevenfold.layers.compact.request import Compacted, EngineName

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sevenfold.agent.mcp.servers import McpServers
     from sevenfold.agent.tools.context import Context
     from sevenfold.agent.tools.functions import function_tool
+    from sevenfold.archive.transcript import ArchivedSession, transcript
     from sevenfold.conversation.hooks import (
         InstructionsLoaded,
         PermissionRequest,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Agent",
+    "ArchivedSession",
     "Asked",
     "AsyncAgent",
     "AsyncHooks",
@@ -97,6 +99,7 @@ __all__ = [
     "function_tool",
     "open_memory",
     "tool",
+    "transcript",
 ]
 
 _HOMES = {
@@ -107,6 +110,7 @@ _HOMES = {
     "agent.mcp.servers": "McpServers",
     "agent.tools.context": "Context",
     "agent.tools.functions": "function_tool",
+    "archive.transcript": "ArchivedSession transcript",
     "conversation.hooks": "InstructionsLoaded PermissionRequest PostCompact PostToolUse PreCompact PreToolUse "
     "SessionEnd SessionStart Stop SubagentStart SubagentStop UserPromptSubmit",
     "events": "Veto",

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from sevenfold import events
+from sevenfold.archive.profile.figures import CacheBreak
 from sevenfold.cli.chat.pages import WindowBreakdown, WindowItem, cache_page, cost_page, window_page
 from sevenfold.cli.chat.reports import EventLine, Spending, event_line
 from sevenfold.cli.chat.screen import ASCII, UNICODE
 from sevenfold.cli.chat.status import StatusLine, draw_status
-from sevenfold.lab.profile.figures import CacheBreak
 
 from .gauges import gauge
 from .printed import printed

@@ -260,7 +260,7 @@ def test_notes_of_a_short_session_are_refused_with_the_reason_and_before_they_ar
 
 
 def test_what_was_compacted_before_is_not_indexed_again(tmp_path: Path, capsys: Capsys) -> None:
-    from sevenfold.cli.recorded_session import inspect
+    from sevenfold.archive.rewrite import inspect
     from sevenfold.recall.index import RecallIndex
     from sevenfold.stores.home import side_file
     from sevenfold.stores.jsonl.log import JsonlLog

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.archive.rewrite import DraftLog, append_draft, write_new
 from sevenfold.cli.main import main
-from sevenfold.cli.recorded_session import DraftLog, append_draft, write_new
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
 from sevenfold.lab.simulator.brains import ModelPrompt

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sevenfold.archive.formats import open_log
+from sevenfold.archive.readers.codex import KNOWN_TYPES, convert
 from sevenfold.conversation.history import whole
 from sevenfold.conversation.resume import resume
-from sevenfold.lab.profile.files import open_log
-from sevenfold.lab.profile.rollout import KNOWN_TYPES, convert
 from sevenfold.record import entries
 from sevenfold.record.authorship import users_words
 from sevenfold.record.entries import Damaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sevenfold.lab.fidelity import Probe, probes
+from sevenfold.archive.fidelity import Probe, probes
 from sevenfold.record.layout import Item
 from tests.support import Story, call, result, text
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from sevenfold.archive.audit import Audit, CompactionMoment, audit, compactions
+from sevenfold.archive.fidelity import texts
 from sevenfold.cli import audit as audit_command
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
-from sevenfold.lab.audit import Audit, CompactionMoment, audit, compactions
-from sevenfold.lab.fidelity import texts
 from sevenfold.ports import Log
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record import blocks

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from sevenfold.cli.chat.history import export, title
+from sevenfold.archive.audit import audit
+from sevenfold.archive.export import export
+from sevenfold.cli.chat.history import title
 from sevenfold.conversation.history import whole
-from sevenfold.lab.audit import audit
 from sevenfold.layers.compact.extract import facts
 from sevenfold.recall.index import RecallIndex
 from sevenfold.record.authorship import users_words

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sevenfold.lab.fidelity import Count, Probe, judge
+from sevenfold.archive.fidelity import Count, Probe, judge
 from sevenfold.ports import FoundRecord
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from sevenfold.lab.fidelity import KINDS, judge, probes, sample, texts
-from sevenfold.lab.fidelity.facts import MOST_PER_KIND
+from sevenfold.archive.fidelity import KINDS, judge, probes, sample, texts
+from sevenfold.archive.fidelity.facts import MOST_PER_KIND
 from sevenfold.record.layout import Item
 from tests.fidelity.making import facts, found, harbour, histories
 from tests.support import Story, call, result

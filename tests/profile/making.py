@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sevenfold.lab.profile.figures import SessionProfile
-from sevenfold.lab.profile.files import profile_file
+from sevenfold.archive.profile.figures import SessionProfile
+from sevenfold.archive.profile.files import profile_file
 
 MODEL = "claude-opus-4-5-20251101"
 START = datetime(2026, 2, 3, 12, 0, tzinfo=UTC)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.lab.profile.files import profile_file
-from sevenfold.lab.profile.transcript import TranscriptReader
+from sevenfold.archive.profile.files import profile_file
+from sevenfold.archive.profile.transcript import TranscriptReader
 from sevenfold.profiles import find
 from sevenfold.stores.jsonl.log import Line
 from tests.profile.making import MODEL, Tape, call, result, text, usage

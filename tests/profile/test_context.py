@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.lab.profile.context import SessionTally, WindowHistory
-from sevenfold.lab.profile.labels import ContextPiece
+from sevenfold.archive.profile.context import SessionTally, WindowHistory
+from sevenfold.archive.profile.labels import ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.weight import measure
 from tests.profile.making import Tape, call, result, text, usage

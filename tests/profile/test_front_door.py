@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from sevenfold.archive.profile import files
 from sevenfold.cli import transcripts
 from sevenfold.cli.main import main
-from sevenfold.lab.profile import files
 from sevenfold.record.decisions import Billed
 from tests.profile.making import Rollout, Tape, call, result, text, usage
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sevenfold.archive.profile import files
+from sevenfold.archive.profile.figures import ProfileReport
+from sevenfold.archive.profile.files import profile_file
 from sevenfold.errors import TranscriptForeign, TranscriptMissing
-from sevenfold.lab.profile import files
-from sevenfold.lab.profile.figures import ProfileReport
-from sevenfold.lab.profile.files import profile_file
 from sevenfold.stores.jsonl.log import LINE_LIMIT
 from tests.profile.making import Rollout, Tape, call, result, text, usage
 

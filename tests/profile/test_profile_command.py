@@ -15,11 +15,11 @@ import pytest
 from rich.console import Console
 
 from sevenfold import __version__
+from sevenfold.archive.profile import files
+from sevenfold.archive.profile.figures import ProfileReport
 from sevenfold.cli import profile as page
 from sevenfold.cli import profile_terminal as terminal
 from sevenfold.cli.main import main
-from sevenfold.lab.profile import files
-from sevenfold.lab.profile.figures import ProfileReport
 from tests.profile.making import Tape, call, result, text, usage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -126,7 +126,11 @@ def test_nothing_profiled_is_exit_code_2_and_a_line_for_each_file(
     ]
 
 
-def test_no_path_at_all_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_path_at_all_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("HOME", "SEVENFOLD_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
     code, _, err = run("profile", capsys=capsys)
     assert code == 2
     assert "sevenfold profile --example" in err

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sevenfold.lab.profile import files
-from sevenfold.lab.profile.figures import ProfileReport, SessionProfile
+from sevenfold.archive.profile import files
+from sevenfold.archive.profile.figures import ProfileReport, SessionProfile
 
 FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sevenfold import profiles
-from sevenfold.cli.diff_request import changed_parts, sent_of
+from sevenfold.archive.requests import changed_parts, sent_of
 from sevenfold.conversation import intake as entering
 from sevenfold.conversation.room import Limits
 from sevenfold.errors import InputError, Refused

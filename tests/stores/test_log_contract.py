@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sevenfold.cli.recorded_session import DraftLog
+from sevenfold.archive.rewrite import DraftLog
 from sevenfold.errors import Refused
 from sevenfold.ports import Log
 from sevenfold.stores.jsonl.log import JsonlLog

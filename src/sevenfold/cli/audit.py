@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
+from sevenfold.archive.audit import Audit, AuditedCompaction, audit
+from sevenfold.archive.fidelity import Count
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole
 from sevenfold.cli.recall import indexed
 from sevenfold.cli.text import excerpt, plural, print_json
-from sevenfold.lab.audit import Audit, AuditedCompaction, audit
-from sevenfold.lab.fidelity import Count
 
 OUT_OF_REACH = 1
 """The exit code if there are facts that the model can no longer reach."""

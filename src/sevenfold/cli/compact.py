@@ -9,20 +9,21 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, structs
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sevenfold.cli import recorded_session as recorded_sessions
+from sevenfold.archive import rewrite
+from sevenfold.archive.profile.labels import pieces_in
+from sevenfold.archive.rewrite import RecordedSession
 from sevenfold.cli import transcripts
 from sevenfold.cli.notes import bring_up_to_date
 from sevenfold.cli.output import FOLDED, NAME, ReportConsole, grid, heading, number_table, sections, spinner
-from sevenfold.cli.recorded_session import RecordedSession
 from sevenfold.cli.text import category, complain, count, excerpt, money, plural, print_json, share
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.labels import pieces_in
 from sevenfold.layers.compact.request import Compacted, EngineName, UnusedEngine
 from sevenfold.layers.notes.layer import keeper_of
 from sevenfold.ports import Client
@@ -76,9 +77,10 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
+    recorded = rewrite.inspect(transcripts.find(options.file), options.model)
     target = None if options.dry_run else _target(recorded, options)
-    with recorded_sessions.edit(recorded, target, recall=target is not None) as (session, client):
+    indexing = partial(transcripts.progress, doing="indexing")
+    with rewrite.edit(recorded, target, recall=target is not None, progress=indexing) as (session, client):
         work = _Run(session, recorded, client, options)
         if target is None:
             fields, parts, lost = work.plan()
@@ -111,7 +113,7 @@ def _target(recorded: RecordedSession, options: argparse.Namespace) -> Path:
         return path
     target: Path = options.output or path.with_name(f"{path.stem}-compacted.jsonl")
     if target.exists():
-        raise recorded_sessions.already_exists(target)
+        raise rewrite.already_exists(target)
     if not target.absolute().parent.is_dir():
         raise InputError(f"{target}: the folder does not exist; create it first, or choose another file")
     return target
@@ -132,7 +134,7 @@ class _Run(Struct):
     def plan(self) -> _Report:
         """Report what a compaction would do."""
         seen = self.session.compact_preview(self.options.instructions, **self._wishes())
-        places = recorded_sessions.cut_points(self.session)
+        places = rewrite.cut_points(self.session)
         fields = {**self._fields(), "preview": seen, "places": places}
         before, after = seen.tokens_hidden + seen.tokens_kept, seen.tokens_summary + seen.tokens_kept
         hidden = f"{plural(seen.summarised, 'record')}, {count(seen.tokens_hidden)} tokens"
@@ -194,7 +196,7 @@ class _Run(Struct):
         options, wishes = self.options, Wishes()
         if given := options.start or options.up_to:
             wishes["span"] = "from" if options.start else "up_to"
-            wishes["record"] = recorded_sessions.record_named(self.session, given)
+            wishes["record"] = rewrite.record_named(self.session, given)
         if options.engine == "notes":
             self._prepare_notes()
         if engine := options.engine or self._first_choice():

@@ -10,10 +10,10 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from sevenfold.cli import recorded_session as recorded_sessions
+from sevenfold.archive import rewrite
+from sevenfold.archive.rewrite import RecordedSession
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole, spinner
-from sevenfold.cli.recorded_session import RecordedSession
 from sevenfold.cli.text import print_json
 from sevenfold.conversation.flow import drive
 from sevenfold.errors import Refused
@@ -39,7 +39,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command; returns the exit code."""
-    recorded = recorded_sessions.inspect(transcripts.find(options.file), options.model)
+    recorded = rewrite.inspect(transcripts.find(options.file), options.model)
     done = _update(recorded) if options.update else ""
     text = FileText(recorded.notes).read()
     sections = {name: words for name, words in read(text or "").sections.items() if words.strip()}
@@ -74,7 +74,7 @@ def bring_up_to_date(session: Session, client: Client, *, offline: bool) -> None
 def _update(recorded: RecordedSession) -> str:
     """Bring the notes up to date; returns a sentence about what was done."""
     target = recorded.path if recorded.own else None
-    with recorded_sessions.edit(recorded, target) as (session, client), spinner("taking notes"):
+    with rewrite.edit(recorded, target) as (session, client), spinner("taking notes"):
         keeper, newest = keeper_of(session.conversation), session.conversation.transcript.view.tip
         if keeper is not None and session.notes() is not None and keeper.covered() == newest:
             return "The notes already cover the whole session, so no model was asked."

@@ -18,13 +18,14 @@ import msgspec
 from msgspec import Struct, structs
 
 from sevenfold import __version__
+from sevenfold.archive import sessions as archived
+from sevenfold.archive.profile import cache, figures, files
+from sevenfold.archive.profile.books import seconds
+from sevenfold.archive.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 from sevenfold.cli import text, transcripts
 from sevenfold.cli.text import category, cause, count, money, plural, wording
 from sevenfold.errors import InputError, UserError
 from sevenfold.lab.examples import coding_session
-from sevenfold.lab.profile import cache, figures, files
-from sevenfold.lab.profile.books import seconds
-from sevenfold.lab.profile.figures import Point, ProfileReport, ProfileTotal, SessionProfile, Shrinking
 
 FAILED = 2
 """The exit code if there is nothing to show."""
@@ -84,10 +85,10 @@ def _named(options: argparse.Namespace) -> list[Path]:
     named = [Path(name) if Path(name).is_dir() else transcripts.find(name) for name in options.paths]
     if options.example:
         named.append(coding_session())
-    if named or (there := transcripts.everything()):
+    if named or (there := archived.everything()):
         return named or there
     advice = "name a transcript or a folder, or try sevenfold profile --example"
-    raise InputError(f"no sessions in {transcripts.places()}; {advice}")
+    raise InputError(f"no sessions in {archived.places()}; {advice}")
 
 
 def _since(given: str) -> datetime:

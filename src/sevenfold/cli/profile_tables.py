@@ -8,12 +8,12 @@ from pathlib import PurePath
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from sevenfold.archive.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile
+from sevenfold.archive.profile.labels import RESULT, TOOL_INPUTS
+from sevenfold.archive.sessions import project_name
 from sevenfold.cli.output import CUT, NAME, NUMBER, area_chart, bar, heading, number_table, plain_table
 from sevenfold.cli.profile import SIGNS, UNRECORDED, main_sizes, shrunk
 from sevenfold.cli.text import category, cause, count, fit, money, parse_time, share, shorten, tool_name
-from sevenfold.cli.transcripts import project_name
-from sevenfold.lab.profile.figures import LargeItem, ProfileReport, ProfileTotal, SessionProfile
-from sevenfold.lab.profile.labels import RESULT, TOOL_INPUTS
 
 MOST_CATEGORIES = 14
 MOST_EVENTS = 8

@@ -12,11 +12,11 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from sevenfold.archive.profile.figures import ProfileReport, ProfileTotal, SessionProfile
 from sevenfold.cli import profile_tables as tables
 from sevenfold.cli.output import NAME, NUMBER, area_chart, column_of, grid, heading, sections
 from sevenfold.cli.profile import SIGNS, cache_loss, chart_marks, main_sizes, remarks, span
 from sevenfold.cli.text import count, money, plural, share, times
-from sevenfold.lab.profile.figures import ProfileReport, ProfileTotal, SessionProfile
 
 HEIGHT = 5
 """Rows of the chart of the context."""

@@ -7,25 +7,22 @@ built in memory. So any transcript can be searched, even one that is being writt
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from rich.text import Text
 
+from sevenfold.archive import search
 from sevenfold.cli import transcripts
 from sevenfold.cli.output import ReportConsole, mark_matches
 from sevenfold.cli.text import add_switches, plural, print_json
-from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError
-from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.recall import meaning
 from sevenfold.recall.index import IndexStatus, RecallIndex
 from sevenfold.recall.meaning import ByMeaning
 from sevenfold.recall.search import Hit, Scorer
-from sevenfold.stores.home import SessionFiles, side_file
-from sevenfold.stores.jsonl.store import FileResults
 from sevenfold.stores.log import LineLog
 from sevenfold.stores.settings_files import FileSource
 
@@ -61,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
     with indexed(path) as (log, index):
         for scorer in scorers:
             _prepare(path, index, scorer)
-        search = partial(index.search, " ".join(options.query), scorers=scorers, **wanted)
-        hits, in_context = _search(search, log, everything=options.all)
+        ask = partial(index.search, " ".join(options.query), scorers=scorers, **wanted)
+        hits, in_context = (ask(), 0) if options.all else search.outside_context(ask, log)
     if options.json:
         print_json({"file": str(path), "hits": hits, "in_context": in_context})
     else:
@@ -72,21 +69,9 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def indexed(path: Path) -> Iterator[tuple[LineLog, RecallIndex]]:
-    """The transcript and an up-to-date index of it; raises `TranscriptForeign` if it holds no conversation."""
-    log = open_log(path)
-    stored = FileResults(SessionFiles(path.parent, path.stem).results)
-    with closing(open_index(path, log, stored)) as index:
-        if not index.status().records:
-            raise not_a_conversation(path)
-        yield log, index
-
-
-def open_index(path: Path, log: LineLog, results: FileResults, since: int = 0) -> RecallIndex:
-    """An up-to-date index of a transcript from position ``since`` on; nothing is written to disk."""
-    index = RecallIndex.for_reading(log, side_file(path), fetch=results.fetch, since=since)
-    with transcripts.progress(path, "indexing") as step:
-        index.catch_up(step)
-    return index
+    """The transcript and an up-to-date index of it, with progress shown while it is indexed; see `search.indexed`."""
+    with transcripts.progress(path, "indexing") as step, search.indexed(path, step) as opened:
+        yield opened
 
 
 def _prepare(path: Path, index: RecallIndex, scorer: Scorer) -> None:
@@ -106,16 +91,6 @@ def _print_status(path: Path, status: IndexStatus, *, as_json: bool) -> None:
     console.print(f"{plural(status.records, 'record')} can be searched by words.")
     made = plural(status.passages, "passage")
     console.print(f"{made} can be compared by meaning; {status.vectors:,} have their vectors in the index.")
-
-
-def _search(search: Callable[..., list[Hit]], log: LineLog, *, everything: bool) -> tuple[list[Hit], int]:
-    """The matches outside the context, and how many are still in it; with ``everything``, all matches, and 0."""
-    found = search()
-    if everything:
-        return found, 0
-    view = resume(log)
-    visible = {item.said.uuid for item in view.items if view.fate(item.said.uuid).state == "seen"}
-    return search(visible=visible, only_hidden=True), sum(hit.uuid in visible for hit in found)
 
 
 def _print(hits: list[Hit], in_context: int) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 from msgspec import structs
 from rich.text import Text
 
+from sevenfold.archive import rewrite
+from sevenfold.archive import sessions as archived
+from sevenfold.archive.sessions import StoredSession, project_name
 from sevenfold.cli import purge, transcripts
-from sevenfold.cli import recorded_session as recorded_sessions
 from sevenfold.cli.chat.history import KeptSession, sessions
 from sevenfold.cli.output import CUT, Column, ReportConsole, plain_table
 from sevenfold.cli.text import add_folder, add_switches, duration, one_line, plural, print_json, size, write
-from sevenfold.cli.transcripts import StoredSession, project_name
 from sevenfold.errors import Refused
 from sevenfold.stores.home import user_home
 
@@ -56,10 +57,10 @@ def _delete(options: argparse.Namespace) -> int:
     found = purge.find(home, options.name, folder)
     if not found:
         # A session without a transcript can be found only by its exact name, which this is not; others by title too.
-        kept = [one for one in transcripts.stored() if one.path.parent == home.project(folder).folder]
+        kept = [one for one in archived.stored() if one.path.parent == home.project(folder).folder]
         if not kept:
             raise Refused(f"no session {options.name} in this folder; 'sevenfold sessions' lists them")
-        found = purge.find(home, transcripts.named(options.name, kept).name, folder)
+        found = purge.find(home, archived.named(options.name, kept).name, folder)
     for one in found:
         there = purge.extent(one)
         about = f"{one.name}: {plural(there.files, 'file')}, {there.bytes:,} bytes\n"
@@ -73,14 +74,14 @@ def _import(options: argparse.Namespace) -> int:
         raise Refused(
             "say which session to import: sevenfold sessions import NAME; 'sessions --all' lists them"
         )
-    recorded = recorded_sessions.inspect(transcripts.find(options.name))
+    recorded = rewrite.inspect(transcripts.find(options.name))
     # The copy gets another id, because a shared one would name neither of the two sessions.
     kept = user_home().project(options.folder).session(f"from-{recorded.session}")
     target = kept.transcript
     if target.exists():
         raise Refused(f"{options.name} is here already; sevenfold chat --resume {kept.name} continues it")
     target.parent.mkdir(parents=True, exist_ok=True)
-    recorded_sessions.write_new(target, recorded_sessions.DraftLog(recorded.path, recorded.converted))
+    rewrite.write_new(target, rewrite.DraftLog(recorded.path, recorded.converted))
     write(f"Copied {recorded.path}.\nTo go on with it: sevenfold chat --resume {kept.name}\n")
     return 0
 
@@ -91,7 +92,7 @@ def _here(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _everywhere() -> Iterator[dict[str, Any]]:
-    found = transcripts.stored()
+    found = archived.stored()
     with transcripts.watch("reading titles", len(found)) as step:
         for number, one in enumerate(found):
             yield {"name": one.name, "tool": one.tool, **structs.asdict(one.about()), **_file(one)}

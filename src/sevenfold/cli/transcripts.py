@@ -1,224 +1,24 @@
-"""The transcripts on this machine: listing them, finding one by the name of its session, and showing progress.
-
-Claude Code, Codex and Sevenfold each keep their sessions in a folder of their own. A session is named by its path, by
-its id or the beginning of it, by its title or part of it, or as `last`; every command takes the same names.
-"""
+"""Finds the transcript a command was told to work on, and shows progress while a command reads one."""
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from datetime import datetime
-from difflib import get_close_matches
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
-from sevenfold.cli.text import complain, fit, one_line
-from sevenfold.errors import InputError, TranscriptForeign, TranscriptMissing, UserError
-from sevenfold.lab.profile.files import first_records
-from sevenfold.ports import LogIdentity
-from sevenfold.record import entries
-from sevenfold.record.authorship import users_words
-from sevenfold.record.entries import Label, Said
-from sevenfold.record.log import title_of
-from sevenfold.stores.home import user_home
-from sevenfold.stores.jsonl.log import scan
+from sevenfold.archive import sessions
+from sevenfold.cli.text import complain
 
 PATIENCE = 1.0
 """Seconds before progress is shown."""
-LAST = "last"
-"""The name for the newest session of the current folder, or the newest of all if this folder has none."""
-MOST_LISTED = 5
-"""Sessions that an error message lists."""
-HEAD_RECORDS = 200
-TAIL_BYTES = 256 * 1024
-"""How much of a file's start and end is searched for a title."""
-LONGEST_TITLE = 80
-_ROLLOUT = re.compile(r"rollout-\d{4}-\d\d-\d\d(?:T\d\d-\d\d-\d\d)?-(.+)")
-"""The file name of a Codex session: the time, then the session's id."""
-
-
-class StoredSession(Struct, frozen=True):
-    """A session on disk, of any tool."""
-
-    path: Path
-    tool: str
-    name: str
-    modified: float
-    """Seconds since 1970."""
-    size: int
-
-    def about(self) -> SessionLabel:
-        """The session's title and project; reads only the start and end of the file."""
-        return read_label(self.path)
-
-
-class SessionLabel(Struct, frozen=True):
-    """What people recognise a session by."""
-
-    title: str = ""
-    """The title, or the user's first words."""
-    project: str = ""
-    """The folder the session worked in."""
-
-
-def claude_folder() -> Path:
-    """Where Claude Code keeps its sessions."""
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser() / "projects"
-
-
-def codex_folder() -> Path:
-    """Where Codex keeps its sessions."""
-    return Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser() / "sessions"
-
-
-def places() -> str:
-    """The folders that are searched for sessions, in words."""
-    return f"{claude_folder()}, {codex_folder()} or {user_home().root}"
-
-
-def stored() -> list[StoredSession]:
-    """Every session on this machine, the newest first; the files of sub-agents do not count as sessions."""
-    own = (("Sevenfold", one.path) for project in user_home().projects() for one in project.sessions())
-    claude = (("Claude Code", path) for path in claude_folder().glob("*/*.jsonl"))
-    codex = (("Codex", path) for path in codex_folder().rglob("*.jsonl"))
-    found = []
-    for tool, path in (*own, *claude, *codex):
-        rollout = _ROLLOUT.fullmatch(path.stem) if tool == "Codex" else None
-        if path.is_file() and not path.name.startswith("agent-"):
-            state = path.stat()
-            name = rollout[1] if rollout else path.stem
-            found.append(StoredSession(path, tool, name, state.st_mtime, state.st_size))
-    return sorted(found, key=lambda one: (-one.modified, str(one.path)))
-
-
-def everything() -> list[Path]:
-    """Every transcript file on this machine, including those of sub-agents and branches."""
-    kept = (session for project in user_home().projects() for session in project.all_sessions())
-    own = (path for session in kept for path in (session.transcript, *session.branch_files()))
-    folders = (claude_folder(), codex_folder())
-    theirs = (path for folder in folders for path in sorted(folder.rglob("*.jsonl")))
-    return [*filter(Path.is_file, (*own, *theirs))]
-
-
-def read_label(path: Path) -> SessionLabel:
-    """The title and project of a session, from the start and end of its file; empty if they are not found there."""
-    labels: dict[str, str] = {}
-    words = project = ""
-    with suppress(UserError, OSError):
-        for raw in first_records(path, HEAD_RECORDS):
-            entry = entries.read(raw)
-            project = project or _folder(raw)
-            if isinstance(entry, Label):
-                labels[entry.kind] = entry.text
-            elif isinstance(entry, Said) and not entry.sidechain:
-                words = words or users_words(entry)
-        # The tail may start in the middle of a line; such a fragment is never read as a label.
-        for line in scan(path, max(0, path.stat().st_size - TAIL_BYTES)):
-            if b'title"' in line.raw and isinstance(entry := entries.read(line.raw), Label):
-                labels[entry.kind] = entry.text
-    return SessionLabel(one_line(title_of(labels) or words, LONGEST_TITLE), project)
-
-
-def _folder(raw: bytes) -> str:
-    try:
-        return msgspec.json.decode(raw, type=LogIdentity).folder
-    except msgspec.DecodeError:
-        return ""
-
-
-# -- names -----------------------------------------------------------------------------------
 
 
 def find(name: str) -> Path:
-    """The file of a session, by path, id, beginning of an id, title, or `last`; a .jsonl path need not exist.
-
-    Raises `InputError` if several match, `TranscriptForeign` for a folder or no name, else `TranscriptMissing`.
-    """
-    path = Path(name)
-    try:
-        if path.is_file():
-            return path
-        if not name.strip() or path.is_dir():
-            what = f"{name}: this is a directory" if name.strip() else "the name of the session is empty"
-            raise TranscriptForeign(f"{what}; give the path of a transcript, or a session's id or title")
-        transcript = Path(f"{name}.jsonl")
-        if transcript.is_file():
-            return transcript
-        looks_like_path = path.suffix == ".jsonl" or path.exists()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise TranscriptMissing(f"{one_line(name, 80)}: {why}; give a transcript's path") from None
-    return path if looks_like_path else named(name, stored()).path
-
-
-def named(name: str, sessions: list[StoredSession]) -> StoredSession:
-    """The session with this name among ``sessions``, which must be sorted newest first; raises as `find` does."""
-    if name == LAST and sessions:
-        here = Path.cwd()
-        return next((one for one in sessions if _is_here(one, here)), sessions[0])
-    by_name = [one for one in sessions if one.name.startswith(name)]
-    if by_name:
-        return _only(name, [one for one in by_name if one.name == name] or by_name)
-    titles = {}
-    with watch("looking for titles", len(sessions)) as step:
-        for number, one in enumerate(sessions):
-            titles[one.path] = one.about().title.casefold()
-            step(number)
-    wanted = " ".join(name.split()).casefold()
-    by_title = [one for one in sessions if wanted in titles[one.path]]
-    if by_title:
-        return _only(name, [one for one in by_title if titles[one.path] == wanted] or by_title)
-    near = _nearest(wanted, sessions, titles)
-    raise TranscriptMissing(f"{one_line(name, 60)}: no such file or session; {near}")
-
-
-def _is_here(one: StoredSession, here: Path) -> bool:
-    """Whether a session worked in a folder. Two tools store sessions by folder, so only Codex files are read."""
-    if one.tool == "Sevenfold":
-        return one.path.parent == user_home().project(here).folder
-    if one.tool == "Claude Code":
-        return one.path.parent.name == re.sub(r"[^A-Za-z0-9]", "-", str(here))
-    return one.about().project == str(here)
-
-
-def _only(name: str, found: list[StoredSession]) -> StoredSession:
-    if len(found) == 1:
-        return found[0]
-    listed = "; ".join(map(describe, found[:MOST_LISTED]))
-    listed += f"; and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
-    raise InputError(f"{one_line(name, 60)}: {len(found)} sessions match: {listed}; give more of the name")
-
-
-def _nearest(wanted: str, sessions: list[StoredSession], titles: dict[Path, str]) -> str:
-    if not sessions:
-        return f"there are no sessions in {places()}: give a transcript's path"
-    known = {title: one for one in reversed(sessions) for title in (titles[one.path], one.name) if title}
-    # The low cutoff forgives misspelt and missing words; without any match, suggest the newest session.
-    close = get_close_matches(wanted, known, n=3, cutoff=0.5) or list(known)[-1:]
-    return "did you mean " + "; ".join(describe(known[one]) for one in close) + "?"
-
-
-def describe(session: StoredSession) -> str:
-    """A session in a few words: its id, title, tool, project and date."""
-    about, day = session.about(), datetime.fromtimestamp(session.modified).date().isoformat()
-    title = f' "{fit(about.title, 40)}"' if about.title else ""
-    where = f"{project_name(about.project)}, " if about.project else ""
-    return f"{session.name}{title} ({session.tool}, {where}{day})"
-
-
-def project_name(folder: str) -> str:
-    """The last part of a project's folder, with either kind of path separator."""
-    return re.split(r"[/\\]", folder.rstrip("/\\"))[-1] or folder
-
-
-# -- progress --------------------------------------------------------------------------------
+    """The file of a session; see `sevenfold.archive.sessions.find`. Shows progress if titles have to be read."""
+    with watch("looking for titles", 0) as step:
+        return sessions.find(name, step)
 
 
 def progress(path: Path, doing: str) -> AbstractContextManager[Callable[[int], None]]:

@@ -1,25 +1,21 @@
-"""Stored conversations: the sessions of a folder, the messages one can rewind to, and the export to a file."""
+"""Stored conversations: the sessions of a folder, and the messages one can rewind to."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from sevenfold.cli.text import clean, duration, one_line, size
+from sevenfold.cli.text import duration, one_line, size
 from sevenfold.conversation import history
-from sevenfold.errors import InputError, TranscriptError, UserError
+from sevenfold.errors import TranscriptError
 from sevenfold.ports import Log
-from sevenfold.record import blocks, entries
-from sevenfold.record.authorship import is_users, users_words
-from sevenfold.record.blocks import Block, ToolResult, ToolUse
+from sevenfold.record import entries
+from sevenfold.record.authorship import users_words
 from sevenfold.record.entries import Label, Said
 from sevenfold.record.log import title_of
-from sevenfold.record.redact import mask_json, mask_text
 from sevenfold.record.view import View
 from sevenfold.stores.home import user_home
 from sevenfold.stores.jsonl.log import JsonlLog
@@ -29,7 +25,6 @@ LOOKED_AT = 200
 LONGEST_TITLE = 200
 TAIL_BYTES = 256 * 1024
 """Bytes at the end of a transcript that are searched for a title."""
-_FENCE = "````"
 PRINT_MODE_PREFIX = "p-"
 """The prefix of the names of sessions that `-p` created."""
 
@@ -143,54 +138,3 @@ def _hidden_parent(log: Log, whole: View, said: Said) -> str | None:
     parent = said.parent
     follows = parent is not None and whole.entry(parent) is None and history.holds(log, parent)
     return parent if follows else None
-
-
-# -- export ----------------------------------------------------------------------------------
-
-
-def export(log: JsonlLog, target: Path, heading: str) -> int:
-    """Write the conversation to a new file, as Markdown, or as raw records if the file name ends in .jsonl.
-
-    It includes what compactions have hidden; secrets are masked. Returns the number of records. Raises `InputError` if
-    the file exists, and `UserError` if it cannot be written.
-    """
-    view = history.whole(log)
-    if target.suffix == ".jsonl":
-        text = b"".join(mask_json(line, whole=True).raw.rstrip() + b"\n" for _, line in log.read() if line)
-    else:
-        text = mask_text("\n".join([f"# {heading}\n", *_sections(view)])).encode(errors="replace")
-    try:
-        with target.open("xb") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"{target}: this file exists and is not overwritten; choose another") from None
-    except OSError as error:
-        raise UserError(f"{target}: cannot write: {error.strerror or error}") from error
-    return len(view)
-
-
-def as_text(log: Log) -> str:
-    """The whole conversation as text, including what compactions have hidden."""
-    return "\n".join(_sections(history.whole(log)))
-
-
-def _sections(view: View) -> Iterator[str]:
-    for item in view.items:
-        said = item.said
-        speaker = "user" if is_users(said) else "note"
-        if said.role == "assistant":
-            speaker = said.model or "model"
-        elif said.answers:
-            speaker = "tool results"
-        if text := "\n\n".join(filter(None, map(_block, said.blocks))):
-            yield f"## {speaker}\n\n{text}\n"
-
-
-def _block(block: Block) -> str:
-    match block.body():
-        case ToolUse(name=name, input=given):
-            return f"{_FENCE}json\n{name} {msgspec.json.format(bytes(given)).decode()}\n{_FENCE}"
-        case ToolResult():
-            return f"{_FENCE}\n{clean(blocks.words_of(block))}\n{_FENCE}"
-        case _:
-            return clean(blocks.words_of(block)).strip()

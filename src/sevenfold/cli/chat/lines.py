@@ -20,10 +20,10 @@ from rich.text import Text
 from sevenfold.agent.events import Mentioned
 from sevenfold.agent.tools import output as facts
 from sevenfold.agent.tools.output import FileChanged, ToolOutput
+from sevenfold.archive.profile.labels import label_of
 from sevenfold.cli.chat.screen import Signs, wrap
 from sevenfold.cli.text import clean, fit, one_line, plural, stopwatch
 from sevenfold.conversation.request import ToolCall
-from sevenfold.lab.profile.labels import label_of
 
 FEW_LINES = 14
 """Lines of a diff shown below its call."""

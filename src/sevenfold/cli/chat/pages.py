@@ -14,6 +14,8 @@ from rich.text import Text
 
 from sevenfold.agent.hooks.settings import Hook, SkippedHook
 from sevenfold.agent.permissions.engine import Permissions
+from sevenfold.archive.profile.figures import CacheBreak
+from sevenfold.archive.profile.labels import pieces_in
 from sevenfold.cli import text
 from sevenfold.cli.chat.reports import Spending
 from sevenfold.cli.chat.screen import Signs
@@ -21,8 +23,6 @@ from sevenfold.cli.output import CUT, FOLDED, NAME, NUMBER, REMARK, grid, mark_m
 from sevenfold.cli.text import category, cause, clean, count, money, one_line, plural, share, wording
 from sevenfold.conversation.conversation import Conversation
 from sevenfold.conversation.status import Reading
-from sevenfold.lab.profile.figures import CacheBreak
-from sevenfold.lab.profile.labels import pieces_in
 from sevenfold.recall.search import Hit
 from sevenfold.record import weight
 from sevenfold.request.frame import tool_name

@@ -22,6 +22,8 @@ from rich.console import Group
 from rich.text import Text
 
 from sevenfold.agent.permissions.engine import Mode
+from sevenfold.archive import export as exports
+from sevenfold.archive.profile.files import profile_file
 from sevenfold.cli import agents as agents_command
 from sevenfold.cli import dream as dream_command
 from sevenfold.cli import memory as memory_command
@@ -39,7 +41,6 @@ from sevenfold.cli.tasks import task_line
 from sevenfold.cli.text import clean, fit, one_line, plural, short_count, wording
 from sevenfold.conversation.history import requests
 from sevenfold.errors import InputError, Refused, SevenfoldError
-from sevenfold.lab.profile.files import profile_file
 from sevenfold.profiles import find as find_profile
 from sevenfold.stores.jsonl.log import JsonlLog
 from sevenfold.stores.settings_files import load
@@ -80,7 +81,7 @@ def _export(chat: Chat, rest: str) -> None:
         raise InputError("say where to: /export FILE (.md, or .jsonl for the raw records)")
     target = Path(rest).expanduser()
     target = target if target.is_absolute() else chat.options.folder / target
-    number = history.export(JsonlLog(chat.options.files.transcript), target, chat.options.name)
+    number = exports.export(JsonlLog(chat.options.files.transcript), target, chat.options.name)
     chat.say("note", f"{plural(number, 'record')} written to {target}")
 
 
@@ -312,7 +313,7 @@ def _show(chat: Chat, rest: str) -> None:
 def _transcript(chat: Chat, rest: str) -> None:
     """Show the whole conversation, including what compactions have hidden."""
     transcript = chat.agent.session.conversation.transcript
-    chat.screen.page(Text(history.as_text(transcript.log), overflow="fold"))
+    chat.screen.page(Text(exports.as_text(transcript.log), overflow="fold"))
 
 
 def _number(text: str) -> int:

@@ -20,13 +20,13 @@ import msgspec
 import sevenfold
 from sevenfold.agent.events import AgentEvent, Ended, Happened, ToolEnded
 from sevenfold.agent.hooks.registry import Hooks
+from sevenfold.archive import fidelity
+from sevenfold.archive.fidelity.facts import PREFERENCE, Probe
 from sevenfold.clock import ManualClock
 from sevenfold.conversation.resume import read
 from sevenfold.events import Acted, Answered
-from sevenfold.lab import fidelity
 from sevenfold.lab.demo import figures
 from sevenfold.lab.demo.figures import COUNTER, MODEL, Report, UserSpoke
-from sevenfold.lab.fidelity.facts import PREFERENCE, Probe
 from sevenfold.layers.compact.check import HITS
 from sevenfold.profiles import find
 from sevenfold.record.entries import Said

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sevenfold.lab.profile.labels import decoded
+from sevenfold.archive.profile.labels import decoded
 from sevenfold.record import authorship, blocks
 from sevenfold.record.blocks import Block, Compaction, Text, ToolResult, ToolUse
 from sevenfold.record.entries import Said

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from sevenfold.lab.fidelity.reader import Call, ContentByAuthor, Excerpt
-from sevenfold.lab.fidelity.sentences import LONGEST_SENTENCE, content_stems, folded, pattern, sentences
+from sevenfold.archive.fidelity.reader import Call, ContentByAuthor, Excerpt
+from sevenfold.archive.fidelity.sentences import LONGEST_SENTENCE, content_stems, folded, pattern, sentences
 from sevenfold.ports import FoundRecord
 from sevenfold.recall.search import Hit
 

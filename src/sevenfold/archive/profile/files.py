@@ -1,9 +1,7 @@
-"""Profiles files: finds them, detects their format, reads them in several processes and adds up all sessions.
+"""Profiles files: finds them, reads them in several processes and adds up all sessions.
 
-Transcripts of parent-linked messages and Codex rollouts are supported; for any other file, the error says what it looks
-like, so that the user knows whether it is the wrong file or the wrong tool. A file that cannot be profiled is listed
-with its error and does not stop the others. Large jobs are spread over processes, the largest files first; an interrupt
-ends these processes too.
+A file that cannot be profiled is listed with its error and does not stop the others. Large jobs are spread over
+processes, the largest files first; an interrupt ends these processes too.
 """
 
 from __future__ import annotations
@@ -14,23 +12,17 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextvars import ContextVar
-from itertools import chain, islice
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from sevenfold.archive.formats import SessionLines
+from sevenfold.archive.profile.books import Scope, call_hash
+from sevenfold.archive.profile.figures import FailedFile, ProfileReport, SessionProfile, total
+from sevenfold.archive.profile.transcript import TranscriptReader
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
-from sevenfold.lab.profile import rollout
-from sevenfold.lab.profile.books import Scope, call_hash
-from sevenfold.lab.profile.figures import FailedFile, ProfileReport, SessionProfile, total
-from sevenfold.lab.profile.labels import decoded
-from sevenfold.lab.profile.transcript import CODEX, TranscriptReader
-from sevenfold.stores.jsonl.log import JsonlLog, Line, scan
-from sevenfold.stores.log import LineLog
-from sevenfold.stores.memory import MemoryLog
+from sevenfold.stores.jsonl.log import Line, scan
 
-LOOKED_AT = 200
-"""How many lines are checked before a file counts as foreign."""
 SMALL = 8_000_000
 """Bytes below which starting processes takes longer than the work."""
 REPORT_BYTES = 1_000_000
@@ -38,8 +30,6 @@ REPORT_BYTES = 1_000_000
 REPORT_SECONDS = 0.1
 Progress = Callable[[int, int], None]
 """Called with the number of bytes done and the total."""
-_LINKED = ("uuid", "sessionId", "leafUuid", "messageId")
-_SUPPORTED = "Sevenfold reads Claude Code transcripts, Codex rollouts, and its own."
 
 
 def profile_file(
@@ -49,10 +39,9 @@ def profile_file(
 
     ``read`` is called from time to time with the number of bytes read since the previous call.
     """
-    lines = _reported(scan(path), read) if read else scan(path)
-    form, head = _begin(path, lines)
-    reader = TranscriptReader(form, scope)
-    for line in _converted(chain(head, lines)) if form == CODEX else chain(head, lines):
+    lines = SessionLines(path, _reported(scan(path), read) if read else scan(path))
+    reader = TranscriptReader(lines.format, scope)
+    for line in lines:
         reader.take(line)
     return reader.profile(path), reader.call_ids
 
@@ -64,79 +53,6 @@ def _reported(lines: Iterator[Line], read: Callable[[int], None]) -> Iterator[Li
             read(line.offset - reported)
             reported = line.offset
         yield line
-
-
-def _converted(lines: Iterable[Line]) -> Iterator[Line]:
-    return (Line(0, raw) for raw in rollout.convert(line.raw for line in lines))
-
-
-def _begin(path: Path, lines: Iterator[Line]) -> tuple[str, list[Line]]:
-    """The format of the first recognized line, and the lines up to it; raises `TranscriptForeign` if there is none."""
-    head = []
-    for line in islice(lines, LOOKED_AT):
-        head.append(line)
-        if form := _format(_record(line)):
-            return form, head
-    raise TranscriptForeign(f"{path}: {_looks_like(head)} {_SUPPORTED}")
-
-
-def open_log(path: Path) -> LineLog:
-    """Open the log of a session, ours or another tool's; a rollout is converted in memory, its file only read.
-
-    Raises `TranscriptForeign` if the file contains no conversation.
-    """
-    form, _ = _begin(path, scan(path))
-    if form != CODEX:
-        return JsonlLog(path)
-    return MemoryLog(list(rollout.convert(line.raw for line in scan(path))))
-
-
-def first_records(path: Path, count: int) -> list[bytes]:
-    """The first lines of a session, converted if it is a rollout; raises `TranscriptError` if it cannot be read."""
-    head = list(islice(scan(path), count))
-    raws = [line.raw for line in head]
-    return list(rollout.convert(raws)) if CODEX in map(_format, map(_record, head)) else raws
-
-
-def not_a_conversation(path: Path) -> TranscriptForeign:
-    """The error for a file without a conversation to search, summarise or resume."""
-    return TranscriptForeign(f"{path}: there is no conversation in it. {_SUPPORTED}")
-
-
-def _format(record: dict[str, Any]) -> str:
-    """The format of a record; empty if unknown."""
-    kind = record.get("type")
-    if not isinstance(kind, str):
-        return ""
-    if rollout.is_rollout(record):
-        return CODEX
-    return "transcript" if kind == "sevenfold" or any(record.get(key) for key in _LINKED) else ""
-
-
-def _record(line: Line) -> dict[str, Any]:
-    """The JSON object on a line; empty if there is none."""
-    record = decoded(line.raw) if line.raw else None
-    return record if isinstance(record, dict) else {}
-
-
-def _looks_like(head: list[Line]) -> str:
-    """Describe a foreign file for the error message."""
-    if not any(line.problem or line.raw.strip() for line in head):
-        return "the file is empty."
-    start = b"".join(line.raw[:4096] for line in head[:8])
-    if b"\0" in start:
-        return "this is a binary file, not a transcript."
-    first, opens = next(filter(None, map(_record, head)), {}), start.lstrip()[:1]
-    if opens == b"[" or (not first and opens == b"{"):
-        return "this is JSON, but not one record on each line."
-    if not first:
-        return "this is not JSONL: no line of it is a JSON object."
-    if first.get("type") == "session" and "cwd" in first:
-        return "this looks like a pi session, a format that is not supported."
-    if {"id", "instructions"} <= first.keys() or first.get("record_type"):
-        return "this looks like a rollout of an early Codex, a format that is not supported."
-    keys = ", ".join(sorted(map(str, first))[:6])
-    return f"these are JSON records of an unknown kind (with {keys})."
 
 
 class FoundFiles(NamedTuple):

@@ -18,11 +18,11 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from sevenfold.lab.profile import cache as caching
-from sevenfold.lab.profile import figures
-from sevenfold.lab.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
-from sevenfold.lab.profile.context import SessionTally, WindowHistory
-from sevenfold.lab.profile.figures import DayUsage, Point, SessionProfile, Shrinking, UsageSums, money
+from sevenfold.archive.profile import cache as caching
+from sevenfold.archive.profile import figures
+from sevenfold.archive.profile.cache import CacheFollower, CallReport, is_fall, lifetime_of
+from sevenfold.archive.profile.context import SessionTally, WindowHistory
+from sevenfold.archive.profile.figures import DayUsage, Point, SessionProfile, Shrinking, UsageSums, money
 from sevenfold.profiles import Profile, find, names
 from sevenfold.record.usage import BilledCall, ideal_cost
 

@@ -13,12 +13,13 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from sevenfold.lab.profile import cache as caching
-from sevenfold.lab.profile import labels
-from sevenfold.lab.profile.books import Books, Lane, Scope, seconds
-from sevenfold.lab.profile.cache import CallReport
-from sevenfold.lab.profile.figures import SessionProfile
-from sevenfold.lab.profile.labels import CallLabel, ContextPiece
+from sevenfold.archive.profile import cache as caching
+from sevenfold.archive.profile import labels
+from sevenfold.archive.profile.books import Books, Lane, Scope, seconds
+from sevenfold.archive.profile.cache import CallReport
+from sevenfold.archive.profile.figures import SessionProfile
+from sevenfold.archive.profile.labels import CallLabel, ContextPiece
+from sevenfold.archive.readers import codex
 from sevenfold.record import entries
 from sevenfold.record.authorship import Queue, users_words
 from sevenfold.record.blocks import Block
@@ -33,7 +34,6 @@ from sevenfold.stores.jsonl.log import Line
 
 _T = TypeVar("_T")
 
-CODEX = "codex"
 KNOWN_TYPES = frozenset(
     {
         *("agent-name", "ai-title", "assistant", "attachment", "bridge-session", "custom-title"),
@@ -272,7 +272,11 @@ class _Conversation:
         """Report the call that produced a record, and what the record adds to the context."""
         at = seconds(said.timestamp)
         # A rollout reports calls separately: an answer without usage belongs to the next reported call.
-        if said.role == "assistant" and not said.synthetic and (said.usage or self._reader.format != CODEX):
+        if (
+            said.role == "assistant"
+            and not said.synthetic
+            and (said.usage or self._reader.format != codex.FORMAT)
+        ):
             self._answered(said, head, at)
         self._heard_at = at or self._heard_at
         item = self._view.item(said.uuid)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
+from sevenfold.archive.fidelity import Count, Probe, Score, judge, sample, texts
+from sevenfold.archive.fidelity.reader import read_items
 from sevenfold.conversation.resume import read
-from sevenfold.lab.fidelity import Count, Probe, Score, judge, sample, texts
-from sevenfold.lab.fidelity.reader import read_items
 from sevenfold.layers.compact.extract import facts
 from sevenfold.layers.compact.extract.notation import read_back
 from sevenfold.layers.compact.summary import unsupported as claims_of

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from sevenfold.lab.profile.figures import CacheBreak
+from sevenfold.archive.profile.figures import CacheBreak
 from sevenfold.profiles import Profile, find
 from sevenfold.record.usage import Usage
 

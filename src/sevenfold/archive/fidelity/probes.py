@@ -17,10 +17,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from sevenfold.lab.fidelity import facts
-from sevenfold.lab.fidelity.facts import EDITED_FILE, IDENTIFIER, KINDS, MOST_PER_KIND, Probe
-from sevenfold.lab.fidelity.reader import Call, ContentByAuthor, Excerpt, read_items
-from sevenfold.lab.fidelity.sentences import pattern
+from sevenfold.archive.fidelity import facts
+from sevenfold.archive.fidelity.facts import EDITED_FILE, IDENTIFIER, KINDS, MOST_PER_KIND, Probe
+from sevenfold.archive.fidelity.reader import Call, ContentByAuthor, Excerpt, read_items
+from sevenfold.archive.fidelity.sentences import pattern
 from sevenfold.record.layout import Item
 
 _EDGES = "\"'`“”‘’«»()[]{}<>,;:!?*|=…"

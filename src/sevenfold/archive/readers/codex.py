@@ -22,6 +22,7 @@ from sevenfold.conversation import foreign
 from sevenfold.record.authorship import is_summary
 from sevenfold.record.entries import KEPT_MESSAGE
 
+FORMAT = "codex"
 Json = Mapping[str, Any]
 KNOWN_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 _FAILED = re.compile(r"(?:[^\n]*\n){0,4}?(?:Process exited with code|Exit code:) (?!0\b)-?\d+")
@@ -62,7 +63,7 @@ class _Info(Struct, frozen=True):
     model_context_window: int | None = None
 
 
-def is_rollout(record: Mapping[str, Any]) -> bool:
+def recognises(record: Mapping[str, Any]) -> bool:
     """Whether a decoded line belongs to a rollout."""
     kind, held = record.get("type"), isinstance(record.get("payload"), dict)
     return held and isinstance(kind, str) and (kind in KNOWN_TYPES or "timestamp" in record)
@@ -304,7 +305,7 @@ def _json(text: str | bytes) -> Any:
 def _decoded(raw: bytes) -> Json | None:
     """Decode a line of a rollout; None if it is not one."""
     line = _json(raw)
-    return line if isinstance(line, dict) and is_rollout(line) else None
+    return line if isinstance(line, dict) and recognises(line) else None
 
 
 def _encoded(record: Json) -> bytes:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from sevenfold.lab.fidelity.facts import SHORT, Probe
-from sevenfold.lab.fidelity.sentences import content_stems, folded
+from sevenfold.archive.fidelity.facts import SHORT, Probe
+from sevenfold.archive.fidelity.sentences import content_stems, folded
 from sevenfold.layers.compact.request import Coverage, State
 
 Score = Coverage[Probe]

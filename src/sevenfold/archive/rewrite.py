@@ -7,8 +7,8 @@ then, and after any error or interruption, the session's file on disk is unchang
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path, PureWindowsPath
@@ -17,11 +17,11 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from sevenfold.cli.recall import open_index
+from sevenfold.archive.formats import not_a_conversation, open_log
+from sevenfold.archive.search import Step, open_index
 from sevenfold.conversation.epoch import frame_of, in_force
 from sevenfold.conversation.resume import resume
 from sevenfold.errors import InputError, Refused
-from sevenfold.lab.profile.files import not_a_conversation, open_log
 from sevenfold.layers.compact.extract.words import users_words
 from sevenfold.ports import Client
 from sevenfold.providers.registry import is_offline, quick_client_for
@@ -44,6 +44,12 @@ NO_MODEL = "<synthetic>"
 """The model name that other tools record for messages no model wrote."""
 CHUNK = 256 * 1024
 """Bytes copied at a time."""
+Progress = Callable[[Path], AbstractContextManager[Step | None]]
+"""Entered while a file is indexed; gives what is told how many bytes have been."""
+
+
+def _unwatched(path: Path) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 class DraftLog(BranchLog):
@@ -142,19 +148,22 @@ def inspect(path: Path, model: str = "") -> RecordedSession:
 
 @contextmanager
 def edit(
-    recorded: RecordedSession, target: Path | None, *, recall: bool = False
+    recorded: RecordedSession, target: Path | None, *, recall: bool = False, progress: Progress = _unwatched
 ) -> Iterator[tuple[Session, Client]]:
     """Open the session on a draft, with the client of its model; at the end, write the draft to a file.
 
     ``target`` is the session's own file, or a new one, whose path the model is given to read the full record later. If
-    it is None, the draft is discarded, as after any error. With ``recall``, index the session first.
+    it is None, the draft is discarded, as after any error. With ``recall``, index the session first; ``progress``
+    is entered while it is indexed.
     """
     with ExitStack() as held:
         client = held.enter_context(closing(quick_client_for(recorded.model, OFFLINE_JOBS)))
         file = held.enter_context(closing(JsonlLog.open(target))) if target == recorded.path else None
         log = DraftLog(recorded.path, recorded.converted)
         results = FileResults(recorded.path.parent / "tool-results" / recorded.path.stem)
-        recalled = SessionRecall(log, None, results, index=partial(_index, recorded, log, results))
+        recalled = SessionRecall(
+            log, None, results, index=partial(_index, recorded, log, results, progress)
+        )
         if recall:
             recalled.catch_up()
         store = SessionParts(
@@ -175,9 +184,12 @@ def edit(
             write_new(target, log)
 
 
-def _index(recorded: RecordedSession, log: DraftLog, results: FileResults) -> RecallIndex:
+def _index(
+    recorded: RecordedSession, log: DraftLog, results: FileResults, progress: Progress
+) -> RecallIndex:
     """The recall index. A compaction can hide only what is in view, so earlier records are not indexed."""
-    return open_index(recorded.path, log, results, since=recorded.start)
+    with progress(recorded.path) as step:
+        return open_index(recorded.path, log, results, since=recorded.start, step=step)
 
 
 def write_new(target: Path, draft: DraftLog) -> None:

@@ -16,8 +16,8 @@ from statistics import median
 
 from msgspec import Struct
 
-from sevenfold.lab.profile.figures import LARGEST, Growth, LargeItem, Repeats
-from sevenfold.lab.profile.labels import SYSTEM, UNLOGGED, CallLabel, ContextPiece
+from sevenfold.archive.profile.figures import LARGEST, Growth, LargeItem, Repeats
+from sevenfold.archive.profile.labels import SYSTEM, UNLOGGED, CallLabel, ContextPiece
 from sevenfold.record import blocks
 from sevenfold.record.blocks import Block, ToolResult
 from sevenfold.record.weight import NOTHING, Estimator, Weight

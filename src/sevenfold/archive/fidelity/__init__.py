@@ -17,10 +17,10 @@ Usage::
 Everything here is a pure function of its arguments: the same records give the same probes and the same score.
 """
 
-from sevenfold.lab.fidelity.facts import KINDS, Probe
-from sevenfold.lab.fidelity.judge import Score, judge
-from sevenfold.lab.fidelity.probes import Sample, probes, sample
-from sevenfold.lab.fidelity.reader import texts
+from sevenfold.archive.fidelity.facts import KINDS, Probe
+from sevenfold.archive.fidelity.judge import Score, judge
+from sevenfold.archive.fidelity.probes import Sample, probes, sample
+from sevenfold.archive.fidelity.reader import texts
 from sevenfold.layers.compact.request import Count
 
 __all__ = ["KINDS", "Count", "Probe", "Sample", "Score", "judge", "probes", "sample", "texts"]

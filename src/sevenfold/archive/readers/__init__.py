@@ -1,0 +1,1 @@
+"""Converts what other tools record into records of the shared format, one module for each tool."""
