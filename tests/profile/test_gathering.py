@@ -71,7 +71,7 @@ def test_something_that_is_no_file_is_refused() -> None:
         (b'[\n  {"task_id": 1, "traj": []}\n]\n', "not one record on each line"),
         (b'[{"task_id": 1, "traj": []}]', "not one record on each line"),
         (b'{"a": 1}\n{"a": 2}\n', "unknown kind (with a)"),
-        (b'{"type":"session","id":"x","cwd":"/","timestamp":"t"}\n', "pi session"),
+        (b'{"type":"session","version":9,"id":"x","cwd":"/"}\n', "pi session of version 9"),
         (
             b'{"id":"x","timestamp":"t","instructions":null}\n{"type":"message","role":"user"}\n',
             "early Codex",

@@ -12,8 +12,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
+from sevenfold.archive import compressed
 from sevenfold.archive.profile.labels import decoded
-from sevenfold.archive.readers import codex
+from sevenfold.archive.readers import codex, kimi, pi
 from sevenfold.errors import TranscriptForeign
 from sevenfold.stores.jsonl.log import JsonlLog, Line, scan
 from sevenfold.stores.log import LineLog
@@ -21,9 +22,11 @@ from sevenfold.stores.memory import MemoryLog
 
 TRANSCRIPT = "transcript"
 """The format of parent-linked messages."""
+COMPRESSED = ".zst"
+"""The suffix of files that are compressed; Codex compresses old rollouts."""
 LOOKED_AT = 200
 """How many lines are checked before a file counts as foreign."""
-SUPPORTED = "Sevenfold reads Claude Code transcripts, Codex rollouts, and its own."
+SUPPORTED = "Sevenfold reads sessions of Claude Code, Codex, pi and Kimi, and its own."
 _LINKED = ("uuid", "sessionId", "leafUuid", "messageId")
 
 
@@ -36,11 +39,14 @@ class FormatReader(Protocol):
     def recognises(self, record: Mapping[str, Any]) -> bool:
         """Whether a decoded line belongs to this tool's files."""
 
+    def unsupported(self, record: Mapping[str, Any]) -> str:
+        """What keeps this reader from reading a file that begins with a recognised line; empty if nothing does."""
+
     def convert(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the file's records in the shared format; a damaged line gives a damaged record."""
 
 
-READERS: tuple[FormatReader, ...] = (codex,)
+READERS: tuple[FormatReader, ...] = (codex, pi, kimi)
 
 
 class SessionLines:
@@ -59,20 +65,30 @@ class SessionLines:
         return (Line(0, raw) for raw in self.reader.convert(line.raw for line in lines))
 
 
+def is_session_file(path: Path) -> bool:
+    """Whether a file has one of the suffixes of session files."""
+    return path.name.endswith((".jsonl", f".jsonl{COMPRESSED}")) and path.is_file()
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """Every line of a session file, decompressed if need be; raises `TranscriptError` if it cannot be read."""
+    return compressed.scan(path) if path.suffix == COMPRESSED else scan(path)
+
+
 def open_log(path: Path) -> LineLog:
     """Open the log of a session, ours or another tool's, for reading; another tool's is converted in memory.
 
     Raises `TranscriptForeign` if the file contains no conversation.
     """
-    lines = SessionLines(path, scan(path))
-    if lines.reader is None:
+    lines = SessionLines(path, lines_of(path))
+    if lines.reader is None and path.suffix != COMPRESSED:
         return JsonlLog(path)
     return MemoryLog([line.raw for line in lines])
 
 
 def first_records(path: Path, count: int) -> list[bytes]:
     """The first lines of a session, converted if need be; raises `TranscriptError` if the file cannot be read."""
-    head = [line.raw for line in islice(scan(path), count)]
+    head = [line.raw for line in islice(lines_of(path), count)]
     reader = next(filter(None, (_reader(_record(raw)) for raw in head)), None)
     return head if reader is None else list(reader.convert(head))
 
@@ -89,6 +105,8 @@ def _recognise(path: Path, lines: Iterator[Line]) -> tuple[list[Line], FormatRea
         head.append(line)
         record = _record(line.raw)
         if reader := _reader(record):
+            if reason := reader.unsupported(record):
+                raise TranscriptForeign(f"{path}: {reason}; look for a newer Sevenfold")
             return head, reader, reader.FORMAT
         if _is_linked(record):
             return head, None, TRANSCRIPT
@@ -125,8 +143,6 @@ def _looks_like(head: list[Line]) -> str:
         return "this is JSON, but not one record on each line."
     if not first:
         return "this is not JSONL: no line of it is a JSON object."
-    if first.get("type") == "session" and "cwd" in first:
-        return "this looks like a pi session, a format that is not supported."
     if {"id", "instructions"} <= first.keys() or first.get("record_type"):
         return "this looks like a rollout of an early Codex, a format that is not supported."
     keys = ", ".join(sorted(map(str, first))[:6])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from sevenfold.archive.formats import first_records
+from sevenfold.archive.formats import COMPRESSED, first_records, is_session_file
 from sevenfold.archive.untrusted import one_line
 from sevenfold.errors import InputError, TranscriptForeign, TranscriptMissing, UserError
 from sevenfold.ports import LogIdentity
@@ -38,8 +38,11 @@ TAIL_BYTES = 256 * 1024
 LONGEST_TITLE = 80
 Step = Callable[[int], None]
 """Called with the number of sessions looked at so far."""
-_ROLLOUT = re.compile(r"rollout-\d{4}-\d\d-\d\d(?:T\d\d-\d\d-\d\d)?-(.+)")
-"""The file name of a Codex session: the time, then the session's id."""
+_TIME_AND_ID = {
+    "Codex": re.compile(r"rollout-\d{4}-\d\d-\d\d(?:T\d\d-\d\d-\d\d)?-(.+)"),
+    "pi": re.compile(r"[\dT.Z-]+_(.+)"),
+}
+"""The file names of tools that put the time before the session's id."""
 
 
 class StoredSession(Struct, frozen=True):
@@ -51,6 +54,15 @@ class StoredSession(Struct, frozen=True):
     modified: float
     """Seconds since 1970."""
     size: int
+
+    @classmethod
+    def of(cls, path: Path, tool: str) -> StoredSession:
+        """The session in a file of a tool, which the tool may delete at any moment."""
+        try:
+            state = path.stat()
+        except OSError:
+            return cls(path, tool, _name_of(path, tool), 0.0, 0)
+        return cls(path, tool, _name_of(path, tool), state.st_mtime, state.st_size)
 
     def about(self) -> SessionLabel:
         """The session's title and project; reads only the start and end of the file."""
@@ -76,33 +88,74 @@ def codex_folder() -> Path:
     return Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser() / "sessions"
 
 
+def codex_archive() -> Path:
+    """Where Codex keeps the sessions that its user has archived."""
+    return codex_folder().with_name("archived_sessions")
+
+
+def pi_folder() -> Path:
+    """Where pi keeps its sessions."""
+    return Path(os.environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent").expanduser() / "sessions"
+
+
+def kimi_folder() -> Path:
+    """Where Kimi keeps its sessions."""
+    return Path(os.environ.get("KIMI_SHARE_DIR") or "~/.kimi").expanduser() / "sessions"
+
+
 def places() -> str:
     """The folders that are searched for sessions, in words."""
-    return f"{claude_folder()}, {codex_folder()} or {user_home().root}"
+    folders = [claude_folder(), codex_folder(), pi_folder(), kimi_folder()]
+    return f"{', '.join(map(str, folders))} or {user_home().root}"
 
 
 def stored() -> list[StoredSession]:
     """Every session on this machine, the newest first; the files of sub-agents do not count as sessions."""
-    own = (("Sevenfold", one.path) for project in user_home().projects() for one in project.sessions())
-    claude = (("Claude Code", path) for path in claude_folder().glob("*/*.jsonl"))
-    codex = (("Codex", path) for path in codex_folder().rglob("*.jsonl"))
-    found = []
-    for tool, path in (*own, *claude, *codex):
-        rollout = _ROLLOUT.fullmatch(path.stem) if tool == "Codex" else None
-        if path.is_file() and not path.name.startswith("agent-"):
-            state = path.stat()
-            name = rollout[1] if rollout else path.stem
-            found.append(StoredSession(path, tool, name, state.st_mtime, state.st_size))
-    return sorted(found, key=lambda one: (-one.modified, str(one.path)))
+    sessions = [
+        StoredSession.of(transcript.path, "Sevenfold")
+        for project in user_home().projects()
+        for transcript in project.sessions()
+    ]
+    for tool, path in _foreign_files():
+        if not _is_sub_agents(path, tool):
+            sessions.append(StoredSession.of(path, tool))
+    return sorted(sessions, key=lambda session: (-session.modified, str(session.path)))
+
+
+def _is_sub_agents(path: Path, tool: str) -> bool:
+    """Whether a file holds the records of a sub-agent, beside or below the session that started it."""
+    return path.name.startswith("agent-") or (tool == "Claude Code" and path.parents[1] != claude_folder())
 
 
 def everything() -> list[Path]:
     """Every transcript file on this machine, including those of sub-agents and branches."""
     kept = (session for project in user_home().projects() for session in project.all_sessions())
-    own = (path for session in kept for path in (session.transcript, *session.branch_files()))
-    folders = (claude_folder(), codex_folder())
-    theirs = (path for folder in folders for path in sorted(folder.rglob("*.jsonl")))
-    return [*filter(Path.is_file, (*own, *theirs))]
+    own = [path for session in kept for path in (session.transcript, *session.branch_files())]
+    return [*filter(Path.is_file, own), *(path for _, path in _foreign_files())]
+
+
+def _foreign_files() -> Iterator[tuple[str, Path]]:
+    """The session files of other tools, each with the name of its tool."""
+    globs = (
+        ("Claude Code", claude_folder(), "**/*.jsonl"),
+        ("Codex", codex_folder(), "**/*.jsonl*"),
+        ("Codex", codex_archive(), "**/*.jsonl*"),
+        ("pi", pi_folder(), "**/*.jsonl"),
+        ("Kimi", kimi_folder(), "*/*/context.jsonl"),
+    )
+    for tool, folder, pattern in globs:
+        for path in sorted(folder.glob(pattern)):
+            if is_session_file(path):
+                yield tool, path
+
+
+def _name_of(path: Path, tool: str) -> str:
+    """The session's id, as the name of its file has it."""
+    if tool == "Kimi":
+        return path.parent.name
+    stem = path.name.partition(".jsonl")[0]
+    dated = _TIME_AND_ID[tool].fullmatch(stem) if tool in _TIME_AND_ID else None
+    return dated[1] if dated else stem
 
 
 def read_label(path: Path) -> SessionLabel:
@@ -117,6 +170,8 @@ def read_label(path: Path) -> SessionLabel:
                 labels[entry.kind] = entry.text
             elif isinstance(entry, Said) and not entry.sidechain:
                 words = words or users_words(entry)
+        if path.suffix == COMPRESSED:
+            return SessionLabel(one_line(title_of(labels) or words, LONGEST_TITLE), project)
         # The tail may start in the middle of a line; such a fragment is never read as a label.
         for line in scan(path, max(0, path.stat().st_size - TAIL_BYTES)):
             if b'title"' in line.raw and isinstance(entry := entries.read(line.raw), Label):

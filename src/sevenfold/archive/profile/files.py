@@ -16,12 +16,12 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import NamedTuple
 
-from sevenfold.archive.formats import SessionLines
+from sevenfold.archive.formats import SessionLines, is_session_file, lines_of
 from sevenfold.archive.profile.books import Scope, call_hash
 from sevenfold.archive.profile.figures import FailedFile, ProfileReport, SessionProfile, total
 from sevenfold.archive.profile.transcript import TranscriptReader
 from sevenfold.errors import TranscriptDenied, TranscriptForeign, TranscriptMissing, UserError
-from sevenfold.stores.jsonl.log import Line, scan
+from sevenfold.stores.jsonl.log import Line
 
 SMALL = 8_000_000
 """Bytes below which starting processes takes longer than the work."""
@@ -39,7 +39,7 @@ def profile_file(
 
     ``read`` is called from time to time with the number of bytes read since the previous call.
     """
-    lines = SessionLines(path, _reported(scan(path), read) if read else scan(path))
+    lines = SessionLines(path, _reported(lines_of(path), read) if read else lines_of(path))
     reader = TranscriptReader(lines.format, scope)
     for line in lines:
         reader.take(line)
@@ -82,7 +82,7 @@ def _under(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise TranscriptForeign(f"{path}: neither a file nor a folder; copy its content into a file first")
-    inside = [file for file in sorted(path.rglob("*.jsonl")) if file.is_file()]
+    inside = [file for file in sorted(path.rglob("*.jsonl*")) if is_session_file(file)]
     if not inside and not os.access(path, os.R_OK | os.X_OK):
         raise TranscriptDenied(f"{path}: this folder may not be read; check its permissions")
     if not inside:

@@ -69,6 +69,11 @@ def recognises(record: Mapping[str, Any]) -> bool:
     return held and isinstance(kind, str) and (kind in KNOWN_TYPES or "timestamp" in record)
 
 
+def unsupported(record: Mapping[str, Any]) -> str:
+    """Nothing: these files name no version."""
+    return ""
+
+
 def convert(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the records of a rollout as lines; a damaged line gives a damaged record."""
     lines = list(lines)
