@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sevenfold.errors import InputError
 from sevenfold.record import blocks
 from sevenfold.record.wire import Message
-from sevenfold.request.frame import Frame, Marker, assemble, marked
+from sevenfold.request.frame import Frame, Marker, assemble, marked, tool_name
 from tests.support import Story
 
 TOOL = {"name": "Read", "description": "reads", "input_schema": {"type": "object"}}
@@ -23,9 +23,9 @@ def _message(*words: str, role: str = "user") -> Message:
 
 
 @pytest.mark.spec("S6.2")
-def test_tools_stand_in_the_order_of_their_names_however_they_came():
+def test_tools_keep_the_order_in_which_they_are_given():
     tools = [{**TOOL, "name": name} for name in ("b", "a", "c")]
-    assert Frame.of("m", 1, tools=tools) == Frame.of("m", 1, tools=tools[::-1])
+    assert [tool_name(raw) for raw in Frame.of("m", 1, tools=tools).tools] == ["b", "a", "c"]
 
 
 def test_two_tools_of_one_name_are_refused():

@@ -57,6 +57,39 @@ def go_on(here: World, file: Path, **more: Any) -> list[str]:
     return [event.reason for event in here.told(EpochOpened)]
 
 
+def tool_names(body: bytes) -> list[str]:
+    return [tool["name"] for tool in json.loads(body)["tools"]]
+
+
+@pytest.mark.spec("S6.2")
+def test_tools_are_sent_in_the_callers_order_and_another_order_at_a_reopening_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    with world() as here:
+        file = tmp_path / "s.jsonl"
+        begin(here, file, tools=[SHELL, READ])
+        with here.open(file, tools=[READ, SHELL]) as session:
+            before = session.at(-1)
+            work(session, 1, clock=here.clock)
+            assert tool_names(before) == tool_names(session.at(-1)) == ["Shell", "Read"]
+        assert here.told(EpochOpened) == []
+        assert here.moved() == []
+
+
+@pytest.mark.spec("S6.2", "S9.3")
+def test_a_tool_that_is_added_between_known_ones_is_announced_alone(tmp_path: Path) -> None:
+    with world() as here:
+        file = tmp_path / "s.jsonl"
+        begin(here, file, tools=[SHELL, READ])
+        with here.open(file, tools=[SHELL, WEB, READ]) as session:
+            work(session, 1, clock=here.clock)
+            log = session.conversation.transcript.log
+            (amended,) = [made for _, made in log.decisions(Amended)]
+        assert [json.loads(bytes(tool))["name"] for tool in amended.tools] == ["Shell", "Read", "Web"]
+        assert here.moved() == []
+        assert go_on(here, file, tools=[WEB, SHELL, READ]) == []
+
+
 @pytest.mark.spec("S9.3", "S9.2", "S6.7")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_appended_where_the_model_takes_additions_and_only_once(

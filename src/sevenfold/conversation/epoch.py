@@ -171,6 +171,15 @@ def in_force(view: View, stored: Frame) -> tuple[tuple[bytes, ...], tuple[bytes,
     return tuple(map(bytes, known.system)), tuple(map(bytes, known.tools))
 
 
+def in_known_order(known: Sequence[bytes], wanted: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The wanted tools in the order in which the model knows them; those it does not know follow as given.
+
+    A caller may list the same tools in another order at each start, which must not change a byte of the request.
+    """
+    place = {raw: number for number, raw in enumerate(known)}
+    return tuple(sorted(wanted, key=lambda raw: place.get(raw, len(known))))
+
+
 def _last_amendment(view: View) -> Amended | None:
     for made in reversed(view.decisions()):
         if isinstance(made, Amended) and (item := view.item(made.at or "")) and item.shown:
@@ -198,11 +207,12 @@ def _tell_changes(c: Conversation, added: tuple[Block, ...]) -> None:
     if not attached or attached[-1].shown != added:
         # The attachment may exist already, if writing was interrupted before the second record.
         c.transcript.attach(AMENDED, {}, added, role="system" if c.profile.system_messages else "user")
+    _, known = in_force(c.transcript.view, c.frame)
     c.transcript.decide(
         Amended(
             system=[Raw(part) for part in c.wanted.system],
             sections=sizes(c.wanted),
-            tools=[Raw(part) for part in c.wanted.tools],
+            tools=[Raw(part) for part in in_known_order(known, c.wanted.tools)],
         )
     )
 
@@ -213,7 +223,8 @@ def _changes(
     """The blocks that announce a changed system prompt or tools; None if these must, or may, be sent whole."""
     view, profile = c.transcript.view, c.profile
     system, tools = in_force(view, stored)
-    if (system, tools) == (wanted.system, wanted.tools):
+    wanted_tools = in_known_order(tools, wanted.tools)
+    if (system, tools) == (wanted.system, wanted_tools):
         return ()
     added: list[Block] = []
     if system != wanted.system:
@@ -222,12 +233,12 @@ def _changes(
         if not told:
             return None
         added.append(blocks.text(told))
-    if tools != wanted.tools:
+    if tools != wanted_tools:
         # Such changes need headers that were sent from the start: adding them now would change the prefix.
         announced = {profile.betas.tool_changes, profile.betas.inline_tools} <= {*stored.betas, None}
         if not (profile.system_messages and profile.tool_changes and announced):
             return None
-        added += _tool_changes(tools, wanted.tools)
+        added += _tool_changes(tools, wanted_tools)
     cold = c.idle_seconds() > SECONDS[lifetimes.tail]
     thinks = profile.thinking.bound and view.weight.thoughts > 0
     return None if cold and not thinks else tuple(added)

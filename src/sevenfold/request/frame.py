@@ -72,8 +72,8 @@ class Frame(Struct, frozen=True):
         betas: Iterable[str] = (),
         **settings: Any,
     ) -> Frame:
-        """Encode the fixed parts of requests; tools are sorted by name, and so are betas."""
-        encoded = sorted(((_tool_name(tool, place), encode_json(tool)) for place, tool in enumerate(tools)))
+        """Encode the fixed parts of requests; tools keep their order, betas are sorted."""
+        encoded = [(_tool_name(tool, place), encode_json(tool)) for place, tool in enumerate(tools)]
         names = [name for name, _ in encoded]
         if twice := {name for name in names if names.count(name) > 1}:
             raise InputError(

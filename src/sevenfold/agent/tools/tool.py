@@ -179,14 +179,14 @@ class Toolbox:
         return self._tools.get(name)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """The tool definitions in the format of the Messages API."""
+        """The tool definitions in the format of the Messages API, by name: servers may list theirs in any order."""
         return [
             {
                 "name": tool.name,
                 "description": tool.description,
                 "input_schema": deepcopy(dict(tool.schema)),
             }
-            for tool in self
+            for tool in sorted(self, key=lambda tool: tool.name)
         ]
 
     def kinds(self) -> dict[str, str]:
