@@ -179,14 +179,14 @@ class Toolbox:
         return self._tools.get(name)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """The tool definitions in the format of the Messages API, by name: servers may list theirs in any order."""
+        """The tool definitions in the format of the Messages API."""
         return [
             {
                 "name": tool.name,
                 "description": tool.description,
                 "input_schema": deepcopy(dict(tool.schema)),
             }
-            for tool in sorted(self, key=lambda tool: tool.name)
+            for tool in self
         ]
 
     def kinds(self) -> dict[str, str]:
