@@ -170,7 +170,8 @@ class CacheBroke(Event, frozen=True, kw_only=True):
     """Fewer tokens were read from the cache than the last request left there."""
 
     cause: str
-    """The kind of part that changed, or expired, evicted, or the reason that a decision announced."""
+    """The kind of part that changed, a rule of the provider's (image, citations, reasoning), expired, unexplained, or
+    the reason that a decision announced."""
     part: str
     tokens: int
     usd: float | None

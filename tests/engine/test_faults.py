@@ -210,7 +210,9 @@ def test_a_provider_that_finds_every_size_too_long_is_asked_five_times_at_most(
         assert done.engine == "extractive"
         assert done.calls == len(here.line.sources) - asked == calls
         if "plain" in engines:
-            assert done.retries[-1].startswith("part 1 of "), "what is asked last is small, and leaves nothing out"
+            assert done.retries[-1].startswith("part 1 of "), (
+                "what is asked last is small, and leaves nothing out"
+            )
 
 
 @pytest.mark.spec("S4.6", "S4.12")

@@ -4,7 +4,8 @@
 
 The user's file is ``settings.toml`` in the user's folder. A project's file is ``.sevenfold/settings.toml``; it
 is used only if the user trusts the project's folder. A variable is named after its setting:
-``SEVENFOLD_OFFLOAD=off``; a few variables of Claude Code are read as well (`ALIASES`). `load` reads everything once; a `FileSource` also notices when files change.
+``SEVENFOLD_OFFLOAD=off``; a few variables of Claude Code are read as well (`ALIASES`). `load` reads everything once; a
+`FileSource` also notices when files change.
 """
 
 from __future__ import annotations
