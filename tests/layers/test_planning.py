@@ -364,7 +364,7 @@ def test_a_compaction_that_was_put_off_gives_way_to_clearing_that_is_enough() ->
     assert "too little" in little.options[0].because
 
 
-BOUND = {"size": 170_000, "bound": True, "reasoning": 500, "compacts": True}
+BOUND: dict[str, Any] = {"size": 170_000, "bound": True, "reasoning": 500, "compacts": True}
 
 
 @pytest.mark.spec("S17.1", "S9.2", "S2.6")
