@@ -170,7 +170,8 @@ class CacheBroke(Event, frozen=True, kw_only=True):
     """Fewer tokens were read from the cache than the last request left there."""
 
     cause: str
-    """The kind of part that changed, or expired, evicted, or the reason that a decision announced."""
+    """The kind of part that changed, a rule of the provider's (image, citations, reasoning), expired, unexplained, or
+    the reason that a decision announced."""
     part: str
     tokens: int
     usd: float | None
@@ -213,6 +214,19 @@ class Compacted(Event, frozen=True, kw_only=True):
     """The size before the provider's own edits: if that exceeds its window, the provider can no longer summarise."""
     tokens_after: int = 0
     summarised: int = 0
+    summarised_user_messages: int = 0
+    """Messages of the user in what was summarised; this and the next fields count it by kind."""
+    summarised_user_tokens: int = 0
+    summarised_assistant_messages: int = 0
+    summarised_assistant_tokens: int = 0
+    summarised_calls: int = 0
+    summarised_call_tokens: int = 0
+    summarised_results: int = 0
+    summarised_result_tokens: int = 0
+    summarised_attachments: int = 0
+    summarised_attachment_tokens: int = 0
+    summarised_images: int = 0
+    summarised_image_tokens: int = 0
     kept: int = 0
     calls: int = 0
     input_tokens: int = 0

@@ -70,6 +70,10 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How many markers one request may have."""
     look_back: int | None = None
     """How many positions before a marker are searched for a cached prefix; None: no limit."""
+    images: bool = False
+    """Whether the messages are written again as soon as there is a first image among them, or none any more."""
+    citations: bool = False
+    """Whether everything but the tools is written again as soon as a document asks for citations, or none any more."""
     runs_collapse: bool = False
     """Whether a run of tool calls, or of tool results, counts as one position."""
     lifetimes: tuple[int, ...] = ()

@@ -117,7 +117,7 @@ def test_the_cost_and_cache_pages_say_what_was_lost_and_why():
         Spending().add(answered(input_tokens=1_000, usd=0.02, uncached_usd=0.1, ideal_usd=0.01)).add(BROKE)
     )
     assert "5.0× as much" in printed(cost_page(books, books, gauge(0)))
-    idle = CacheBreak("idle_gap", 9_000, 4, 7_200, 0.04)
+    idle = CacheBreak("expired", 9_000, 4, 7_200, 0.04)
     shown = printed(cache_page(books, books, [idle]), width=100)
     assert (
         "answer 4: idle past the cache lifetime after 2 h 0 min, 9,000 tokens charged again, $0.04" in shown

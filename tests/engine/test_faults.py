@@ -197,6 +197,24 @@ def test_too_long_to_summarise_the_oldest_rounds_are_dropped_and_it_is_said() ->
         assert here.told(Compacted)[0].retries == done.retries
 
 
+@pytest.mark.spec("S17.3", "S4.6")
+@pytest.mark.parametrize(("engines", "calls"), [(["fork", "plain"], 5), (["plain"], 5), (["fork"], 4)])
+def test_a_provider_that_finds_every_size_too_long_is_asked_five_times_at_most(
+    engines: list[str], calls: int
+) -> None:
+    with world() as here, begun(here, 12, settings={"compact_engines": engines}) as session:
+        asked = len(here.line.sources)
+        here.line.before = raising(PromptTooLong("prompt is too long"))
+        done = session.compact()
+        assert done is not None
+        assert done.engine == "extractive"
+        assert done.calls == len(here.line.sources) - asked == calls
+        if "plain" in engines:
+            assert done.retries[-1].startswith("part 1 of "), (
+                "what is asked last is small, and leaves nothing out"
+            )
+
+
 @pytest.mark.spec("S4.6", "S4.12")
 @pytest.mark.parametrize("trigger", ["by hand", "at the threshold"])
 def test_too_long_at_every_retry_it_is_extracted(trigger: str) -> None:

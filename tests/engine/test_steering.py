@@ -166,6 +166,19 @@ def test_with_reactive_only_more_than_the_window_holds_is_not_even_sent() -> Non
         assert all(event.tokens < 32_000 for event in here.told(Sending, source="main"))
 
 
+@pytest.mark.spec("S17.2", "S4.13")
+@pytest.mark.parametrize("size", [1_500, 2_500, 4_000])
+def test_with_reactive_only_a_result_made_a_little_smaller_does_not_stand_in_for_a_compaction(
+    size: int,
+) -> None:
+    given = {"reactive_only": True, "context_window": 30_000}
+    with world() as here, here.session(settings=given) as session:
+        session.user(ASKED)
+        here.work(session, 60, size)
+        assert {event.trigger for event in here.told(Compacted)} == {"reactive"}
+        assert all(event.tokens < 30_000 for event in here.told(Sending, source="main"))
+
+
 @pytest.mark.spec("S0.4", "S8.1")
 def test_where_an_automatic_compaction_was_refused_a_full_window_offers_compact() -> None:
     with world() as here, here.session() as session:

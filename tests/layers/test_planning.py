@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sevenfold.conversation.room import Limits
 from sevenfold.layers.clear import policy as clear
 from sevenfold.layers.clear.ledger import SHARE, CostLedger
-from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan
+from sevenfold.layers.clear.policy import ClearingMoment, OldResult, Plan, ProviderCut
 from sevenfold.profiles import find
 from sevenfold.record.window import Window
 from sevenfold.settings import Settings
@@ -248,14 +248,14 @@ def test_after_a_pause_old_reasoning_alone_may_go_even_where_it_is_bound() -> No
     assert not made.drops_all_thinking
 
 
-@pytest.mark.spec("S2.8")
+@pytest.mark.spec("S2.8", "S17.1")
 def test_at_the_threshold_results_go_if_that_is_enough_and_else_it_is_left_to_compaction() -> None:
     enough = clear.plan(moment(*[10_000] * 10, size=170_000, compacts=True))
     assert enough.cause == "full"
-    assert 170_000 - enough.tokens < WINDOW.threshold - 19_000
+    assert 170_000 - enough.tokens <= 127_000
     too_little = clear.plan(moment(*[2_000] * 5, size=175_000, compacts=True))
     assert too_little.chosen == "compact"
-    assert "leave the conversation at the threshold" in too_little.options[0].because
+    assert "at most 127,000 may be left" in too_little.options[0].because
     alone = clear.plan(moment(*[2_000] * 5, size=175_000))
     assert alone.chosen == "nothing"
 
@@ -320,8 +320,87 @@ def test_a_clearing_that_frees_little_does_not_put_off_a_compaction() -> None:
     full = moment(*[3_000] * 8, size=WINDOW.threshold + 100)
     assert clear.plan(full).chosen == "clear", "with nobody to compact, it is all there is"
     assert clear.plan(replace(full, compacts=True)).chosen == "compact"
-    rich = moment(*[3_000] * 12, size=WINDOW.threshold + 100, compacts=True)
-    assert clear.plan(rich).chosen == "clear", "what frees enough for a while is cheaper"
+    rich = moment(*[3_000] * 17, size=WINDOW.threshold + 100, compacts=True)
+    assert clear.plan(rich).chosen == "clear", "what frees enough for a while"
+
+
+@pytest.mark.spec("S17.1", "S2.4")
+@pytest.mark.parametrize(("context", "low"), [(200_000, 127_000), (100_000, 47_000), (30_000, 14_100)])
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_fifth_of_the_window_below_the_threshold_must_become_free(
+    context: int, low: int, over: int
+) -> None:
+    window = Window.of(PROFILE, override=context)
+    results = [OldResult("old", window.threshold - low - over + 25), OldResult("kept", 10, kept=True)]
+    results += [OldResult(f"new{number}", 100) for number in range(3)]
+    now = moment(results=results, size=window.threshold, window=window, compacts=True)
+    made = clear.plan(now)
+    assert made.chosen == ("compact" if over else "clear")
+    if not over:
+        assert made.targets == ("old",), "the newest three stay"
+        assert now.most - made.tokens == low
+
+
+@pytest.mark.spec("S17.1", "S4.1")
+@given(moments(), st.integers(1, 2_000_000), st.floats(0, 1_000))
+def test_no_price_makes_the_planner_compact_where_clearing_is_enough(
+    now: ClearingMoment, growth: int, spent: float
+) -> None:
+    full = replace(now, size=170_000, most=170_000, compacts=True, bound=False, limits=Limits(None, None))
+    free = clear.plan(replace(full, price=None))
+    dear = clear.plan(replace(full, growth=growth, spent=spent, ledger=CostLedger(ahead=100_000)))
+    assert (free.chosen, free.targets) == (dear.chosen, dear.targets)
+
+
+@pytest.mark.spec("S17.1", "S2.12")
+def test_a_compaction_that_was_put_off_gives_way_to_clearing_that_is_enough() -> None:
+    larger = CostLedger(owed=-0.30, ahead=60_000)
+    now = moment(*[4_000] * 12, size=90_000, spent=5.0, ledger=larger, owed=-0.30, compacts=True)
+    made = clear.plan(now)
+    assert (made.chosen, made.cause) == ("clear", "overdue")
+    assert (made.ledger.owed, made.ledger.ahead) == (-0.30, 0), "it is not due again at the next request"
+    little = clear.plan(replace(now, results=now.results[:4]))
+    assert (little.chosen, little.cause) == ("compact", "overdue")
+    assert "too little" in little.options[0].because
+
+
+BOUND: dict[str, Any] = {"size": 170_000, "bound": True, "reasoning": 500, "compacts": True}
+
+
+@pytest.mark.spec("S17.1", "S9.2", "S2.6")
+def test_where_reasoning_is_bound_the_provider_is_asked_before_anything_is_given_up() -> None:
+    cut = ProviderCut(70_000, 9_000, 1.0)
+    asked = clear.plan(moment(*[10_000] * 10, **BOUND, near=True, cut=cut))
+    assert (asked.chosen, asked.cause, asked.targets) == ("provider", "full", ())
+    assert not asked.drops_thinking
+    assert asked.usd is not None
+    small = clear.plan(moment(*[10_000] * 10, **BOUND, near=True, cut=ProviderCut(30_000, 9_000, 1.0)))
+    assert (small.chosen, small.drops_all_thinking) == ("clear", True)
+    assert [option.name for option in small.options] == ["provider", "clear"]
+    sendable = {**BOUND, "size": WINDOW.blocking + 10}
+    blocked = clear.plan(moment(*[10_000] * 10, **sendable, near=True, cut=cut, running=True))
+    assert blocked.chosen == "compact"
+    assert "too large to be sent" in blocked.options[0].because
+
+
+@pytest.mark.spec("S17.1", "S9.2")
+def test_the_reasoning_of_a_turn_that_goes_on_is_never_given_up_to_spare_a_compaction() -> None:
+    now = moment(*[10_000] * 10, **BOUND, mid_turn=True, running=True)
+    made = clear.plan(now)
+    assert (made.chosen, made.options[0].because) == ("compact", clear.RUNNING_TURN)
+    assert clear.plan(replace(now, running=False)).chosen == "clear"
+    assert clear.plan(replace(now, compacts=False)).chosen == "clear", "there is no other way to go on"
+
+
+@pytest.mark.spec("S17.1", "S9.5")
+def test_no_summary_will_be_needed_as_long_as_what_stays_is_small_enough() -> None:
+    read = moment(*[10_000] * 10, size=140_000)
+    assert clear.suffices(read)
+    assert not clear.suffices(replace(read, results=read.results[:4])), "10,000 tokens, the rest stays"
+    assert not clear.suffices(replace(read, settings=Settings(size_clearing=False)))
+    bound = replace(read, bound=True)
+    assert not clear.suffices(bound)
+    assert clear.suffices(replace(bound, near=True, cut=ProviderCut(70_000, 9_000, 1.0)))
 
 
 @given(moments(), st.integers(0, 150_000))

@@ -37,7 +37,7 @@ def test_small_caches_may_fall_by_two_thousand_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("S6.6")
-@pytest.mark.parametrize(("seconds", "cause"), [(120, "unexplained"), (400, "idle_gap")])
+@pytest.mark.parametrize(("seconds", "cause"), [(120, "unexplained"), (400, "expired")])
 def test_a_gap_longer_than_the_lifetime_of_what_was_written_explains_a_break(
     tmp_path: Path, seconds: int, cause: str
 ) -> None:
@@ -53,7 +53,7 @@ def test_what_was_written_for_an_hour_outlives_a_short_gap(tmp_path: Path) -> No
     tape = Tape().user("go").answer("m1", usage(10, 40_000, 0, 10_000), text("one")).wait(400).user("on")
     tape.answer("m2", usage(10, 0, 0, 52_000), text("two")).wait(3_700).user("on")
     tape.answer("m3", usage(10, 0, 0, 53_000), text("three"))
-    assert causes(tape, tmp_path) == [("unexplained", 50_000), ("idle_gap", 52_000)]
+    assert causes(tape, tmp_path) == [("unexplained", 50_000), ("expired", 52_000)]
 
 
 @pytest.mark.spec("S6.6")

@@ -292,7 +292,7 @@ def test_the_example_shows_everything_the_profiler_can_find() -> None:
     assert 60 <= session.api_calls <= 100
     assert session.side_calls > 0
     assert (session.compactions, session.clearings) == (1, 1)
-    assert {one.cause for one in session.cache_breaks} == {"idle_gap", "tools_changed", "clearing"}
+    assert {one.cause for one in session.cache_breaks} == {"expired", "tools_changed", "clearing"}
     assert session.repeated_reads.reads > 0
     assert session.repeated_reads.after_loss > 0
     assert session.models == {"claude-sonnet-5-5": session.api_calls}

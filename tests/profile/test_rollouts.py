@@ -91,7 +91,7 @@ def test_an_idle_gap_explains_a_lost_cache(tmp_path: Path) -> None:
     rollout.now = rollout.now.replace(hour=14)
     rollout.item("message", role="user", content=[{"type": "input_text", "text": "on"}])
     session = rollout.count(prompt=21_000, read=3_456).profile(tmp_path)
-    assert [(one.cause, one.tokens) for one in session.cache_breaks] == [("idle_gap", 16_544)]
+    assert [(one.cause, one.tokens) for one in session.cache_breaks] == [("expired", 16_544)]
 
 
 @pytest.mark.spec("S0.6")

@@ -165,11 +165,22 @@ def test_a_peer_that_could_not_be_measured_is_no_pass():
 
 @pytest.mark.spec("S2.5", "S2.6", "S9.6")
 @pytest.mark.parametrize("model", MODELS)
-def test_a_long_session_costs_no_more_than_with_compaction_at_the_threshold_alone(model):
-    row = policies.held(policies.made(60, 8_000, 20), model, 100_000)
+def test_clearing_below_the_threshold_costs_no_more_than_compaction_at_the_threshold_alone(model):
+    row = policies.held(policies.made(60, 8_000, 20), model, 200_000)
     assert sum(row.decisions.values()) > 1
+    assert row.at_threshold == 0
     assert row.usd <= policies.MOST_EACH * row.baseline
     assert row.early <= policies.MOST_EARLY
+
+
+@pytest.mark.spec("S17.1")
+@pytest.mark.parametrize("model", MODELS)
+def test_what_clearing_at_the_threshold_costs_is_told_apart(model):
+    row = policies.held(policies.made(60, 8_000, 20), model, 100_000)
+    assert row.at_threshold > 0
+    assert f"{row.at_threshold} times: {row.share:.4f} in total" in policies.long_order([row])
+    (_, each, _), (_, early, _) = policies.long_bars([row])[1:3]
+    assert each == early == 0
 
 
 @pytest.mark.spec("S2.12")
@@ -182,7 +193,7 @@ def test_a_compaction_that_clearing_put_off_is_made_below_the_threshold_once_tha
 
 
 def test_a_planner_that_never_acts_or_costs_more_misses_its_bars():
-    idle = policies.LongSession("s", MODELS[0], 100_000, 1.0, 1.0, {}, 0.0)
+    idle = policies.LongSession("s", MODELS[0], 100_000, 1.0, 1.0, {}, 0.0, 0)
     assert [met for *_, met in policies.long_bars([idle])] == [False, True, True, False]
-    dear = policies.LongSession("s", MODELS[0], 100_000, 1.2, 1.0, {"clear local": 2}, 1.3)
+    dear = policies.LongSession("s", MODELS[0], 100_000, 1.2, 1.0, {"clear local": 2}, 1.3, 0)
     assert [met for *_, met in policies.long_bars([dear])] == [False, False, False, True]

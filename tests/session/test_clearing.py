@@ -251,6 +251,50 @@ def test_at_the_threshold_results_go_and_the_pass_ends_there() -> None:
         assert acted.tokens_after < held.session.gauge.threshold - 5_000
 
 
+@pytest.mark.spec("S17.1", "S4.1", "S2.8", "S9.5")
+def test_a_long_series_of_readings_is_cleared_and_never_summarised() -> None:
+    settings = {"context_window": 100_000, "compaction": True}
+    with simulated(FREE, working(prompt_calls=100), settings=settings) as (held, simulator):
+        for _ in range(60):
+            held.run(1, LINE * 330)
+            held.session.settle(30)
+        assert not held.told("Compacted")
+        assert len(simulator.requests) == 60, "no summary was prepared either"
+        cleared = [event for event in held.told("Acted", layer="clear") if "threshold" in event.why]
+        assert cleared
+        assert all(event.tokens_after <= 47_000 for event in cleared), "the threshold less a fifth"
+        assert list(held.shown().values())[-3:] == [LINE * 330] * 3
+
+
+@pytest.mark.spec("S17.1", "S2.6", "S9.2")
+@pytest.mark.parametrize("edits", [True, False])
+def test_in_a_turn_that_goes_on_bound_reasoning_is_kept_by_the_providers_edit_or_a_compaction(
+    edits: bool,
+) -> None:
+    settings = {
+        "context_window": 100_000,
+        "compaction": True,
+        "background_compaction": False,
+        "provider_edits": edits,
+    }
+    with simulated(BOUND, working(prompt_calls=100), settings=settings) as (held, simulator):
+        while not (acted := held.told("Acted", layer="clear")) and not held.told("Compacted"):
+            held.run(1, LINE * 330)
+        why = held.session.why(-1).why
+        assert why is not None
+        assert [event.mechanism for event in acted] == (["provider"] if edits else [])
+        assert bool(held.told("Compacted")) is not edits
+        if not edits:
+            assert why.chosen == "compact"
+            assert "a turn that goes on" in why.options[-1].because
+        else:
+            assert why.chosen == "provider"
+            assert held.thoughts() == held.session.gauge.requests
+        held.run(3, LINE * 330)
+        assert not refused(simulator)
+        assert not unexpected(held)
+
+
 @pytest.mark.spec("S2.11", "S0.9")
 def test_a_clearing_is_a_record_in_the_chain_and_an_event() -> None:
     held = worked()

@@ -339,6 +339,7 @@ def test_a_header_for_the_long_window_counts_where_nobody_knows_the_window(
 
 # -- the cache watch -----------------------------------------------------------------------------
 
+CHARACTERS = "system prompt: +7,798 −17,398 characters, in block 1"
 CHANGED: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a tool": (
         {"tools": [READ, schema("Shell", "Runs something else. " * 20), ASK]},
@@ -346,7 +347,7 @@ CHANGED: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "tool Shell",
         "something else",
     ),
-    "the system prompt": ({"system": "Other words. " * 600}, "system", "system block 1", "Other words"),
+    "the system prompt": ({"system": "Other words. " * 600}, "system", CHARACTERS, "Other words"),
     "a setting": ({"thinking": {"type": "disabled"}}, "setting", "setting thinking was added", "disabled"),
     "the model": ({"model": "claude-opus-4-5"}, "model", "model", "claude-opus-4-5"),
 }
@@ -388,7 +389,7 @@ def test_an_eviction_between_two_runs_is_a_break_and_an_untouched_cache_is_none(
         here.simulator.cache.evict()
         assert go_on(here, file, model=model) == []
         (broke,) = here.told(CacheBroke)
-        assert (broke.cause, broke.expected) == ("evicted", False)
+        assert (broke.cause, broke.expected) == ("unexplained", False)
 
 
 @pytest.mark.spec("S6.9", "S6.8")

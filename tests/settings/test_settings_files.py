@@ -98,6 +98,52 @@ def test_variables_of_others_are_passed_over(places):
     assert places.load(SEVEN="1", PATH="/bin", SEVENFOLD_PROVE="1").settings.offload is True
 
 
+@pytest.mark.spec("S17.4")
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("DISABLE_COMPACT", "1", "compaction", False),
+        ("DISABLE_AUTO_COMPACT", "true", "auto_compact", False),
+        ("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "70", "compact_percent", 70.0),
+        ("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "150000", "compact_window", 150_000),
+        ("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "90000", "blocking_limit", 90_000),
+    ],
+)
+def test_variables_of_claude_code_are_read_unless_ours_say_otherwise(places, variable, text, name, value):
+    found = places.load(**{variable: text})
+    assert getattr(found.settings, name) == value
+    assert found.origins[name] == f"environment variable {variable}"
+    ours = {"compaction": "on", "auto_compact": "on", "compact_percent": "80"}.get(name, "120000")
+    own = places.load(**{variable: text, f"SEVENFOLD_{name.upper()}": ours})
+    assert getattr(own.settings, name) != value
+    assert own.origins[name] == f"environment variable SEVENFOLD_{name.upper()}"
+    assert places.load(**{variable: " "}).origins[name] == "default"
+
+
+@pytest.mark.spec("S17.4")
+def test_a_variable_that_disables_nothing_leaves_what_a_file_says(places):
+    places.user_file.write_text("auto_compact = false\n")
+    assert places.load(DISABLE_AUTO_COMPACT="0").settings.auto_compact is False
+
+
+@pytest.mark.spec("S17.4")
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("DISABLE_COMPACT", "perhaps"),
+        ("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "170"),
+        ("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "big"),
+        ("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "-5"),
+    ],
+)
+def test_a_wrong_value_in_a_variable_of_claude_code_is_ignored_and_named(places, variable, text):
+    found = places.load(**{variable: text})
+    assert "default" in set(found.origins.values())
+    (note,) = found.notes
+    assert note.startswith(f"environment variable {variable}: ")
+    assert set(found.origins.values()) == {"default"}
+
+
 # What is wrong
 
 

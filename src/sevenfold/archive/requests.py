@@ -16,7 +16,7 @@ from sevenfold.record.decisions import Epoch, Request
 from sevenfold.record.weight import Estimator, opening
 from sevenfold.record.wire import Message
 from sevenfold.request.frame import Frame, Lifetimes, Marker
-from sevenfold.request.watch import Sent, first_change, rewrite_usd
+from sevenfold.request.watch import Sent, first_loss, rewrite_usd
 
 
 class Comparison(Struct, frozen=True):
@@ -37,10 +37,10 @@ def compare(before: Sent, now: Sent, *, frame_only: bool = False) -> Comparison:
     """Find where the second request stops reading what the first one wrote to the cache, and the cost."""
     if frame_only:
         before, now = (msgspec.structs.replace(one, messages=()) for one in (before, now))
-    change = first_change(before, now)
+    profile = find(before.frame.model)
+    change = first_loss(before, now, profile)
     if change is None:
         return Comparison(False)
-    profile = find(before.frame.model)
     lost = round(_tokens(before, profile) * (1 - change.kept))
     usd = rewrite_usd(lost, now.lifetimes, profile)
     others = tuple(part for part in changed_parts(before, now) if part != change.part)

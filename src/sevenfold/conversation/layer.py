@@ -123,6 +123,14 @@ class Spares(Layer, Protocol):
 
 
 @runtime_checkable
+class Suffices(Layer, Protocol):
+    """Can tell in advance whether a compaction will be needed at the threshold."""
+
+    def suffices(self, c: Conversation) -> bool:
+        """Whether it alone would make enough room at the threshold, as far as can be told now."""
+
+
+@runtime_checkable
 class Restores(Layer, Protocol):
     """Restores content after a compaction."""
 

@@ -44,12 +44,14 @@ def prepare(c: Conversation, fields: Mapping[str, bytes] = {}) -> Flow[Pending]:
             yield from layer.settle(c)
     yield from make_room(c)
     check = check_room(c, c.last_size)
+    for _ in range(len(c.ladder.layers)):
+        # A layer that has made a little room may leave it to a costlier one to make enough.
+        if check.verdict != "blocked" or not (yield from c.ladder.refused(c, TooFull(check))):
+            break
+        c.last_size = c.size()
+        check = check_room(c, c.last_size)
     if check.verdict == "blocked":
-        if (yield from c.ladder.refused(c, TooFull(check))):
-            c.last_size = c.size()
-            check = check_room(c, c.last_size)
-        if check.verdict == "blocked":
-            raise ContextFull(explain(c, check))
+        raise ContextFull(explain(c, check))
     return c.pending(check, fields)
 
 

@@ -46,6 +46,7 @@ class Ladder:
         self.follows = [layer for layer in layers if isinstance(layer, abilities.Follows)]
         self._answers = [layer for layer in layers if isinstance(layer, abilities.AnswersRefusal)]
         self._spares = [layer for layer in layers if isinstance(layer, abilities.Spares)]
+        self._suffices = [layer for layer in layers if isinstance(layer, abilities.Suffices)]
         self.restores = [layer for layer in layers if isinstance(layer, abilities.Restores)]
         self.top = len(self._relieves)
 
@@ -76,6 +77,10 @@ class Ladder:
     def has_free_summary(self, c: Conversation, most: int) -> bool:
         """Whether a layer could compact to fewer than ``most`` tokens without a model call."""
         return any(layer.on(c.settings) and layer.has_free_summary(c, most) for layer in self._spares)
+
+    def needs_no_summary(self, c: Conversation) -> bool:
+        """Whether a layer that costs no model call would make enough room at the threshold by itself."""
+        return any(layer.on(c.settings) and layer.suffices(c) for layer in self._suffices)
 
     def admit(self, c: Conversation, results: Sequence[Block]) -> None:
         """Record tool results, after the layers that want to change them have done so."""

@@ -3,7 +3,8 @@
 The parts of a request (model, settings, each tool, each system block, each message) are kept as they were last sent,
 so a change is found by comparing the parts, and the first one that changed is named. A loss is expected if it was
 announced (a compaction, a clearing) or if the cache had expired; any other is a break, reported with its cause, its
-size in tokens and money, and a readable diff.
+size in tokens and money, and a readable diff. Some providers also drop cached messages although they are sent as
+before, such as when the first image joins them: `sevenfold.request.cache_rules` foretells those losses.
 
 A `Watched` is immutable: `look` before sending and `judge` after the answer return the next one.
 """
@@ -11,7 +12,10 @@ A `Watched` is immutable: `look` before sending and `judge` after the answer ret
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
+from itertools import groupby, islice
+from posixpath import commonprefix
 
 import msgspec
 from msgspec import Struct
@@ -19,16 +23,22 @@ from msgspec.structs import replace
 
 from sevenfold.events import CacheBroke
 from sevenfold.profiles import Profile
+from sevenfold.record.blocks import read_field
 from sevenfold.record.usage import Usage
 from sevenfold.record.wire import Message
+from sevenfold.request import cache_rules
+from sevenfold.request.cache_rules import RuleLoss
 from sevenfold.request.frame import Frame, Lifetimes, Marker, tool_name
 
 SHARE = 0.05
 """A drop by a smaller share of the cached tokens is not reported."""
 TOKENS = 2_000
 """A drop by fewer tokens is not reported."""
+EXPIRED, UNEXPLAINED = "expired", "unexplained"
+"""Causes of a loss that no changed part and no decision explains."""
 SECONDS = {"5m": 300, "1h": 3_600}
 _DIFF_LINES = 40
+_SENTENCE_END = re.compile(r"(?<=[.!?;:]) +")
 
 
 class Sent(Struct, frozen=True):
@@ -57,18 +67,35 @@ class Change(Struct, frozen=True):
     """The first part that changed."""
 
     cause: str
-    """model, betas, setting, tool, tool_order, system, lifetime or message"""
+    """model, betas, setting, tool, tool_order, system, lifetime or message; or image, citations, reasoning: a rule of
+    the provider's"""
     part: str
     was: bytes = b""
     now: bytes = b""
     kept: float = 0.0
     """The share of the old request, in bytes, that can still be read from the cache."""
+    place: str = ""
+    """Where in the system prompt it is: its section or its block."""
+
+    @property
+    def words(self) -> str:
+        """What changed, as a person reads it."""
+        if self.cause != "system":
+            return self.part
+        added, removed = _changed_characters(_text(self.was), _text(self.now))
+        where = f", in {self.place}" if self.place else ""
+        return f"system prompt: +{added:,} −{removed:,} characters{where}"
 
     def diff(self) -> str:
-        """A readable diff of the part."""
-        lines = difflib.unified_diff(_lines(self.was), _lines(self.now), "was", "now", lineterm="", n=1)
-        shown = [line[:400] for line, _ in zip(lines, range(_DIFF_LINES), strict=False)]
-        return "\n".join([f"{self.part}:", *shown])
+        """A readable diff of the part; empty if none of its bytes changed."""
+        if self.was == self.now:
+            return ""
+        split = _sentences if self.cause == "system" else _lines
+        lines = difflib.unified_diff(split(self.was), split(self.now), "was", "now", lineterm="", n=1)
+        # A sentence that is repeated must not fill all the lines.
+        distinct = (line for line, _ in groupby(lines))
+        shown = [line[:400] for line in islice(distinct, _DIFF_LINES)]
+        return "\n".join([f"{self.words}:", *shown])
 
 
 class Forecast(Struct, frozen=True):
@@ -115,7 +142,7 @@ class Watched(Struct, frozen=True):
         before = self.sent
         if before is None or not self.cached:
             return replace(self, pending=sending, forecast=Forecast(announced=self.announced))
-        change = first_change(before, sending)
+        change = first_loss(before, sending, profile)
         expired = sending.at - before.at > SECONDS.get(before.lifetimes.tail, 300)
         lost = self.cached if expired else round(self.cached * (1 - change.kept)) if change else 0
         usd = rewrite_usd(lost, sending.lifetimes, profile)
@@ -143,18 +170,54 @@ class Watched(Struct, frozen=True):
         return Watched(sending, left), found
 
     def _explain(self, fall: int, sending: Sent, before: Sent, profile: Profile) -> CacheBroke:
-        change, cause, part, expected, diff = self.forecast.change, "expired", "", True, ""
-        if self.announced:
-            cause, part = self.announced, change.part if change else ""
+        change = self.forecast.change
+        elapsed = sending.at - before.at
+        part = change.words if change else ""
+        diff = ""
+        if self.forecast.expired:
+            # Nothing was left that a decision or a change could have lost.
+            cause, expected, diff = EXPIRED, True, change.diff() if change and not self.announced else ""
+        elif self.announced:
+            cause, expected = self.announced, True
         elif change:
-            # If the cache had expired anyway, the change lost nothing.
-            cause, part, expected, diff = change.cause, change.part, self.forecast.expired, change.diff()
-        elif not self.forecast.expired:
-            cause, expected, diff = "evicted", False, "nothing changed here: likely server side"
-        usd, elapsed = rewrite_usd(fall, sending.lifetimes, profile), sending.at - before.at
+            cause, expected, diff = change.cause, False, change.diff()
+        else:
+            lifetime = SECONDS.get(before.lifetimes.tail, 300)
+            cause, expected = UNEXPLAINED, False
+            diff = (
+                f"all that was sent before was sent again unchanged, {elapsed:,.0f} s after the last request and "
+                f"within the cache's lifetime of {lifetime:,} s: the likely cause is on the provider's side"
+            )
+        usd = rewrite_usd(fall, sending.lifetimes, profile)
         return CacheBroke(
             cause=cause, part=part, tokens=fall, usd=usd, elapsed=elapsed, expected=expected, diff=diff
         )
+
+
+def first_loss(before: Sent, now: Sent, profile: Profile) -> Change | None:
+    """The earliest place behind which a request cannot read the cache of the one before; None if it can read all."""
+    change = first_change(before, now)
+    if change is not None and change.cause != "message":
+        return change
+    rule = cache_rules.first_loss(before.messages, now.messages, profile)
+    if rule is None:
+        return change
+    share = _kept_by_rule(before, rule) / before.bytes
+    if change is not None and change.kept <= share:
+        return change
+    return Change(rule.cause, rule.part, kept=share)
+
+
+def _kept_by_rule(before: Sent, rule: RuleLoss) -> int:
+    """How many bytes stay cached: up to a message, or else up to the last marker that the rule spares."""
+    marked, passed, safe = before.marked(), 0, 0
+    for name, raw in before.frame.parts():
+        passed += len(raw)
+        if name in marked and (rule.keeps_system or _cause(name) != "system"):
+            safe = passed
+    if not rule.messages:
+        return safe
+    return passed + sum(message.size for message in before.messages[: rule.messages])
 
 
 def first_change(before: Sent, now: Sent) -> Change | None:
@@ -164,13 +227,13 @@ def first_change(before: Sent, now: Sent) -> Change | None:
     for place, (name, raw) in enumerate(was):
         here = parts[place] if place < len(parts) else ("", b"")
         if here != (name, raw):
-            change = _section_change(before.frame, now.frame) if name.startswith("system ") else None
+            change = _section_change(before.frame, now.frame) if _cause(name) == "system" else None
             return replace(change or _frame_change(was, parts, place), kept=safe / before.bytes)
         passed += len(raw)
         safe = passed if name in marked else safe
     if len(parts) > len(was):
         name, raw = parts[len(was)]
-        return Change(_cause(name), f"{name} was added", b"", raw, safe / before.bytes)
+        return Change(_cause(name), f"{name} was added", b"", raw, safe / before.bytes, _block(name))
     if before.lifetimes != now.lifetimes:
         return Change("lifetime", f"lifetime {before.lifetimes.tail} became {now.lifetimes.tail}")
     for place, message in enumerate(before.messages):
@@ -196,11 +259,11 @@ def _frame_change(was: Sequence[tuple[str, bytes]], now: Sequence[tuple[str, byt
         return Change("tool_order", "the order of tools")
     later = dict(now).get(name)
     if later is None:
-        return Change(_cause(name), f"{name} is gone", raw)
+        return Change(_cause(name), f"{name} is gone", raw, place=_block(name))
     if later == raw:
         added = now[place][0]
-        return Change(_cause(added), f"{added} was added", b"", now[place][1])
-    return Change(_cause(name), name, raw, later)
+        return Change(_cause(added), f"{added} was added", b"", now[place][1], place=_block(added))
+    return Change(_cause(name), name, raw, later, place=_block(name))
 
 
 def _section_change(before: Frame, now: Frame) -> Change | None:
@@ -209,15 +272,21 @@ def _section_change(before: Frame, now: Frame) -> Change | None:
     for name, words in before.sections:
         if later.get(name) != words:
             part = f"system section {name}" + ("" if name in later else " is gone")
-            return Change("system", part, words.encode(), later.get(name, "").encode())
+            now_words = later.get(name, "").encode()
+            return Change("system", part, words.encode(), now_words, place=f"section {name}")
     added = [name for name in later if name not in dict(before.sections)] if before.sections else []
     if not added:
         return None
-    return Change("system", f"system section {added[0]} was added", b"", later[added[0]].encode())
+    part, place = f"system section {added[0]} was added", f"section {added[0]}"
+    return Change("system", part, b"", later[added[0]].encode(), place=place)
 
 
 def _cause(name: str) -> str:
     return name.split(" ", 1)[0]
+
+
+def _block(name: str) -> str:
+    return name.removeprefix("system ") if _cause(name) == "system" else ""
 
 
 def rewrite_usd(tokens: int, lifetimes: Lifetimes, profile: Profile) -> float | None:
@@ -233,3 +302,31 @@ def _lines(raw: bytes) -> list[str]:
         return msgspec.json.format(raw, indent=1).decode(errors="replace").splitlines()
     except msgspec.DecodeError:
         return raw.decode(errors="replace").splitlines()
+
+
+def _text(raw: bytes) -> str:
+    """The text of a system block, or of a section."""
+    try:
+        return read_field(raw, "text") or raw.decode(errors="replace")
+    except msgspec.MsgspecError:
+        return raw.decode(errors="replace")
+
+
+def _sentences(raw: bytes) -> list[str]:
+    """The text in lines of a sentence each, so that a change in a prompt of one long line can be seen."""
+    return [part for line in _text(raw).splitlines() for part in _SENTENCE_END.split(line)]
+
+
+def _changed_characters(was: str, now: str) -> tuple[int, int]:
+    """How many characters were added and removed: line by line, and in a changed line from its first to its last."""
+    lines = was.splitlines(keepends=True), now.splitlines(keepends=True)
+    added = removed = 0
+    for tag, start, end, later_start, later_end in difflib.SequenceMatcher(None, *lines).get_opcodes():
+        if tag == "equal":
+            continue
+        before, after = "".join(lines[0][start:end]), "".join(lines[1][later_start:later_end])
+        head = len(commonprefix([before, after]))
+        tail = len(commonprefix([before[head:][::-1], after[head:][::-1]]))
+        added += len(after) - head - tail
+        removed += len(before) - head - tail
+    return added, removed

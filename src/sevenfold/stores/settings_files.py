@@ -1,10 +1,11 @@
 """Settings from files and the environment.
 
-    defaults < user file < project file < environment < code
+    defaults < user file < project file < other tools' variables < environment < code
 
 The user's file is ``settings.toml`` in the user's folder. A project's file is ``.sevenfold/settings.toml``; it
 is used only if the user trusts the project's folder. A variable is named after its setting:
-``SEVENFOLD_OFFLOAD=off``. `load` reads everything once; a `FileSource` also notices when files change.
+``SEVENFOLD_OFFLOAD=off``; a few variables of Claude Code are read as well (`ALIASES`). `load` reads everything once; a
+`FileSource` also notices when files change.
 """
 
 from __future__ import annotations
@@ -29,6 +30,19 @@ PREFIX = "SEVENFOLD_"
 NOT_SETTINGS = frozenset({HOME_VARIABLE, AGENT_VARIABLE, "SEVENFOLD_WITHHELD", "SEVENFOLD_PROVE"})
 """Variables with our prefix that are not settings: the home folder, what an agent passes to its commands, and how
 thorough the project's own tests are."""
+
+ALIASES: Mapping[str, tuple[str, bool]] = MappingProxyType(
+    {
+        "DISABLE_COMPACT": ("compaction", True),
+        "DISABLE_AUTO_COMPACT": ("auto_compact", True),
+        "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": ("compact_percent", False),
+        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": ("compact_window", False),
+        "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE": ("blocking_limit", False),
+    }
+)
+"""Variables that users of Claude Code have set → the setting that each stands for, and whether it means the opposite.
+
+Our own variables count more."""
 
 LARGEST = 1024 * 1024
 """The largest settings file that is read, in bytes."""
@@ -66,6 +80,7 @@ def load(
                 f"{project / PROJECT_FILE} is ignored, because its folder is not trusted; "
                 f"to use it, run: sevenfold trust {project}",
             )
+    layers += _aliases(environ)
     layers += _variables(environ)
     layers.append(SettingsLayer("code", code))
     return resolve(layers, notes)
@@ -189,6 +204,20 @@ def _values(path: Path) -> Mapping[str, object]:
         raise SettingError(f"{path}: is not TOML: {error}") from error
     except (ValueError, RecursionError) as error:  # numbers too long, brackets too deep
         raise SettingError(f"{path}: cannot be understood: {error}") from error
+
+
+def _aliases(environ: Mapping[str, str]) -> Iterator[SettingsLayer]:
+    """Return a layer for each variable of another tool."""
+    for variable, (name, negated) in ALIASES.items():
+        text = environ.get(variable, "")
+        if not text.strip():
+            continue
+        value = from_text(by_name()[name], text)
+        if negated and isinstance(value, bool):
+            if not value:
+                continue  # Like an unset variable: it disables nothing, and does not enable what a file disables.
+            value = False
+        yield SettingsLayer(f"environment variable {variable}", {name: value}, strict=False)
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[SettingsLayer]:

@@ -22,7 +22,7 @@ COMPACTION = "compaction"
 CLEARING = "clearing"
 REWIND = "rewind"
 MODEL = "model_changed"
-IDLE = "idle_gap"
+EXPIRED = "expired"
 UNEXPLAINED = "unexplained"
 DIAGNOSED = frozenset({MODEL, "system_changed", "tools_changed", "messages_changed"})
 """Reasons from the server that explain a miss; other reasons only say that it does not know."""
@@ -102,17 +102,18 @@ class CacheFollower:
         )
 
     def _cause(self, before: CallReport, report: CallReport, idle: float | None) -> str:
-        """The cause of a break: first recorded events, then the server's reason, then the idle time."""
+        """The cause of a break: the idle time, then recorded events, then the provider's reason."""
+        lifetimes = before.profile.cache.lifetimes
+        lifetime = self._lifetime or (lifetimes[0] if lifetimes else None)
+        if lifetime and idle is not None and idle >= lifetime:
+            # Nothing was left that an event could have lost.
+            return EXPIRED
         for event in (COMPACTION, CLEARING, REWIND):
             if event in self._events:
                 return event
         if report.model != before.model:
             return MODEL
-        if report.reason in DIAGNOSED:
-            return report.reason
-        lifetimes = before.profile.cache.lifetimes
-        lifetime = self._lifetime or (lifetimes[0] if lifetimes else None)
-        return IDLE if lifetime and idle is not None and idle >= lifetime else UNEXPLAINED
+        return report.reason if report.reason in DIAGNOSED else UNEXPLAINED
 
 
 def is_fall(before: int, now: int) -> bool:

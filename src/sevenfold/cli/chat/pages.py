@@ -93,7 +93,7 @@ def cache_page(whole: Spending, run: Spending, breaks: Sequence[CacheBreak]) -> 
     lost = f"lost {plural(len(breaks), 'time')}" if breaks else "The cache was never lost."
     parts: list[RenderableType] = [pairs(rows), Text(lost, style="dim")]
     for one in breaks:
-        waited = one.idle_seconds if one.cause == "idle_gap" else None
+        waited = one.idle_seconds if one.cause == "expired" else None
         idle = f" after {text.duration(waited)}" if waited else ""
         words = f"{cause(one.cause)}{idle}, {one.tokens:,} tokens charged again, {money(one.cost_usd)}"
         parts.append(Text(f"  answer {one.call}: {words}", overflow="fold"))

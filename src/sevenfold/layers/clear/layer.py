@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 CLEARED_RESULT = blocks.result("toolu_" + "0" * 24, PLACEHOLDER_CLEARED)
 NEWEST = 20
 """How many of the newest records are used to estimate how much a request adds."""
+IN_ORDER = ("full", "overdue")
+"""Causes for which clearing takes the place of a compaction."""
 HALF_LIFE = 50
 """A session is expected to last as long again, but no more than this many requests."""
 
@@ -52,17 +54,24 @@ class Clear:
     def offer(self, c: Conversation) -> Offer | None:
         """The planned clearing, if any; it is enough if the conversation would be below the threshold afterwards."""
         plan = c.state(Clearer).plan(c.last_size)
-        if plan.chosen not in ("clear", "provider") and not _deletes(c):
+        acts = plan.chosen in ("clear", "provider")
+        if not acts and not _deletes(c):
             return None
         high, room = c.last_size.high, c.window.threshold
         short = high >= room or overloaded(c, c.last_size)
-        return Offer(not short or (plan.chosen == "clear" and high - plan.tokens < room), plan)
+        enough = not short or (acts and high - plan.tokens < room)
+        # What is cleared here is not sent either, so there is no need to compact while the provider can still read it.
+        return Offer(enough, plan, urgent=enough and plan.chosen == "clear" and plan.cause in IN_ORDER)
 
     def relieve(self, c: Conversation, offer: Offer) -> Flow[bool]:
         """Clear, unless a listener refuses; always True, so no more expensive layer acts after a refusal either."""
         yield from ()
         c.state(Clearer).run(offer.plan)
         return True
+
+    def suffices(self, c: Conversation) -> bool:
+        """Whether clearing alone would make enough room at the threshold, as far as can be told now."""
+        return c.state(Clearer).suffices(c.last_size)
 
     def may_follow(self, c: Conversation) -> bool:
         """Never: it is the cheapest layer that makes room, so it follows none."""
@@ -91,6 +100,8 @@ class Clearer:
         self._ledger, self._requests, self._boundary = _on_record(c)
         self._left: int | None = None
         self._undone = c.transcript.view.undone
+        self._left_to_compaction: tuple[int, str | None, Plan] = (-1, None, Plan(""))
+        """The last plan that left it to a compaction to make room, with its pass and the boundary then."""
         self._edits_refused = "-"
         """The epoch in which a listener refused to let the provider clear; it is proposed once per epoch."""
 
@@ -108,6 +119,14 @@ class Clearer:
         planned = _proposal(plan) if plan.chosen in ("clear", "provider") else None
         return [one for one in (self._deletion(), planned) if one is not None]
 
+    def suffices(self, size: Size) -> bool:
+        """Whether what can be cleared now would do instead of a compaction; content that stays never gets smaller."""
+        c = self._c
+        c.clearable.follow(c.transcript.view)
+        if self._progress.rests(c.window, size.tokens):
+            return False
+        return clear.suffices(self._with_forecast(replace(self._moment(size), results=self._results())))
+
     def plan(self, size: Size, *, forced: int = 0) -> Plan:
         """The clearing planned at this size; ``forced`` is by how many tokens a request was too long."""
         plan = self._plan(size, forced)
@@ -115,7 +134,13 @@ class Clearer:
         return plan
 
     def _consider(self, plan: Plan) -> None:
-        ledger = self._ledger
+        ledger, passes, boundary = self._ledger, self._c.passes, self._c.transcript.view.boundary
+        if plan.chosen == "compact":
+            self._left_to_compaction = passes, boundary, plan
+        decided_in, decided_at, decided = self._left_to_compaction
+        if plan.chosen == "nothing" and decided_in == passes and decided_at != boundary:
+            # After the compaction of this pass, nothing is left to do: what led to it is what must be told.
+            plan = decided
         after = ledger.requested(1) if ledger.ahead else ledger
         chosen = Why(0, 0, 0, plan.rule, plan.chosen, list(plan.options))
         self._c.considered = replace(chosen, owed=after.owed or None, ahead=after.ahead)
@@ -136,8 +161,10 @@ class Clearer:
         c.events.rests("clear", rests)
         if rests:
             return Plan(f"clearing rests: {rests}")
-        moment = replace(moment, results=self._results())
-        return clear.plan(moment if moment.cold else self._with_forecast(moment))
+        running = moment.bound and moment.mid_turn and self._running_turn_thinks()
+        moment = replace(moment, results=self._results(), running=running)
+        forecast = not moment.cold or (moment.full and moment.compacts)
+        return clear.plan(self._with_forecast(moment) if forecast else moment)
 
     def force(self, tokens: int) -> bool:
         """Clear after a request was refused as too long by ``tokens``; True if anything was cleared."""
@@ -160,7 +187,7 @@ class Clearer:
                 provider_edits.open_epoch(self._c).id if by_provider else self._write_clearing(plan, before)
             )
         after = before - plan.tokens if by_provider else self._c.size().tokens
-        if plan.cause in ("room", "full", "size"):
+        if plan.cause in ("room", "size", *IN_ORDER):
             self._progress = self._progress.after(self._c.account.requests, before - after, after)
         self._ledger = plan.ledger
         self._c.events.acted(proposed, before, after, reference, undoable=not by_provider)
@@ -182,6 +209,16 @@ class Clearer:
             )
             reference = self._c.transcript.clear(about)
         return reference
+
+    def _running_turn_thinks(self) -> bool:
+        """Whether the model has reasoned since the user's last words, or since a summary."""
+        began = self._last_turn()
+        for item in reversed(self._c.transcript.view.items):
+            if item.said.uuid == began:
+                return False
+            if item.weight.thoughts:
+                return True
+        return False
 
     def _last_turn(self) -> str | None:
         """The record that begins the turn of the newest answer: the user's words, or a summary, before it."""
@@ -292,9 +329,11 @@ class Clearer:
         view, requests, ledger = self._c.transcript.view, self._c.account.requests, self._ledger
         compacted, undone = view.boundary != self._boundary, view.undone != self._undone
         terms = moment.terms if ledger.ahead or moment.full or compacted else None
+        owed = ledger.owed
         if terms is not None:
             moment = replace(moment, compacts=self._c.ladder.has_costlier_layer(self._c))
             ledger = ledger.requested(requests - self._requests)
+            owed = ledger.owed
             if compacted:
                 ledger, self._left = ledger.compacted(terms), moment.size
             if undone:
@@ -304,7 +343,7 @@ class Clearer:
             ledger = ledger.grown(moment.most, threshold, terms)
         self._requests, self._ledger = requests, ledger
         self._boundary, self._undone = view.boundary, view.undone
-        return replace(moment, ledger=ledger)
+        return replace(moment, ledger=ledger, owed=owed)
 
     @property
     def _epoch(self) -> str:
@@ -317,8 +356,7 @@ class Clearer:
         newest = view.items_from(max(0, len(view) - NEWEST))
         answers = sum(item.said.role == "assistant" for item in newest)
         growth = sum(map(c.item_tokens, newest)) // max(1, answers)
-        spared = moment.full and moment.compacts and c.ladder.has_free_summary(c, c.window.threshold)
-        return replace(moment, growth=growth, spared=spared, cut=self._cut(growth) if moment.near else None)
+        return replace(moment, growth=growth, cut=self._cut(growth) if moment.near else None)
 
     def _cut(self, growth: int) -> ProviderCut | None:
         """What the provider would clear now; None if it cannot clear, or if it is less than the minimum it clears."""

@@ -5,13 +5,15 @@ of reading and writing, and how many requests are likely to follow. It picks the
 lists what it considered:
 
     room      the request has too many bytes or images: clear the oldest results that contain them, if that is enough
-    full      the conversation is at the threshold: clear results, if that keeps it below the threshold for a while
-    overdue   clearing has postponed a compaction for as long as the session can bear: compact
+    full      the conversation is at the threshold: clear results if that alone makes enough room, else compact
+    overdue   clearing has postponed a compaction for as long as the session can bear: the same
     pause     the cache has expired, so everything is written again anyway: clear old results first
     provider  with bound thinking, ask the provider to clear, once per epoch, if that costs less than waiting
     size      results have grown large: clear them if reading them again and again would cost more than the rewrite
 
-Clearing that is neither forced nor free must be within what the session can bear (`sevenfold.layers.clear.ledger`).
+At the threshold the order of the ladder decides, not the price: nothing is summarised as long as clearing alone makes
+enough room. Below it, clearing that is not free must be within what the session can bear
+(`sevenfold.layers.clear.ledger`).
 
 Only whole results of reproducible tools are cleared, oldest first, in one batch, to a level well below the trigger.
 """
@@ -40,11 +42,16 @@ FORGOTTEN = 3_600
 """Seconds of silence after which the model no longer needs its reasoning from turns before the last."""
 SUMMARY = 3_000
 """Tokens a model writes for a summary, including its analysis; a rough figure for comparing costs."""
-LESS_EACH_TIME = 1.2
-"""Factor on the cost of clearing at the threshold, as each clearing frees less than the one before."""
+ROOM_SHARE = 5
+"""Clearing at the threshold must leave a fifth of the window free below it, or it would soon be due again."""
+LEAST_SHARE = 3
+"""The room is at most a third of the threshold, which a percentage may have set very low."""
 AFTER_COMPACTION = 12_000
 """Approximate tokens of messages after a compaction: summary, recent messages and restored content."""
 UNBEARABLE = "it costs more than the session can bear if it ends soon"
+AT_THRESHOLD = "the conversation is at the threshold"
+OVERDUE = "clearing has put a compaction off for as long as that was cheaper"
+RUNNING_TURN = "it would take away the reasoning of a turn that goes on"
 TYPICAL_PRICES = Price(input=1.0, output=5.0, write_5m=1.25, write_1h=2.0, read=0.1)
 """Typical relative prices, for models whose prices are unknown."""
 
@@ -96,6 +103,8 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     """US dollars the session has cost."""
     ledger: CostLedger = CostLedger()
     """How that differs from the cost without clearing."""
+    owed: float = 0.0
+    """US dollars by which it had cost more before this request."""
     left: int | None = None
     """Tokens of the conversation after the newest compaction; None before the first."""
     bound: bool = False
@@ -106,6 +115,8 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     """Tokens of all reasoning; if it is bound, it must be dropped when results are cleared."""
     mid_turn: bool = False
     """Whether the newest message contains tool results: the reasoning of this turn must stay."""
+    running: bool = False
+    """Whether a turn that goes on has bound reasoning, which clearing results on our side would give up."""
     provider: bool = False
     """Whether the provider clears by itself in this epoch."""
     edited: int = 0
@@ -116,8 +127,6 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     """What it would clear then; None if that is too little."""
     growth: int = 0
     """Approximate tokens that a request adds; 0 if unknown."""
-    spared: bool = False
-    """Whether the notes would serve as the summary, so that a compaction would need no call."""
     compacts: bool = False
     """Whether a compaction could be made instead."""
     wire: int = 0
@@ -134,6 +143,12 @@ class ClearingMoment(Struct, frozen=True, kw_only=True):
     def full(self) -> bool:
         """Whether the conversation is at the threshold."""
         return self.most >= self.window.threshold
+
+    @property
+    def low(self) -> int:
+        """The most tokens that clearing at the threshold may leave; if it leaves more, a compaction is better."""
+        threshold = self.window.threshold
+        return threshold - min(self.window.capped // ROOM_SHARE, threshold // LEAST_SHARE)
 
     @property
     def cold(self) -> bool:
@@ -212,6 +227,18 @@ def could_matter(moment: ClearingMoment, results_tokens: float) -> bool:
     return bool(moment.heavy or large or paused or moment.near or moment.full or moment.overdue)
 
 
+def suffices(moment: ClearingMoment) -> bool:
+    """Whether clearing everything that may go now would be enough at the threshold."""
+    if moment.bound:
+        # Whether clearing on our side will cut into a turn is not known before the threshold is reached.
+        freed = moment.cut.tokens if moment.cut else 0
+    else:
+        may_go = _oldest(moment, moment.settings.size_keep) if moment.settings.size_clearing else []
+        freed = _freed(moment, may_go)
+    least = moment.window.budget(moment.settings.size_least_tokens)
+    return freed >= least and moment.most - freed <= moment.low
+
+
 class Need(Struct, frozen=True):
     """An amount of something that must be freed."""
 
@@ -246,53 +273,87 @@ def _room(moment: ClearingMoment) -> Plan | Option | None:
 
 
 def _full(moment: ClearingMoment) -> Plan | Option | None:
-    """Clear at the threshold, unless a compaction is possible and better."""
-    window, settings = moment.window, moment.settings
-    if not (moment.full and settings.size_clearing):
+    """Clear at the threshold; if a compaction is possible, only if clearing alone makes enough room."""
+    if not moment.full:
         return None
-    rule = "the conversation is at the threshold"
-    targets = _oldest(moment, settings.size_keep, [_need(moment)])
+    if moment.compacts:
+        return _in_order(moment, "full", AT_THRESHOLD)
+    if not moment.settings.size_clearing:
+        return None
+    window = moment.window
+    targets = _oldest(moment, moment.settings.size_keep, [_need(moment)])
     freed = _freed(moment, targets)
     left = moment.most - freed
-    much = freed >= window.budget(settings.size_least_tokens)
+    much = freed >= window.budget(moment.settings.size_least_tokens)
     saves = moment.most >= window.blocking > left
-    enough = left < window.threshold
-    # Each clearing rewrites the cache, so one that frees little and is due again a few turns later costs more than the
-    # compaction it postpones.
-    worth = (enough and much) if moment.compacts else (enough or much or saves)
-    waits = _compaction_is_cheaper(moment, freed) or not moment.bears(_cleared(moment, freed))
-    dearer = worth and moment.compacts and waits
-    if targets and worth and not dearer:
-        return _clear(moment, "full", targets, rule)
-    why = "" if enough else " and leave the conversation at the threshold"
-    why = " and soon be due again: a compaction costs less" if dearer else why
-    option = Option("clear", freed, because=f"it would free {freed:,} tokens{why}")
-    return Plan(rule, "compact", "full", options=(option,)) if moment.compacts else option
+    if targets and (left < window.threshold or much or saves):
+        return _clear(moment, "full", targets, AT_THRESHOLD)
+    still_full = " and leave the conversation at the threshold" if left >= window.threshold else ""
+    return Option("clear", freed, because=f"it would free {freed:,} tokens{still_full}")
 
 
-def _compaction_is_cheaper(moment: ClearingMoment, freed: int) -> bool:
-    """Whether a compaction costs less per request than clearing, until the threshold is reached again.
+def _overdue(moment: ClearingMoment) -> Plan | Option | None:
+    """Make room if clearing has postponed a compaction for as long as that was cheaper."""
+    if not moment.overdue:
+        return None
+    return _in_order(moment, "overdue", OVERDUE) or Plan(OVERDUE, "compact", "overdue")
 
-    Either rewrites everything after the system prompt; whichever leaves less lasts longer.
+
+def _in_order(moment: ClearingMoment, cause: str, rule: str) -> Plan | None:
+    """Clear if that alone makes enough room, whatever it costs; otherwise compact.
+
+    Where reasoning is bound, the provider is asked first. Clearing here would give up all reasoning in view, which may
+    not cut into a turn that goes on.
     """
-    if not moment.growth or moment.cold:
-        return False
-    price, window = moment.price or TYPICAL_PRICES, moment.window
+    tried: list[Option] = []
+    by_provider = _provider_in_order(moment, cause, rule) if cause == "full" else None
+    if isinstance(by_provider, Plan):
+        return by_provider
+    if by_provider is not None:
+        tried.append(by_provider)
+    if moment.settings.size_clearing:
+        targets = _oldest(moment, moment.settings.size_keep, [_need(moment, to=moment.low)])
+        cleared = _clear(moment, cause, targets, rule)
+        if because := _not_in_order(moment, cleared):
+            tried.append(Option("clear", cleared.tokens, because=because))
+        else:
+            # From here on, the session without clearing below the threshold would be the same.
+            settled = CostLedger(moment.owed, 0, cleared.ledger.rate)
+            return replace(cleared, options=(*tried, *cleared.options), ledger=settled)
+    return Plan(rule, "compact", cause, options=tuple(tried)) if tried else None
 
-    def rate(once: float, left: int) -> float:
-        lasts = max(1.0, (window.threshold - left) / moment.growth)
-        return once / lasts + (left + window.threshold) / 2 * price.read
 
-    left = moment.fixed + window.budget(AFTER_COMPACTION)
-    call = 0.0 if moment.spared else moment.size * price.read + window.budget(SUMMARY) * price.output
-    made = call + window.budget(AFTER_COMPACTION) * price.write(moment.lifetime)
-    return rate(made, left) < LESS_EACH_TIME * rate(_rewrite(moment, freed), moment.most - freed)
+def _not_in_order(moment: ClearingMoment, cleared: Plan) -> str:
+    """Why a clearing may not take the place of a compaction; empty if it may."""
+    left = moment.most - cleared.tokens
+    if left > moment.low:
+        return _too_little(moment, cleared.tokens)
+    if cleared.tokens < moment.window.budget(moment.settings.size_least_tokens):
+        return f"it would free {cleared.tokens:,} tokens, too little to take the place of a compaction"
+    return RUNNING_TURN if moment.running else ""
 
 
-def _overdue(moment: ClearingMoment) -> Plan | None:
-    """Compact if clearing has postponed a compaction for as long as that was cheaper."""
-    rule = "clearing has put a compaction off for as long as that was cheaper"
-    return Plan(rule, "compact", "overdue") if moment.overdue else None
+def _too_little(moment: ClearingMoment, freed: int) -> str:
+    left, low = moment.most - freed, moment.low
+    return f"it would free {freed:,} tokens and leave {left:,}; to do without a summary at most {low:,} may be left"
+
+
+def _provider_in_order(moment: ClearingMoment, cause: str, rule: str) -> Plan | Option | None:
+    """Ask the provider to clear instead of compacting, if what it clears makes enough room."""
+    cut = moment.cut
+    if cut is None:
+        return None
+    if moment.most - cut.tokens > moment.low:
+        return Option("provider", cut.tokens, because=_too_little(moment, cut.tokens))
+    if moment.most >= moment.window.blocking:
+        # What the provider clears is known only once it has answered, and this request may not be sent as it is.
+        return Option(
+            "provider", cut.tokens, because="the conversation is too large to be sent before it clears"
+        )
+    usd = _usd(moment, _rewrite(moment, cut.tokens))
+    settled = CostLedger(moment.owed, 0, _rates(moment)[0] / 1e6)
+    option = Option("provider", cut.tokens, None, rule)
+    return Plan(rule, "provider", cause, tokens=cut.tokens, usd=usd, options=(option,), ledger=settled)
 
 
 def _pause(moment: ClearingMoment) -> Plan | Option | None:
@@ -319,7 +380,7 @@ def _too_dear_a_pause(moment: ClearingMoment, freed: int) -> str:
     if not moment.bound or not freed:
         return ""
     if moment.mid_turn:
-        return "it would take away the reasoning of a turn that goes on"
+        return RUNNING_TURN
     if freed < moment.window.budget(moment.settings.size_least_tokens):
         return "too little to give up the reasoning in view for it"
     return ""
@@ -435,11 +496,12 @@ def _oldest(moment: ClearingMoment, keep: int, needs: Sequence[Need] = ()) -> li
     return chosen
 
 
-def _need(moment: ClearingMoment) -> Need:
-    """Tokens to free at the threshold: enough not to reach it again at once."""
+def _need(moment: ClearingMoment, to: int | None = None) -> Need:
+    """Tokens to free at the threshold: enough not to reach it again at once, or to get down to ``to`` tokens."""
     budget, settings = moment.window.budget, moment.settings
+    low = moment.window.threshold - budget(settings.size_least_tokens) if to is None else to
     seen = max(
-        moment.most - moment.window.threshold + budget(settings.size_least_tokens),
+        moment.most - low,
         moment.total - moment.edited - budget(settings.size_target_tokens),
     )
     return Need(seen + moment.edited, _tokens)

@@ -171,15 +171,18 @@ def by_fork(task: SummaryTask) -> Flow[Attempt]:
     return (yield from _shrink(task, Shortened(task.lean, 0), asking))
 
 
-def by_plain_call(task: SummaryTask, model: Profile, over: int | None = None) -> Flow[Attempt]:
+def by_plain_call(
+    task: SummaryTask, model: Profile, over: int | None = None, *, shortened: bool = False
+) -> Flow[Attempt]:
     """Get a summary from a separate request; if it is too long, drop the oldest rounds, and finally read it in parts.
 
     ``over`` is by how many tokens the conversation is known to be too long. If it clearly exceeds the model's window,
-    it is read in parts from the start, so that nothing is left out.
+    or an earlier engine was refused even when ``shortened``, it is read in parts from the start: nothing is left out,
+    and a provider that refuses every size is not asked for each of them by each engine.
     """
     lean = task.lean
     room = min(task.c.window.effective, model.window - min(OUTPUT_CAP, model.max_output))
-    if task.tokens(lean) > room:
+    if shortened or task.tokens(lean) > room:
         return (yield from _in_parts(task, lean, model, room))
     left = Shortened(lean, 0)
     if over is not None:
@@ -375,7 +378,7 @@ class EngineChooser:
                 case "fork":
                     got = yield from by_fork(task)
                 case _:
-                    got = yield from self._plain(task, spent.gap)
+                    got = yield from self._plain(task, spent.gap, shortened=spent.too_long)
             spent = spent.then(got)
             if got.succeeded:
                 self._count(request, succeeded=True)
@@ -470,16 +473,17 @@ class EngineChooser:
         ours = size * here.write(SECONDS[self._c.lifetimes.tail]) + OUTPUT_CAP * here.output
         return size * there.input + OUTPUT_CAP * there.output < ours
 
-    def _plain(self, task: SummaryTask, over: int | None) -> Flow[Attempt]:
+    def _plain(self, task: SummaryTask, over: int | None, *, shortened: bool) -> Flow[Attempt]:
         """Make a plain call to the second model, if there is one, and if that fails, to the session's own."""
         own, second = self._c.profile, self._second
         if second is None:
-            return (yield from by_plain_call(task, own, over))
-        got = yield from by_plain_call(task, second, over)
+            return (yield from by_plain_call(task, own, over, shortened=shortened))
+        got = yield from by_plain_call(task, second, over, shortened=shortened)
         if isinstance(got.found, Draft) or second.model == own.model:
             return got
         self.report_failure(f"{second.model}: {got.found.detail}")
-        return got.then((yield from by_plain_call(task, own, got.gap or over)))
+        again = by_plain_call(task, own, got.gap or over, shortened=shortened or got.too_long)
+        return got.then((yield from again))
 
     def report_failure(self, reason: str, error: Exception | None = None) -> None:
         """Report why an engine produced no summary, or why a prepared one is not used."""

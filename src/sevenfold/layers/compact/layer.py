@@ -106,7 +106,7 @@ class Compact:
         return (yield from c.state(Compactor).react())
 
     def after_answer(self, c: Conversation) -> None:
-        """Start preparing a summary ahead of need, unless the notes would serve as one."""
+        """Start preparing a summary ahead of need, unless the notes would serve as one or none will be needed."""
         compactor, size = c.state(Compactor), c.last_size
         ahead, last = c.state(AheadSummary), compactor.last
         if not c.settings.background_compaction or ahead.basis:
@@ -115,7 +115,9 @@ class Compact:
             return
         if last is not None and size.tokens < last.tokens_after + FRESH * c.window.threshold:
             return
-        if compactor.may_run(size) and not c.ladder.has_free_summary(c, compactor.next_start_size):
+        if not compactor.may_run(size) or c.ladder.has_free_summary(c, compactor.next_start_size):
+            return
+        if not c.ladder.needs_no_summary(c):
             ahead.begin()
 
     def slots(self, c: Conversation) -> Sequence[Slot]:

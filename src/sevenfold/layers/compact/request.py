@@ -7,6 +7,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
+from sevenfold.layers.compact.kinds import KindCounts
 from sevenfold.layers.compact.scope import Span
 from sevenfold.record.decisions import CompactionChain
 from sevenfold.record.usage import Usage
@@ -136,6 +137,8 @@ class Compacted(Struct, frozen=True, kw_only=True):
     """What had to be retried, and how."""
     fires_again: bool = False
     """Whether the conversation is still full enough for another compaction to be due."""
+    by_kind: KindCounts = KindCounts()
+    """What was summarised, by kind."""
 
     @property
     def cached_share(self) -> float | None:

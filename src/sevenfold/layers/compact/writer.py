@@ -19,6 +19,7 @@ from sevenfold.conversation.restore import Moment
 from sevenfold.conversation.transcript import Attachment
 from sevenfold.events import Acted
 from sevenfold.events import Compacted as CompactedEvent
+from sevenfold.layers.compact.kinds import by_kind
 from sevenfold.layers.compact.request import OUTPUT_CAP, Compacted, CompactionRequest, Preview
 from sevenfold.layers.compact.scope import messages_of
 from sevenfold.prompts.compact import Continued
@@ -158,6 +159,7 @@ def write(c: Conversation, made: Result, failures: int) -> Compacted:
         usd=got.usd,
         calls=got.calls,
         retries=got.retries,
+        by_kind=by_kind(divided.hidden, c.gauge.estimator.tokens),
     )
 
 
@@ -308,6 +310,7 @@ def report(c: Conversation, done: Compacted, failures: int) -> None:
             left=tuple(f"{one.engine}: {one.reason}" for one in done.left),
             **usage.counts,
             **asdict(done.score.total),
+            **{f"summarised_{name}": number for name, number in asdict(done.by_kind).items()},
             invented=len(done.invented),
             cached_share=done.cached_share,
             missed=done.cut,
