@@ -43,14 +43,16 @@ def number(fact: str) -> tuple[int, int]:
 
 
 def out_of_order(ids: list[str]) -> list[str]:
-    """Ids that do not follow the one before them: the next item, or the first of the next section."""
+    """Ids that do not follow the one before them: the next item, or the first of a later section."""
     wrong = []
-    expected = {(0, 1)}
+    before = (-1, 0)
     for fact in ids:
         section, item = number(fact)
-        if (section, item) not in expected:
+        follows = (section, item) == (before[0], before[1] + 1)
+        begins = section > before[0] and item == 1
+        if not (follows or begins):
             wrong.append(f"{fact} is out of order, doubled, or follows a gap")
-        expected = {(section, item + 1), (section + 1, 1)}
+        before = (section, item)
     return wrong
 
 

@@ -242,7 +242,8 @@ def must_have_news(view: View) -> None:
     waiting, newest = view.pending_calls, view.newest
     if newest is None:
         raise InputError("there is nothing to send yet: say something with user() first")
-    if newest.said.role == "assistant" and not _goes_on(view.messages()[-1]):
+    # An answer of the provider's own tools is sent back to be continued, but not while our calls in it are unanswered.
+    if newest.said.role == "assistant" and (waiting or not _goes_on(view.messages()[-1])):
         need = f"tool_results() for {', '.join(waiting)}" if waiting else "user()"
         raise InputError(f"the model spoke last, so there is nothing new to send: call {need} first")
     # A system message after an incomplete set of results does not complete it.

@@ -112,6 +112,7 @@ class Opaque(Struct, frozen=True, gc=False):
 Known = Text | Thinking | RedactedThinking | ToolUse | ToolResult | Image | Document | Compaction
 Body = Known | Opaque
 
+KNOWN_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Known))
 THINKING = frozenset({"thinking", "redacted_thinking"})
 NOT_TEXT = frozenset({"image", "document", "tool_reference"})
 """Parts of a tool result that are useless as text, unless a document holds its text itself."""
