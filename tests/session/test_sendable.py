@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sevenfold
-from sevenfold.errors import ContextFull, SevenfoldError
+from sevenfold.errors import ContextFull, InputError, SevenfoldError
 from sevenfold.events import Event, Repaired
 from sevenfold.lab.rules import RuleFacts, refusals
 from sevenfold.lab.simulator.parameters import ApiFeatures
@@ -248,3 +248,23 @@ def test_a_fork_with_too_many_pictures_says_so() -> None:
             ContextFull, match="the fork has 3 pictures and pages, and a request may have 2"
         ):
             fork.prepare()
+
+
+# Deep values
+
+
+@pytest.mark.spec("S21.7")
+@pytest.mark.parametrize("shape", ["list", "mapping", "block"])
+def test_a_result_nested_too_deeply_is_refused_with_its_path_and_another_one_can_be_given(shape: str) -> None:
+    deep: Any = "x"
+    for _ in range(100_000):
+        deep = [deep]
+    value = {"list": deep, "mapping": {"rows": deep}, "block": [{"type": "document", "source": deep}]}[shape]
+    path = {"list": r"\$\[0\]\[0\]", "mapping": r"\$\.rows\[0\]", "block": r"\$\[0\]\.source\[0\]"}[shape]
+    with alone() as session:
+        session.user("Begin.")
+        hear(session, fake_reply(CALL))
+        with pytest.raises(InputError, match=f"the result of toolu_1: {path}.*nested too deeply"):
+            session.tool_results({"toolu_1": value})
+        session.tool_results({"toolu_1": "too deep"})
+        assert not wrong(session.prepare().body)

@@ -125,7 +125,7 @@ class _Head(Struct, frozen=True, gc=False):
 
 
 _PLAIN = frozenset({str, int, bool, type(None), Raw})
-_TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
+TOO_DEEP = "it is nested too deeply for JSON to be read again, or holds itself"
 
 _TOOLSET = "toolset_name"
 _TEXT = b'{"type":"text","text":"'
@@ -324,12 +324,12 @@ def encode_json(value: Any) -> bytes:
     except UnicodeEncodeError:
         pass  # a lone surrogate: `_check` says where
     except RecursionError:
-        raise InputError(_TOO_DEEP) from None
+        raise InputError(TOO_DEEP) from None
     try:
         _check(value, "$")
         return _encoder.encode(value)
     except RecursionError:
-        raise InputError(_TOO_DEEP) from None
+        raise InputError(TOO_DEEP) from None
     except TypeError as error:  # a type of sequence or mapping that the encoder does not support
         raise InputError(f"{error}; give lists and dicts") from None
 

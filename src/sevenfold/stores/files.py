@@ -30,6 +30,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
+def real_path(path: Path) -> Path:
+    """The path without links. Links in a circle stay, so that opening the file says what is wrong with it.
+
+    `Path.resolve` raises a `RuntimeError` for them up to Python 3.12.
+    """
+    return Path(os.path.realpath(path))
+
+
 def safe_name(foreign: str) -> str:
     """Return a safe file name for ``foreign``, which may contain any characters; no other string gets the same name.
 

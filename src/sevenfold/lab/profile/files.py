@@ -25,6 +25,7 @@ from sevenfold.lab.profile.books import Scope, call_hash
 from sevenfold.lab.profile.figures import FailedFile, ProfileReport, SessionProfile, total
 from sevenfold.lab.profile.labels import decoded
 from sevenfold.lab.profile.transcript import CODEX, TranscriptReader
+from sevenfold.stores.files import real_path
 from sevenfold.stores.jsonl.log import JsonlLog, Line, scan
 from sevenfold.stores.log import LineLog
 from sevenfold.stores.memory import MemoryLog
@@ -153,7 +154,7 @@ def find(paths: Iterable[Path]) -> FoundFiles:
     for path in paths:
         try:
             for file in _under(path):
-                files.setdefault(file.resolve(), file)
+                files.setdefault(real_path(file), file)
         except UserError as error:
             failures.append(FailedFile(str(path), str(error)))
         except OSError as error:
