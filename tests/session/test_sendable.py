@@ -255,11 +255,15 @@ def test_a_fork_with_too_many_pictures_says_so() -> None:
 
 @pytest.mark.spec("S21.7")
 @pytest.mark.parametrize("shape", ["list", "mapping", "block"])
-def test_a_result_nested_too_deeply_is_refused_with_its_path_and_another_one_can_be_given(shape: str) -> None:
+def test_a_result_nested_too_deeply_is_refused_with_its_path_and_another_one_can_be_given(
+    shape: str,
+) -> None:
     deep: Any = "x"
     for _ in range(100_000):
         deep = [deep]
-    value = {"list": deep, "mapping": {"rows": deep}, "block": [{"type": "document", "source": deep}]}[shape]
+    value = {"list": deep, "mapping": {"rows": deep}, "block": [{"type": "document", "source": deep}]}[
+        shape
+    ]
     path = {"list": r"\$\[0\]\[0\]", "mapping": r"\$\.rows\[0\]", "block": r"\$\[0\]\.source\[0\]"}[shape]
     with alone() as session:
         session.user("Begin.")

@@ -130,7 +130,9 @@ def test_the_lock_of_a_killed_process_is_free_and_its_records_are_there(tmp_path
 
 
 @pytest.mark.spec("S21.8")
-def test_the_lock_that_a_killed_process_left_to_a_starting_child_is_free_as_soon_as_that_has_started(tmp_path):
+def test_the_lock_that_a_killed_process_left_to_a_starting_child_is_free_as_soon_as_that_has_started(
+    tmp_path,
+):
     path = tmp_path / "s.jsonl"
     program = f"""
         import os, signal, subprocess, sys

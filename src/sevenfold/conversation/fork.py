@@ -125,7 +125,13 @@ class Fork:
         sending = Sent(self._frame, messages, self._lifetimes, parent.clock.now(), markers)
         self._watched = self._watched.look(sending, parent.profile)
         record = self._record(body)
-        call = Call(body.raw, self._frame.betas, self._source.name, parent.cache_key)
+        call = Call(
+            body.raw,
+            self._frame.betas,
+            self._source.name,
+            parent.cache_key,
+            content_seconds=parent.settings.content_seconds,
+        )
         self._prepared = Prepared(body, call, messages, size, self._watched.forecast, record)
         events.sending(parent, self._prepared, self._source.name)
         return self._prepared
