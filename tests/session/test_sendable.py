@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import sevenfold
+from bench.foreign_logs import DAMAGES, IMAGE, log_with
 from sevenfold.errors import ContextFull, InputError, SevenfoldError
 from sevenfold.events import Event, Repaired
 from sevenfold.lab.rules import RuleFacts, refusals
@@ -85,81 +86,6 @@ def test_every_order_of_calls_can_be_gone_on_with(shape: list[dict[str, Any]], t
 
 
 # Foreign and damaged logs
-
-IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-DAMAGES: list[tuple[str, Any]] = [
-    ("assistant", {"type": "tool_use", "name": "Read", "input": {"path": "a.py"}}),
-    ("assistant", {"type": "tool_use", "id": "", "name": "Read", "input": {}}),
-    ("assistant", {"type": "tool_use", "id": "toolu_9", "input": {}}),
-    ("assistant", {"type": "tool_use", "id": "toolu_9", "name": "Read"}),
-    ("assistant", {"type": "tool_use", "id": "toolu_9", "name": "Read", "input": "x"}),
-    ("assistant", {"type": "tool_use", "id": 9, "name": "Read", "input": {}}),
-    ("assistant", {"type": "tool_use", "id": "toolu_0", "name": "Read", "input": {}}),
-    ("assistant", {"type": "thinking", "thinking": "hm"}),
-    ("assistant", {"type": "thinking"}),
-    ("assistant", {"type": "redacted_thinking"}),
-    ("assistant", {"type": "text"}),
-    ("assistant", {"type": "text", "text": 5}),
-    ("assistant", {"type": "text", "text": ""}),
-    ("assistant", {"type": "tool_result", "tool_use_id": "toolu_0", "content": "x"}),
-    ("assistant", IMAGE),
-    ("assistant", {"type": "document", "source": {"type": "text", "data": "x"}}),
-    ("assistant", {"type": "server_tool_use", "name": "web_search", "input": {}}),
-    ("assistant", {"type": "web_search_tool_result", "content": []}),
-    ("assistant", {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_7", "content": []}),
-    ("user", {"type": "tool_result", "content": "x"}),
-    ("user", {"type": "tool_result", "tool_use_id": "", "content": "x"}),
-    ("user", {"type": "tool_result", "tool_use_id": 4, "content": "x"}),
-    ("user", {"type": "tool_result", "tool_use_id": "toolu_0", "content": {"a": 1}}),
-    ("user", {"type": "tool_result", "tool_use_id": "toolu_0", "content": [{"a": 1}]}),
-    ("user", {"type": "tool_result", "tool_use_id": "toolu_0", "content": [{"type": "text"}]}),
-    ("user", {"type": "tool_result", "tool_use_id": "toolu_0", "content": [{"type": "image"}]}),
-    ("user", {"type": "tool_result", "tool_use_id": "toolu_0", "content": ["x"]}),
-    ("user", {"type": "tool_use", "id": "toolu_9", "name": "Read", "input": {}}),
-    ("user", {"type": "thinking", "thinking": "hm", "signature": "s"}),
-    ("user", {"type": "server_tool_use", "id": "srvtoolu_9", "name": "web_search", "input": {}}),
-    ("user", FOUND),
-    ("user", {"type": "image"}),
-    ("user", {"type": "image", "source": "here"}),
-    ("user", {"type": "document"}),
-    ("user", {"type": "document", "source": None}),
-    ("user", {"type": "search_result", "content": []}),
-    ("user", {"type": "container_upload"}),
-    ("user", {"type": "text", "text": None}),
-    ("user", {"no": "type"}),
-    ("user", "words"),
-]
-
-
-def log_with(role: str, block: Any) -> list[dict[str, Any]]:
-    """A transcript of another tool: a question, a call, its result, an answer; the block is in one of them."""
-    call = {"type": "tool_use", "id": "toolu_0", "name": "Read", "input": {"path": "a.py"}}
-    answered = {"type": "tool_result", "tool_use_id": "toolu_0", "content": "x"}
-    replaces = isinstance(block, dict) and block.get("tool_use_id") == "toolu_0" and role == "user"
-    turns: list[tuple[str, list[Any]]] = [
-        ("user", [{"type": "text", "text": "Begin."}]),
-        ("assistant", [TEXT, call]),
-        ("user", [block] if replaces else [answered]),
-        ("assistant", [{"type": "text", "text": "Read."}]),
-    ]
-    if not replaces:
-        place = 3 if role == "assistant" else 2
-        turns[place][1].append(block)
-    records = []
-    for number, (speaker, content) in enumerate(turns):
-        message: dict[str, Any] = {"role": speaker, "content": content}
-        if speaker == "assistant":
-            message |= {"id": f"msg_{number}", "model": "claude-sonnet-5-5", "type": "message"}
-        parent = f"00000000-0000-0000-0000-00000000000{number - 1}" if number else None
-        records.append(
-            {
-                "type": speaker,
-                "uuid": f"00000000-0000-0000-0000-00000000000{number}",
-                "parentUuid": parent,
-                "message": message,
-            }
-        )
-    return records
 
 
 @pytest.mark.spec("S21.5")

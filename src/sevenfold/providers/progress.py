@@ -33,7 +33,7 @@ class Progress:
         if grown:
             self._grew = self._now()
 
-    def bytes(self, chunk: bytes) -> None:
+    def raw(self, chunk: bytes) -> None:
         """Take note of bytes of an answer that is not a stream."""
         if chunk.strip():
             self._grew = self._now()

@@ -289,7 +289,7 @@ class Incoming:
             raise MalformedAnswer(f"it goes on after {MOST_BYTES:,} bytes")
         if self._body is not None:
             self._body.append(chunk)
-            self._progress.bytes(chunk)
+            self._progress.raw(chunk)
         else:
             self._take_events(chunk)
         if self._progress.stalled and not self._reader.whole:

@@ -192,6 +192,17 @@ def private_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def private_parent(path: Path) -> None:
+    """Create the folder of a file if it is missing, with its parents, accessible to their owner only."""
+    if not path.parent.exists():
+        private_folder(path.parent)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """The ``opener`` for files of ours: whatever the umask, only the owner may read them."""
+    return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
+
+
 def is_temporary(path: Path) -> bool:
     """Whether this is a temporary file, left by an unfinished write."""
     return path.name.startswith(".") and path.name.endswith(TEMPORARY)
