@@ -432,8 +432,8 @@ class Checkpoints:
         except OSError:
             return
         for raw in lines:
-            # A line torn by a kill is skipped: the next scan finds what it would have recorded.
-            with suppress(msgspec.DecodeError):
+            # A line torn by a kill, or damaged, is skipped: the next scan finds what it would have recorded.
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._take(msgspec.json.decode(raw, type=Line))
         if lines[-1]:
             self._append(b"")

@@ -142,7 +142,7 @@ class FileLock:
     def _holder(self) -> Holder | None:
         try:
             return msgspec.json.decode(self._path.read_bytes()[:1024], type=Holder)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
 
